@@ -1,0 +1,44 @@
+# Two commands do everything on a machine with Python 3.10+ and Java 17+: `make demo` and `make test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+NEWEST := pyspark[connect]==4.3.0
+OLDEST := pyspark[connect]==4.0.0
+VENV := .venv
+VENV_OLDEST := .venv-oldest
+URI ?=
+
+# Spark's workers must run the interpreter that has the wheel, not whichever python3 is first on the PATH.
+in_venv = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python $(1)/bin/python
+
+.PHONY: help demo test test-oldest lint bench venv venv-oldest clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+demo: venv ## write, audit, publish on 336,776 flights (URI=s3://... to run it elsewhere)
+	@$(call in_venv,$(VENV)) jobs/write_audit_publish.py $(if $(URI),--uri $(URI))
+
+test: venv ## all tests on the newest Spark
+	@$(call in_venv,$(VENV)) -m pytest $(ARGS)
+
+test-oldest: venv-oldest ## the Spark tests on the oldest Spark
+	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m spark $(ARGS)
+
+lint: venv ## ruff, mypy, import contracts
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+bench: venv ## the benchmark against its peers
+	@$(call in_venv,$(VENV)) -m benchmarks $(ARGS)
+
+venv:
+	@.ci/venv $(VENV) '$(NEWEST)' test,lint,demo
+
+venv-oldest:
+	@.ci/venv $(VENV_OLDEST) '$(OLDEST)' test,demo
+
+clean: ## remove the virtual environments and what runs left behind
+	rm -rf $(VENV) $(VENV_OLDEST) demo-output spark-warehouse artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

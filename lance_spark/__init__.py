@@ -1,0 +1,29 @@
+"""Lance datasets in PySpark: any branch, tag or version, with nothing but pip.
+
+``register``, ``LanceDataSource`` and ``LanceTable`` are the entry points; ``lance_spark.errors`` holds what they
+raise. They are looked up on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lance_spark.spark.datasource import LanceDataSource, register
+    from lance_spark.spark.table import LanceTable
+
+__version__ = "0.1.0"
+__all__ = ["LanceDataSource", "LanceTable", "register"]
+
+_HOMES = {
+    "LanceDataSource": "lance_spark.spark.datasource",
+    "LanceTable": "lance_spark.spark.table",
+    "register": "lance_spark.spark.datasource",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'lance_spark' has no attribute '{name}'")

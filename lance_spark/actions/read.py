@@ -1,0 +1,137 @@
+"""Reading: options, one pinned version, a schema, partitions, rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lance_spark.actions.resolve import resolve
+from lance_spark.errors import InvalidOption, SchemaMismatch
+from lance_spark.location import DatasetLocation
+from lance_spark.options.read import ReadOptions, parse_read_options
+from lance_spark.options.storage import split_storage
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.scan.indexed import only_matching
+from lance_spark.scan.plan import ScanPartition, ScanRequest, batch_rows, plan_scan
+from lance_spark.schema.blobs import BLOB_BYTES
+from lance_spark.schema.casts import why_not
+from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID, add_row_columns, project, unknown_column
+from lance_spark.schema.width import row_width
+from lance_spark.store import scanning
+from lance_spark.store.scanning import Scan, ScanColumns
+from lance_spark.store.uri import locate
+
+
+@dataclass(frozen=True)
+class PinnedRead:
+    """A read that has been resolved: from here on a branch may move without being noticed."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    options: ReadOptions
+
+
+def pin_read(options: Mapping[str, str]) -> PinnedRead:
+    """Parse the options and resolve the ref, once.
+
+    Raises InvalidOption for bad options and NotFound for a missing dataset, branch, tag or version.
+    """
+    rest, storage = split_storage(options)
+    path = rest.pop("path", None)
+    if path is None:
+        raise InvalidOption("No dataset was named.", hint="Give a path or a URI, e.g. load('s3://bucket/t.lance').")
+    parsed = parse_read_options(rest)
+    location = locate(path, storage)
+    return PinnedRead(location, resolve(location, parsed.ref), parsed)
+
+
+def read_schema(read: PinnedRead) -> pa.Schema:
+    """Arrow schema of the rows this read returns, in the dataset's own types."""
+    options = read.options
+    everything = scanning.schema_of(read.location, read.pin, _columns(read, _all_names(read)))
+    paths = options.columns
+    named = {ROW_ID, ROW_ADDRESS}.intersection(paths or ())
+    if paths is not None and named:
+        paths = tuple(path for path in paths if path not in named)
+    chosen = project(everything, paths)
+    return add_row_columns(
+        chosen, options.with_row_id or ROW_ID in named, options.with_row_address or ROW_ADDRESS in named
+    )
+
+
+def read_for_spark(read: PinnedRead, wire: pa.Schema) -> pa.Schema:
+    """The dataset's columns that produce Spark's schema, which may come from the user's own ``.schema(...)``.
+
+    Raises NotFound for a column the dataset does not have, and SchemaMismatch for a type it cannot become.
+    """
+    available = {field.name: field for field in read_schema(read)}
+    for name, kind in ((ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64())):
+        available.setdefault(name, pa.field(name, kind))
+    fields = []
+    for field in wire:
+        if field.name not in available:
+            raise unknown_column(field.name, list(available))
+        source = available[field.name]
+        if reason := why_not(source.type, field.type, drop_fields=True):
+            raise SchemaMismatch(
+                f"Column '{field.name}' is {source.type} and cannot be read as {field.type}: {reason}.",
+                hint="Leave the column's type to the dataset, or cast it in Spark.",
+            )
+        fields.append(source)
+    return pa.schema(fields)
+
+
+def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> tuple[Scan, tuple[ScanPartition, ...]]:
+    """The scan and its partitions. ``schema`` is what must come out, in the dataset's types.
+
+    Raises InvalidOption for a filter that pylance cannot parse or bind, before any task starts.
+    """
+    options = read.options
+    columns = _columns(read, tuple(name for name in schema.names if name not in (ROW_ID, ROW_ADDRESS)), schema)
+    width = row_width(schema) + _blob_bytes(read, columns)
+    scan = Scan(read.location, read.pin, columns, options.filter, options.batch_size or batch_rows(width))
+    fragments = scanning.fragment_sizes(read.location, read.pin)
+    if options.filter is not None:
+        scanning.check_filter(scan)
+        matches = scanning.index_matches(scan)
+        if matches is not None:
+            fragments = only_matching(fragments, *matches)
+    whole = row_width(scanning.schema_of(read.location, read.pin))
+    request = ScanRequest(
+        row_width=width,
+        column_share=min(1.0, width / whole) if whole else 1.0,
+        split_size=options.split_size,
+        cores=cores,
+        filtered=options.filter is not None,
+        splittable=not scanning.has_stable_row_ids(read.location, read.pin),
+        limit=options.limit,
+    )
+    return scan, plan_scan(fragments, request)
+
+
+def _blob_bytes(read: PinnedRead, columns: ScanColumns) -> int:
+    """Bytes to expect in each row beside what the types tell: blobs that are read whole."""
+    if columns.blobs != "all_binary":
+        return 0
+    return BLOB_BYTES * len(blob_names(read).intersection(columns.names))
+
+
+def blob_names(read: PinnedRead) -> frozenset[str]:
+    """Names of the columns that are blobs."""
+    return scanning.blob_columns(read.location, read.pin)
+
+
+def _all_names(read: PinnedRead) -> tuple[str, ...]:
+    return tuple(scanning.schema_of(read.location, read.pin).names)
+
+
+def _columns(read: PinnedRead, names: tuple[str, ...], schema: pa.Schema | None = None) -> ScanColumns:
+    produced = set() if schema is None else set(schema.names)
+    return ScanColumns(
+        names=names,
+        with_row_id=ROW_ID in produced,
+        with_row_address=ROW_ADDRESS in produced,
+        blobs="all_binary" if read.options.blob_handling == "bytes" else "blobs_descriptions",
+    )

@@ -1,0 +1,35 @@
+"""Listing, creating, moving and deleting tags."""
+
+from __future__ import annotations
+
+from lance_spark.actions.resolve import resolve
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.edit import check_create_tag, check_existing_tag
+from lance_spark.refs.model import RefSpec, Tag
+from lance_spark.refs.names import check_tag_name
+from lance_spark.store import refs
+
+
+def list_tags(location: DatasetLocation) -> list[Tag]:
+    """All tags, by name."""
+    return sorted(refs.read_refs(location).tags.values(), key=lambda tag: tag.name)
+
+
+def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
+    """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
+    check_create_tag(refs.read_refs(location), name)
+    refs.create_tag(location, name, resolve(location, target))
+
+
+def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
+    """Point an existing tag at another version. Raises NotFound for the tag or the target."""
+    check_tag_name(name)
+    check_existing_tag(refs.read_refs(location), name)
+    refs.move_tag(location, name, resolve(location, target))
+
+
+def delete_tag(location: DatasetLocation, name: str) -> None:
+    """Delete a tag. Raises NotFound."""
+    check_tag_name(name)
+    check_existing_tag(refs.read_refs(location), name)
+    refs.delete_tag(location, name)

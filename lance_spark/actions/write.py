@@ -1,0 +1,99 @@
+"""Writing: options, the version to start from, a plan, fragments, one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lance_spark.actions.resolve import check_branch, resolve
+from lance_spark.errors import Conflict, InvalidOption, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.options.storage import split_storage
+from lance_spark.options.write import WriteOptions, parse_write_options
+from lance_spark.refs.edit import check_create_branch
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import refs, writing
+from lance_spark.store.datasets import open_latest
+from lance_spark.store.uri import locate
+from lance_spark.write.plan import Mode, WritePlan, WriteTarget, append_schema, check_replaces
+
+
+def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> WritePlan:
+    """Check everything that can be checked before a task starts, then create the branch if that was asked for.
+
+    ``frame`` is the DataFrame's schema in Arrow types. Raises InvalidOption, Refused, NotFound, AlreadyExists or
+    SchemaMismatch; then nothing was changed.
+    """
+    rest, storage = split_storage(options)
+    path = rest.pop("path", None)
+    if path is None:
+        raise InvalidOption("No dataset was named.", hint="Give a path or a URI, e.g. save('s3://bucket/t.lance').")
+    parsed = parse_write_options(rest)
+    location = locate(path, storage)
+    start = _start(location, parsed)
+    if start is None:
+        schema = writing.storage_schema(frame, parsed.files.data_storage_version)
+        return WritePlan(location, parsed, "create", schema, None)
+    target = writing.read_target(location, start)
+    check_replaces(target, parsed)
+    mode: Mode = "overwrite" if overwrite else "append"
+    plan = WritePlan(location, parsed, mode, _stored_schema(target, frame, mode), start.version)
+    return plan if parsed.create_from is None else _with_new_branch(plan, start)
+
+
+def finish(plan: WritePlan, fragments: Sequence[str]) -> int | None:
+    """Commit what all tasks wrote as one version and return its number; None when there was nothing to append.
+
+    A conflict is certain not to have committed, so its files and a branch made for it are removed here. After any
+    other error that is not certain: a request that timed out may have arrived. Then the files stay for cleanup to
+    find, because deleting committed files would lose data.
+    """
+    if plan.mode == "append" and not fragments:
+        return None
+    try:
+        return writing.commit(plan, fragments)
+    except Conflict:
+        give_up(plan, fragments)
+        raise
+
+
+def give_up(plan: WritePlan, fragments: Sequence[str]) -> None:
+    """Leave the dataset as it was before a job that did not reach its commit."""
+    writing.discard(plan, fragments)
+    branch = plan.options.branch
+    if (
+        plan.created_branch
+        and branch is not None
+        and writing.find_latest(plan.location, branch) == PinnedVersion(branch, plan.read_version or 0)
+    ):
+        refs.delete_branch(plan.location, branch)
+
+
+def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:
+    """The version the job starts from; None when there is no dataset yet and one may be created."""
+    if options.create_from is not None:
+        return resolve(location, options.create_from)
+    if options.branch is None:
+        return writing.find_latest(location, None)
+    try:
+        check_branch(location, options.branch)
+    except NotFound as missing:
+        raise NotFound(
+            missing.message, hint=f"{missing.hint or ''} To make a new branch, add option('create_branch', 'true')."
+        ) from None
+    return PinnedVersion(options.branch, int(open_latest(location, options.branch).version))
+
+
+def _stored_schema(target: WriteTarget, frame: pa.Schema, mode: Mode) -> pa.Schema:
+    if mode == "overwrite":
+        return writing.storage_schema(frame, target.data_storage_version)
+    return append_schema(target.schema, frame)
+
+
+def _with_new_branch(plan: WritePlan, source: PinnedVersion) -> WritePlan:
+    branch = str(plan.options.branch)
+    check_create_branch(refs.read_refs(plan.location), branch)
+    refs.create_branch(plan.location, branch, source)
+    return replace(plan, created_branch=True, read_version=int(open_latest(plan.location, branch).version))

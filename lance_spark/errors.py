@@ -1,0 +1,94 @@
+"""Every error this package raises on purpose, split by what the caller would do about it.
+
+    LanceSparkError            1
+    ├── InvalidOption          2   what was typed is wrong; nothing was touched (also ValueError)
+    │   └── InvalidName        2   a branch or tag name breaks a rule of the specification
+    ├── Refused                3   legal, but it would lose data or strand files
+    ├── SchemaMismatch         5   columns or types do not fit (also ValueError)
+    ├── NotFound              10   the store answered: it is not there (also LookupError)
+    ├── AlreadyExists         11   the name is taken
+    ├── Conflict              12   somebody else committed first; trying again may help
+    ├── StorageFailure        20   the store did not answer; says nothing about existence
+    │   └── PermissionDenied  21   the store answered: not allowed
+    └── CorruptData           22   the store answered with bytes that are not a Lance dataset
+
+"Absent" (NotFound) and "unreachable" (StorageFailure) are never converted into one another: a caller that
+reads a network fault as "does not exist" creates a second dataset over the first.
+
+The number is the exit code that jobs and command lines return.
+"""
+
+from __future__ import annotations
+
+
+class LanceSparkError(Exception):
+    """Root of the tree: a message that says what is wrong and, where there is one, a hint that says what to do."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """The message, then the hint on a line of its own."""
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class InvalidOption(LanceSparkError, ValueError):
+    """An option or argument is unknown, malformed or contradicts another one."""
+
+    exit_code = 2
+
+
+class InvalidName(InvalidOption):
+    """A branch or tag name breaks a rule of the branch and tag specification."""
+
+
+class Refused(LanceSparkError):
+    """The operation is well-formed but would lose data, strand files or write to something immutable."""
+
+    exit_code = 3
+
+
+class SchemaMismatch(LanceSparkError, ValueError):
+    """A column is missing, unknown, or has a type or value that the other side cannot hold exactly."""
+
+    exit_code = 5
+
+
+class NotFound(LanceSparkError, LookupError):
+    """The store was reached and the dataset, branch, tag, version or column is not there."""
+
+    exit_code = 10
+
+
+class AlreadyExists(LanceSparkError):
+    """A dataset, branch or tag of that name is already there."""
+
+    exit_code = 11
+
+
+class Conflict(LanceSparkError):
+    """A concurrent commit cannot be combined with this one; nothing of this one was committed."""
+
+    exit_code = 12
+
+
+class StorageFailure(LanceSparkError):
+    """The store could not be reached or failed; whether the object exists is unknown."""
+
+    exit_code = 20
+
+
+class PermissionDenied(StorageFailure):
+    """The store refused access with the credentials given."""
+
+    exit_code = 21
+
+
+class CorruptData(LanceSparkError):
+    """A manifest, reference or data file was read but cannot be understood."""
+
+    exit_code = 22

@@ -1,0 +1,121 @@
+"""Where a dataset lives: one canonical URI, and the storage options that open it.
+
+pylance writes the URI it was given into branch and clone manifests, letter by letter. A branch made through
+``/p`` and cleaned through ``file:///p/`` has lost its files (research/cleanup.md section 5). So a URI is
+spelled one way before it reaches pylance, and every dataset is opened through :class:`DatasetLocation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote, urlsplit
+
+from lance_spark.errors import InvalidOption
+
+_SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
+_PATH_CHARACTERS = "/-._~!$&'()*+,;=:@"
+
+
+@dataclass(frozen=True)
+class DatasetLocation:
+    """A dataset's root. Pickles, hashes, and never shows a storage option's value."""
+
+    uri: str
+    """Canonical URI of the dataset root: an absolute local path, or ``scheme://bucket/key`` without trailing slash."""
+
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Storage options in pylance's spelling, sorted by key. Values may be secrets: hidden from ``repr``."""
+
+    def __repr__(self) -> str:
+        """The URI and the number of storage options."""
+        return f"DatasetLocation({self.uri!r}, storage_options=<{len(self.options)} hidden>)"
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """A fresh dict of the storage options, for pylance."""
+        return dict(self.options)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the dataset is on a local (or mounted) file system."""
+        return "://" not in self.uri
+
+    @property
+    def store(self) -> str:
+        """The store the dataset is in: ``s3://bucket``, or ``file://`` for local disks."""
+        if self.is_local:
+            return "file://"
+        parts = urlsplit(self.uri)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    def branch_uri(self, branch: str | None) -> str:
+        """URI of one branch's own directory; the root itself for main (specification, "Branch Dataset Layout")."""
+        if branch is None:
+            return self.uri
+        return f"{self.uri}/tree/{branch if self.is_local else quote(branch, safe=_PATH_CHARACTERS)}"
+
+    @staticmethod
+    def at(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
+        """A location from an already canonical URI (see :func:`canonical_uri`)."""
+        return DatasetLocation(uri, tuple(sorted((storage_options or {}).items())))
+
+
+def canonical_uri(text: str, realpath: Callable[[str], str]) -> str:
+    """The one spelling of a dataset URI.
+
+    Local paths (plain, relative, ``file:/p``, ``file:///p``, through symlinks) become the absolute real path;
+    ``s3a://`` and ``s3n://`` become ``s3://``; trailing slashes go; percent-encoding is normalised, because
+    pylance decodes it in URLs. ``realpath`` resolves a local path; it is handed in so that this stays pure.
+
+    Raises InvalidOption for an empty URI, credentials inside the URI, and ``.``, ``..`` or empty path segments
+    in an object-store URI.
+    """
+    text = text.strip()
+    if not text:
+        raise InvalidOption("The dataset URI is empty.", hint="Give a path or a URI, e.g. load('s3://bucket/t.lance').")
+    scheme, rest = _split_scheme(text)
+    if scheme is None:
+        return realpath(text)
+    if scheme == "file":
+        return realpath(unquote(_strip_file_authority(rest)))
+    return _object_store_uri(_SCHEME_ALIASES.get(scheme, scheme), rest, text)
+
+
+def _split_scheme(text: str) -> tuple[str | None, str]:
+    """(lower-case scheme, what follows the colon), or (None, text) for a plain path."""
+    head, colon, rest = text.partition(":")
+    if not colon or "/" in head or len(head) < 2:
+        return None, text
+    if head.lower() == "file" or rest.startswith("//"):
+        return head.lower(), rest
+    return None, text
+
+
+def _strip_file_authority(rest: str) -> str:
+    """``///p``, ``//localhost/p`` and Hadoop's ``/p`` are the same local path."""
+    if not rest.startswith("//"):
+        return rest
+    authority, slash, path = rest[2:].partition("/")
+    if authority not in ("", "localhost"):
+        raise InvalidOption(
+            f"A file URI cannot name the host '{authority}'.", hint="Write file:///absolute/path or a plain path."
+        )
+    return slash + path
+
+
+def _object_store_uri(scheme: str, rest: str, text: str) -> str:
+    bucket, _, key = rest[2:].partition("/")
+    if "@" in bucket and scheme.startswith("s3"):
+        raise InvalidOption(
+            "Credentials inside a URI end up in manifests and logs.",
+            hint="Pass them as option('storage.aws_access_key_id', ...) or through the environment.",
+        )
+    if not bucket:
+        raise InvalidOption(f"'{text}' names no bucket.", hint=f"Write {scheme}://bucket/path/to/table.lance.")
+    key = quote(unquote(key).rstrip("/"), safe=_PATH_CHARACTERS)
+    if any(segment in ("", ".", "..") for segment in key.split("/")) and key:
+        raise InvalidOption(
+            f"'{text}' has an empty, '.' or '..' path segment.", hint="Object stores have no such directories."
+        )
+    return f"{scheme}://{bucket}/{key}" if key else f"{scheme}://{bucket}"

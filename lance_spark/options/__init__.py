@@ -1,0 +1,1 @@
+"""What was typed, turned into what was meant. Pure."""

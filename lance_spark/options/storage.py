@@ -1,0 +1,66 @@
+"""Storage options: one set, in pylance's spelling, that serves pylance and fsspec alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PREFIX = "storage."
+"""Options of a Spark read or write that start with this are storage options."""
+
+
+def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """(everything else, storage options without their prefix, keys in lower case)."""
+    rest: dict[str, str] = {}
+    storage: dict[str, str] = {}
+    for key, value in options.items():
+        if key.lower().startswith(PREFIX):
+            storage[key[len(PREFIX) :].lower()] = value
+        else:
+            rest[key] = value
+    return rest, storage
+
+
+def fsspec_options(scheme: str, storage: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Keyword arguments for ``fsspec.filesystem(scheme)`` that mean what the storage options mean to pylance.
+
+    Only S3 needs translating; for other schemes fsspec's own environment look-up applies. The environment is
+    used where an option is absent, under the names pylance reads.
+    """
+    if scheme != "s3":
+        return {}
+    look = _Lookup(storage, environment)
+    client: dict[str, Any] = {}
+    if endpoint := look("endpoint", "endpoint_url", "endpoint_url_s3"):
+        client["endpoint_url"] = endpoint
+    if region := look("region", "default_region"):
+        client["region_name"] = region
+    style = "virtual" if (look("virtual_hosted_style_request") or "").lower() == "true" else "path"
+    arguments: dict[str, Any] = {
+        "key": look("access_key_id"),
+        "secret": look("secret_access_key"),
+        "token": look("session_token", "token"),
+        "client_kwargs": client,
+        "anon": (look("skip_signature") or "").lower() == "true",
+    }
+    if "endpoint_url" in client:
+        arguments["config_kwargs"] = {"s3": {"addressing_style": style}}
+    return {key: value for key, value in arguments.items() if value not in (None, {}, False)}
+
+
+class _Lookup:
+    """Finds an S3 setting under pylance's spellings: with and without ``aws_``, then in the environment."""
+
+    def __init__(self, storage: Mapping[str, str], environment: Mapping[str, str]) -> None:
+        self._storage = {key.lower(): value for key, value in storage.items()}
+        self._environment = environment
+
+    def __call__(self, *names: str) -> str | None:
+        for name in names:
+            for key in (f"aws_{name}", name):
+                if key in self._storage:
+                    return self._storage[key]
+        for name in names:
+            if value := self._environment.get(f"AWS_{name}".upper()):
+                return value
+        return None

@@ -1,0 +1,91 @@
+"""From text to values. Every error names the option, the value and the form expected."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable
+from datetime import datetime, timezone
+
+from lance_spark.errors import InvalidOption
+
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+
+
+def check_known(given: Iterable[str], known: Collection[str], where: str) -> None:
+    """Raise InvalidOption for the first option nobody knows, naming the nearest known one."""
+    for name in given:
+        if name.lower() in {key.lower() for key in known}:
+            continue
+        near = difflib.get_close_matches(name.lower(), [key.lower() for key in known], n=1, cutoff=0.5)
+        spelled = next((key for key in known if near and key.lower() == near[0]), None)
+        hint = f"Did you mean '{spelled}'?" if spelled else f"Known options: {', '.join(sorted(known))}."
+        raise InvalidOption(f"Unknown option '{name}' for {where} a Lance dataset.", hint=hint)
+
+
+def to_bool(option: str, value: str) -> bool:
+    """True or false, from the words Spark users type."""
+    word = value.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise _bad(option, value, "true or false")
+
+
+def to_int(option: str, value: str, minimum: int = 0) -> int:
+    """A whole number not below the minimum."""
+    try:
+        number = int(value.strip())
+    except ValueError:
+        raise _bad(option, value, "a whole number") from None
+    if number < minimum:
+        raise _bad(option, value, f"a whole number of at least {minimum}")
+    return number
+
+
+def to_bytes(option: str, value: str) -> int:
+    """A positive number of bytes: ``134217728``, ``128m``, ``128MiB`` (powers of 1024, as in Spark)."""
+    match = _SIZE.fullmatch(value.strip())
+    size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
+    if size < 1:
+        raise _bad(option, value, "a size such as 128MiB or 134217728")
+    return size
+
+
+def to_moment(option: str, value: str) -> datetime:
+    """An instant in UTC from an ISO 8601 timestamp; one without an offset is taken as UTC."""
+    text = value.strip()
+    try:
+        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "zZ" else text)
+    except ValueError:
+        raise _bad(option, value, "an ISO 8601 timestamp such as 2026-01-31T23:59:59+00:00") from None
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+
+
+def to_choice(option: str, value: str, choices: Collection[str]) -> str:
+    """One of a few words."""
+    word = value.strip().lower()
+    if word not in choices:
+        raise _bad(option, value, " or ".join(sorted(choices)))
+    return word
+
+
+def to_columns(option: str, value: str) -> tuple[str, ...]:
+    """Column paths from a comma-separated list; backticks quote a name that holds a comma or a dot."""
+    paths = tuple(part.strip() for part in re.findall(r"(?:`[^`]*`|[^,`])+", value))
+    if not paths or any(not path for path in paths) or value.count("`") % 2 or ",," in value:
+        raise _bad(option, value, "a comma-separated list such as id,person.name")
+    return paths
+
+
+def path_segments(path: str) -> tuple[str, ...]:
+    """The segments of a column path: ``a.b`` is ('a', 'b'), ```a.b``` is ('a.b',)."""
+    return tuple(part.strip("`") for part in re.findall(r"`[^`]*`|[^.`]+", path))
+
+
+def _bad(option: str, value: str, expected: str) -> InvalidOption:
+    return InvalidOption(f"Option '{option}' is '{value}', but it must be {expected}.")

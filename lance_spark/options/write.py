@@ -1,0 +1,111 @@
+"""The options of a write: what was typed, turned into what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.options import text
+from lance_spark.refs.model import RefSpec
+from lance_spark.refs.names import branch_or_none, check_new_branch_name, check_tag_name
+
+WRITE_OPTIONS = (
+    "branch",
+    "create_branch",
+    "from_branch",
+    "from_tag",
+    "from_version",
+    "max_rows_per_file",
+    "max_bytes_per_file",
+    "data_storage_version",
+    "enable_stable_row_ids",
+    "commit_message",
+)
+"""Every option of a write but ``path`` and ``storage.<key>``, in the order the README lists them."""
+
+_IMMUTABLE = {
+    "tag": "a tag",
+    "version": "a version",
+    "versionasof": "a version",
+    "asof": "a past moment",
+    "timestampasof": "a past moment",
+}
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How data files are written."""
+
+    max_rows_per_file: int | None = None
+    max_bytes_per_file: int | None = None
+    data_storage_version: str | None = None
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a write asks for; all fields are checked on their own, none against a dataset."""
+
+    branch: str | None = None
+    """Branch to write to; None for main."""
+    create_from: RefSpec | None = None
+    """Where to create the branch from first; None when it must exist."""
+    files: FileOptions = FileOptions()
+    enable_stable_row_ids: bool | None = None
+    commit_message: str | None = None
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Write options from text. Raises InvalidOption, and Refused for writing to a tag or a version."""
+    for key in options:
+        if what := _IMMUTABLE.get(key.lower()):
+            raise Refused(
+                f"Cannot write to {what}: versions and tags never change.",
+                hint="Write to a branch made from it: option('branch', 'name'), option('create_branch', 'true') "
+                "and option('from_tag', ...) or option('from_version', ...).",
+            )
+    text.check_known(options, WRITE_OPTIONS, "writing")
+    given = {key.lower(): value for key, value in options.items()}
+    stable = given.get("enable_stable_row_ids")
+    branch = branch_or_none(given.get("branch"))
+    return WriteOptions(
+        branch=branch,
+        create_from=_create_from(given, branch),
+        files=_file_options(given),
+        enable_stable_row_ids=None if stable is None else text.to_bool("enable_stable_row_ids", stable),
+        commit_message=given.get("commit_message"),
+    )
+
+
+def _create_from(given: Mapping[str, str], branch: str | None) -> RefSpec | None:
+    create = text.to_bool("create_branch", given.get("create_branch", "false"))
+    sources = [name for name in ("from_branch", "from_tag", "from_version") if name in given]
+    if not create:
+        if sources:
+            raise InvalidOption(
+                f"Option '{sources[0]}' says where a new branch starts, but no branch is created.",
+                hint="Add option('create_branch', 'true').",
+            )
+        return None
+    if branch is None:
+        raise InvalidOption("Option 'create_branch' needs the new branch's name.", hint="Add option('branch', 'name').")
+    check_new_branch_name(branch)
+    tag, version = given.get("from_tag"), given.get("from_version")
+    if tag is not None and len(sources) > 1:
+        raise InvalidOption("Option 'from_tag' cannot be combined with 'from_branch' or 'from_version'.")
+    if tag is not None:
+        check_tag_name(tag)
+    return RefSpec(
+        branch=branch_or_none(given.get("from_branch")),
+        tag=tag,
+        version=None if version is None else text.to_int("from_version", version, minimum=1),
+    )
+
+
+def _file_options(given: Mapping[str, str]) -> FileOptions:
+    rows, size = given.get("max_rows_per_file"), given.get("max_bytes_per_file")
+    return FileOptions(
+        max_rows_per_file=None if rows is None else text.to_int("max_rows_per_file", rows, minimum=1),
+        max_bytes_per_file=None if size is None else text.to_bytes("max_bytes_per_file", size),
+        data_storage_version=given.get("data_storage_version"),
+    )

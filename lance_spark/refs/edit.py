@@ -1,0 +1,67 @@
+"""Whether a change to branches or tags may happen: refusals with a way out, before storage is touched."""
+
+from __future__ import annotations
+
+from lance_spark.errors import AlreadyExists, Refused
+from lance_spark.refs.model import RefTable
+from lance_spark.refs.names import check_new_branch_name, check_new_tag_name
+from lance_spark.refs.resolve import missing
+
+
+def check_create_branch(refs: RefTable, name: str) -> None:
+    """Raise InvalidName or AlreadyExists unless a branch of that name may be created."""
+    check_new_branch_name(name)
+    if name in refs.branches:
+        raise AlreadyExists(
+            f"Branch '{name}' already exists.",
+            hint="To write to it, leave create_branch out; to start again, delete it first.",
+        )
+
+
+def check_delete_branch(refs: RefTable, name: str) -> None:
+    """Raise NotFound, or Refused when another branch or a tag needs the branch.
+
+    pylance 14.0.2 deletes ``a`` while ``a/b`` exists but leaves the files of ``a`` behind for ever, and the
+    name cannot be used again (research/peers.md, hazard 6); so nested names must go first.
+    """
+    if name not in refs.branches:
+        raise missing("branch", name, refs.branches)
+    children = sorted(branch.name for branch in refs.branches.values() if branch.parent_branch == name)
+    if children:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: {_names(children)} was created from it and reads its files.",
+            hint=f"Delete {_names(children)} first.",
+        )
+    tags = sorted(tag.name for tag in refs.tags.values() if tag.branch == name)
+    if tags:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: tag {_names(tags)} points at it.",
+            hint=f"Delete or move tag {_names(tags)} first.",
+        )
+    nested = sorted(other for other in refs.branches if other.startswith(name + "/"))
+    if nested:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: its directory also holds branch {_names(nested)}, "
+            "so its files would be left behind.",
+            hint=f"Delete {_names(nested)} first.",
+        )
+
+
+def check_create_tag(refs: RefTable, name: str) -> None:
+    """Raise InvalidName or AlreadyExists unless a tag of that name may be created: tags never move silently."""
+    check_new_tag_name(name)
+    if name in refs.tags:
+        raise AlreadyExists(
+            f"Tag '{name}' already exists, at version {refs.tags[name].version}.",
+            hint="Use tags.move() to point it at another version.",
+        )
+
+
+def check_existing_tag(refs: RefTable, name: str) -> None:
+    """Raise NotFound unless the tag exists."""
+    if name not in refs.tags:
+        raise missing("tag", name, refs.tags)
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

@@ -1,0 +1,77 @@
+"""Branches, tags and versions as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lance_spark.refs.names import MAIN
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One branch, as its ref file describes it."""
+
+    name: str
+    parent_branch: str | None
+    """Branch it was created from; None for main."""
+    parent_version: int
+    created_at: datetime
+    """Time of creation, UTC, whole seconds."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tag:
+    """One tag, as its ref file describes it."""
+
+    name: str
+    branch: str | None
+    """Branch of the tagged version; None for main."""
+    version: int
+    created_at: datetime | None = None
+    """Time of creation, UTC; None where an older writer did not record it."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RefTable:
+    """All refs of a dataset as seen at one moment."""
+
+    branches: Mapping[str, Branch]
+    tags: Mapping[str, Tag]
+
+
+@dataclass(frozen=True)
+class RefSpec:
+    """What the user asked for. At most one of ``tag`` and the other three is set; checked where it is parsed."""
+
+    branch: str | None = None
+    tag: str | None = None
+    version: int | None = None
+    as_of: datetime | None = None
+
+
+@dataclass(frozen=True)
+class PinnedVersion:
+    """One immutable version: what every executor opens."""
+
+    branch: str | None
+    """None for main."""
+    version: int
+
+    def __str__(self) -> str:
+        """``branch@version``."""
+        return f"{self.branch or MAIN}@{self.version}"
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """One version in a branch's history."""
+
+    version: int
+    timestamp: datetime
+    """Commit time from the manifest, UTC."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """pylance's summary, e.g. ``total_rows`` and ``total_data_files``, as text."""

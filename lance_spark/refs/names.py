@@ -1,0 +1,80 @@
+"""Legal names of branches and tags, rule by rule (specification "Branch Name" and "Tag Name")."""
+
+from __future__ import annotations
+
+from lance_spark.errors import InvalidName
+
+MAIN = "main"
+"""Name of the main branch wherever a user types or reads one; pylance and this package hold it as None."""
+
+_DATASET_DIRECTORIES = frozenset({"data", "tree"})
+
+
+def branch_or_none(name: str | None) -> str | None:
+    """The branch as pylance knows it: None for main. Refuses a name that can belong to no branch."""
+    if name is None or name == MAIN:
+        return None
+    check_branch_name(name)
+    return name
+
+
+def check_branch_name(name: str) -> None:
+    """Raise InvalidName, naming the broken rule, unless the specification allows the branch name."""
+    segments = name.split("/")
+    _rule(bool(name), "branch", name, "it cannot be empty")
+    _rule(not name.startswith("/") and not name.endswith("/"), "branch", name, "it cannot start or end with '/'")
+    _rule("//" not in name, "branch", name, "it cannot contain '//'")
+    _rule(".." not in name and "\\" not in name, "branch", name, "it cannot contain '..' or '\\'")
+    _rule(
+        all(_allowed(segment) for segment in segments),
+        "branch",
+        name,
+        "segments between '/' may contain only letters, digits, '.', '-' and '_'",
+    )
+    _rule("." not in segments, "branch", name, "a segment cannot be '.'")
+    _rule(not name.endswith(".lock"), "branch", name, "it cannot end with '.lock'")
+    _rule(name != MAIN, "branch", name, "'main' is reserved for the main branch")
+
+
+def check_new_branch_name(name: str) -> None:
+    """As check_branch_name, and refuse a name whose directory would lie inside another branch's own files.
+
+    Branch ``a/data`` lives in ``tree/a/data``, which is where branch ``a`` keeps its data files: deleting one
+    would delete the other's. The specification does not forbid it, so only creation does.
+    """
+    check_branch_name(name)
+    for segment in name.split("/")[1:]:
+        _rule(
+            segment not in _DATASET_DIRECTORIES and not segment.startswith("_"),
+            "branch",
+            name,
+            f"after the first '/', '{segment}' would collide with a dataset's own directories",
+        )
+
+
+def check_tag_name(name: str) -> None:
+    """Raise InvalidName, naming the broken rule, unless the specification allows the tag name."""
+    _rule(bool(name), "tag", name, "it cannot be empty")
+    _rule(_allowed(name), "tag", name, "it may contain only letters, digits, '.', '-' and '_' (no '/')")
+    _rule(not name.startswith(".") and not name.endswith("."), "tag", name, "it cannot start or end with '.'")
+    _rule(not name.endswith(".lock"), "tag", name, "it cannot end with '.lock'")
+    _rule(".." not in name, "tag", name, "it cannot contain '..'")
+
+
+def check_new_tag_name(name: str) -> None:
+    """As check_tag_name, and refuse letters outside ASCII.
+
+    pylance 14.0.2 escapes such a name twice and then cannot list any tag of the dataset: one tag 'é' makes
+    every other tag unreadable.
+    """
+    check_tag_name(name)
+    _rule(name.isascii(), "tag", name, "letters outside ASCII make pylance unable to list any tag")
+
+
+def _allowed(segment: str) -> bool:
+    return all(character.isalnum() or character in ".-_" for character in segment)
+
+
+def _rule(holds: bool, kind: str, name: str, rule: str) -> None:
+    if not holds:
+        raise InvalidName(f"'{name}' is not a valid {kind} name: {rule}.")

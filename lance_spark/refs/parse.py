@@ -1,0 +1,100 @@
+"""Decodes ref files (specification "Branch Metadata File Format" and "Tag File Format").
+
+pylance writes camelCase keys and refuses the snake_case ones that the published specification lists; one such
+file makes its whole listing fail. Both spellings are read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote, unquote
+
+from lance_spark.errors import CorruptData
+from lance_spark.refs.model import Branch, Tag
+
+BRANCHES = "_refs/branches"
+TAGS = "_refs/tags"
+_SUFFIX = ".json"
+
+
+def ref_file(directory: str, name: str) -> str:
+    """Path of a ref file below the dataset root; ``/`` in the name is written ``%2F``."""
+    return f"{directory}/{quote(name, safe='')}{_SUFFIX}"
+
+
+def ref_name(path: str) -> str | None:
+    """The branch or tag whose ref file this is; None for a file that is no ref."""
+    name = path.rsplit("/", 1)[-1]
+    return unquote(name[: -len(_SUFFIX)]) if name.endswith(_SUFFIX) else None
+
+
+def parse_branch(name: str, content: bytes) -> Branch:
+    """A branch from its ref file. Raises CorruptData, naming the branch, for anything unexpected."""
+    entry = _decode("branch", name, content)
+    try:
+        return Branch(
+            name=name,
+            parent_branch=_either(entry, "parentBranch", "parent_branch", default=None),
+            parent_version=int(_either(entry, "parentVersion", "parent_version")),
+            created_at=datetime.fromtimestamp(int(_either(entry, "createAt", "create_at")), timezone.utc),
+            metadata=dict(entry.get("metadata") or {}),
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        raise _corrupt("branch", name, problem) from None
+
+
+def parse_tag(name: str, content: bytes) -> Tag:
+    """A tag from its ref file. Raises CorruptData, naming the tag, for anything unexpected."""
+    entry = _decode("tag", name, content)
+    try:
+        created = _either(entry, "createdAt", "created_at", default=None)
+        return Tag(
+            name=name,
+            branch=entry.get("branch"),
+            version=int(entry["version"]),
+            created_at=None if created is None else _rfc3339(created),
+            metadata=dict(entry.get("metadata") or {}),
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        raise _corrupt("tag", name, problem) from None
+
+
+_REQUIRED = object()
+
+
+def _either(entry: Mapping[str, Any], camel: str, snake: str, default: Any = _REQUIRED) -> Any:
+    for key in (camel, snake):
+        if key in entry:
+            return entry[key]
+    if default is _REQUIRED:
+        raise KeyError(camel)
+    return default
+
+
+def _rfc3339(text: str) -> datetime:
+    """An RFC 3339 time; pylance writes nanoseconds, of which Python keeps microseconds."""
+    whole, dot, rest = text.partition(".")
+    digits = "".join(character for character in rest if character.isdigit())[:6] if dot else ""
+    seconds = datetime.fromisoformat(whole[:19]).replace(tzinfo=timezone.utc)
+    return seconds.replace(microsecond=int(digits.ljust(6, "0")) if digits else 0)
+
+
+def _decode(kind: str, name: str, content: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(content)
+    except ValueError as problem:
+        raise _corrupt(kind, name, problem) from None
+    if not isinstance(entry, dict):
+        raise _corrupt(kind, name, "not a JSON object")
+    return entry
+
+
+def _corrupt(kind: str, name: str, problem: object) -> CorruptData:
+    reason = f"{problem} is missing" if isinstance(problem, KeyError) else str(problem)
+    return CorruptData(
+        f"The ref file of {kind} '{name}' cannot be understood: {reason}.",
+        hint="Restore the file, or delete it if the ref is not needed.",
+    )

@@ -1,0 +1,87 @@
+"""The data source that ``spark.read.format("lance")`` and ``df.write.format("lance")`` reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from lance_spark.actions.read import PinnedRead
+
+
+class LanceDataSource(DataSource):
+    """Reads and writes any branch, tag or version of a Lance dataset.
+
+    Spark makes an instance per load or save in a worker process of the driver. Heavy imports stay inside the
+    methods: Spark imports this module to look the name up, and forks workers from the process that did.
+    """
+
+    _pinned: PinnedRead | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format(...)``."""
+        return "lance"
+
+    def schema(self) -> StructType:
+        """The schema of the version that is read; resolves the ref."""
+        from lance_spark.actions.read import blob_names, read_schema
+        from lance_spark.spark.failures import plainly
+        from lance_spark.spark.types import to_spark
+
+        with plainly():
+            read = self._pin()
+            return to_spark(read_schema(read), blob_names(read))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the pinned version for the dataset's or the user's schema."""
+        from lance_spark.spark.failures import plainly
+        from lance_spark.spark.reader import LanceReader
+
+        with plainly():
+            return LanceReader(self._pin(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer that appends, or overwrites the branch's current version."""
+        from lance_spark.spark.writer import LanceWriter
+
+        return LanceWriter(self.options, schema, overwrite)
+
+    def _pin(self) -> PinnedRead:
+        """Resolve the ref once, whichever of schema() and reader() comes first.
+
+        A second look could find another version: a schema from one and rows from the next.
+        """
+        from lance_spark.actions.read import pin_read
+
+        if self._pinned is None:
+            self._pinned = pin_read(self.options)
+        return self._pinned
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pin before Spark stores this object.
+
+        With a user's own schema Spark never calls schema(), and Spark 4.0 plans every query from the stored
+        object: without this, two actions on one DataFrame could read two versions. Only reads are stored; a
+        failure is left for reader(), where it is reported in full.
+        """
+        from lance_spark.errors import LanceSparkError
+
+        try:
+            self._pin()
+        except LanceSparkError:
+            self._pinned = None
+        return self.__dict__
+
+
+def register(spark: SparkSession, name: str = "lance") -> None:
+    """Make the data source known to a session, under another name where the JVM connector answers to ``lance``.
+
+    Works on classic sessions and on Spark Connect. After ``pip install`` the name ``lance`` is found by itself.
+    """
+    source = type("DefaultSource", (LanceDataSource,), {"name": classmethod(lambda _: name), "__module__": __name__})
+    spark.dataSource.register(source)

@@ -1,0 +1,214 @@
+"""``LanceTable``: a dataset at a ref, for what is not a DataFrame.
+
+It mirrors pylance's verbs and runs them in the process that calls it, also on Spark Connect, where that process
+needs its own access to the store. Only ``to_df``, ``versions`` and a filtered ``count_rows`` use Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lance_spark.actions import branches as branch_actions
+from lance_spark.actions import clone
+from lance_spark.actions import tags as tag_actions
+from lance_spark.actions.read import PinnedRead, blob_names, read_schema
+from lance_spark.actions.resolve import resolve
+from lance_spark.actions.restore import restore
+from lance_spark.location import DatasetLocation
+from lance_spark.options.read import ReadOptions, parse_ref
+from lance_spark.options.storage import PREFIX
+from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag
+from lance_spark.refs.names import MAIN, branch_or_none
+from lance_spark.schema.projection import ROW_ID
+from lance_spark.spark.datasource import register
+from lance_spark.spark.types import to_spark
+from lance_spark.store import datasets, scanning
+from lance_spark.store.uri import locate
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_SOURCE = "lance_spark"
+"""Name under which a table registers the data source: ``lance`` may belong to the JVM connector."""
+
+
+@dataclass(frozen=True)
+class LanceTable:
+    """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
+
+    spark: SparkSession
+    location: DatasetLocation
+    ref: RefSpec = field(default_factory=RefSpec)
+
+    @staticmethod
+    def for_path(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
+        """The dataset at a path or URI, at the newest version of main. Raises NotFound when there is none."""
+        location = locate(uri, storage_options)
+        datasets.open_latest(location)
+        return LanceTable(spark, location)
+
+    @property
+    def branches(self) -> Branches:
+        """The dataset's branches."""
+        return Branches(self.location)
+
+    @property
+    def tags(self) -> Tags:
+        """The dataset's tags."""
+        return Tags(self.location)
+
+    @property
+    def branch(self) -> str:
+        """Name of the branch this handle is on."""
+        return self._pin().branch or MAIN
+
+    @property
+    def version(self) -> int:
+        """The version this handle stands at right now."""
+        return self._pin().version
+
+    @property
+    def schema(self) -> StructType:
+        """The schema, in Spark's types."""
+        read = PinnedRead(self.location, self._pin(), ReadOptions())
+        return to_spark(read_schema(read), blob_names(read))
+
+    def checkout(
+        self,
+        branch: str | None = None,
+        tag: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> LanceTable:
+        """The same dataset at another ref; arguments mean what the read options of these names mean.
+
+        A tag, a version and a moment are resolved now. Raises InvalidOption for two refs at once, NotFound.
+        """
+        spec = _spec(branch=branch, tag=tag, version=version, as_of=as_of)
+        pin = resolve(self.location, spec)
+        moving = spec.tag is None and spec.version is None and spec.as_of is None
+        return LanceTable(self.spark, self.location, spec if moving else RefSpec(pin.branch, version=pin.version))
+
+    def to_df(self, columns: Sequence[str] | None = None, filter: str | None = None, **options: object) -> DataFrame:
+        """A DataFrame of the version this handle stands at now; later commits never change it.
+
+        ``options`` are the other read options: limit, with_row_id, with_row_address, batch_size, split_size,
+        blob_handling.
+        """
+        register(self.spark, _SOURCE)
+        pin = self._pin()
+        given: dict[str, object] = {**options, "branch": pin.branch or MAIN, "version": pin.version}
+        if columns is not None:
+            given["columns"] = ",".join(columns)
+        if filter is not None:
+            given["filter"] = filter
+        reader = self.spark.read.format(_SOURCE)
+        for key, value in given.items():
+            reader = reader.option(key, str(value))
+        for key, secret in self.location.options:
+            reader = reader.option(PREFIX + key, secret)
+        return reader.load(self.location.uri)
+
+    def count_rows(self, filter: str | None = None) -> int:
+        """Number of rows: from metadata in milliseconds without a filter, by a Spark job with one."""
+        if filter is None:
+            return scanning.count_rows(self.location, self._pin())
+        return self.to_df(columns=[ROW_ID], filter=filter).count()
+
+    def versions(self) -> DataFrame:
+        """The branch's history: ``version bigint, timestamp timestamp, metadata map<string,string>``."""
+        history = datasets.list_versions(self.location, self._pin().branch)
+        rows = [(entry.version, entry.timestamp, dict(entry.metadata)) for entry in history]
+        return self.spark.createDataFrame(rows, "version bigint, timestamp timestamp, metadata map<string,string>")
+
+    def restore(self) -> LanceTable:
+        """Make this version the newest of its branch again, as a new version; returns the branch's handle.
+
+        Raises Conflict, naming what it covered, when another commit came in between.
+        """
+        pin = restore(self.location, self._pin())
+        return LanceTable(self.spark, self.location, RefSpec(pin.branch))
+
+    def shallow_clone(self, target_uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
+        """A new dataset in the same store that shares this version's files. Refused across stores."""
+        return self._cloned(clone.shallow_clone, target_uri, storage_options)
+
+    def deep_clone(self, target_uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
+        """A new dataset with copies of this version's files, in any store."""
+        return self._cloned(clone.deep_clone, target_uri, storage_options)
+
+    def _cloned(self, make: Any, target_uri: str, storage_options: Mapping[str, str] | None) -> LanceTable:
+        options = self.location.storage_options if storage_options is None else storage_options
+        target = locate(target_uri, options)
+        make(self.location, self._pin(), target)
+        return LanceTable(self.spark, target)
+
+    def _pin(self) -> PinnedVersion:
+        return resolve(self.location, self.ref)
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The branches of a dataset."""
+
+    location: DatasetLocation
+
+    def list(self) -> list[Branch]:
+        """All branches but main, by name."""
+        return branch_actions.list_branches(self.location)
+
+    def create(
+        self, name: str, branch: str | None = None, tag: str | None = None, version: int | None = None
+    ) -> Branch:
+        """Create a branch from a branch, tag or version; from the newest version of main by default.
+
+        Raises InvalidName with the broken rule, AlreadyExists, NotFound.
+        """
+        return branch_actions.create_branch(self.location, name, _spec(branch=branch, tag=tag, version=version))
+
+    def delete(self, name: str) -> None:
+        """Delete a branch and its own files. Refused while another branch or a tag needs it."""
+        branch_actions.delete_branch(self.location, name)
+
+
+@dataclass(frozen=True)
+class Tags:
+    """The tags of a dataset."""
+
+    location: DatasetLocation
+
+    def list(self) -> list[Tag]:
+        """All tags, by name."""
+        return tag_actions.list_tags(self.location)
+
+    def create(self, name: str, branch: str | None = None, version: int | None = None) -> None:
+        """Tag a version; the newest of the branch (main by default) where no version is given.
+
+        Raises InvalidName with the broken rule, NotFound, and AlreadyExists: tags never move silently.
+        """
+        tag_actions.create_tag(self.location, name, _spec(branch=branch, version=version))
+
+    def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
+        """Point an existing tag at another version. Raises NotFound."""
+        tag_actions.move_tag(self.location, name, _spec(branch=branch, version=version))
+
+    def delete(self, name: str) -> None:
+        """Delete a tag. Raises NotFound."""
+        tag_actions.delete_tag(self.location, name)
+
+
+def _spec(
+    branch: str | None = None,
+    tag: str | None = None,
+    version: int | None = None,
+    as_of: str | datetime | None = None,
+) -> RefSpec:
+    """Arguments as a spec, through the same checks as the options."""
+    moment = as_of if isinstance(as_of, str) or as_of is None else as_of.isoformat()
+    given = {"branch": branch_or_none(branch), "tag": tag, "version": version, "asOf": moment}
+    return parse_ref({name: str(value) for name, value in given.items() if value is not None})

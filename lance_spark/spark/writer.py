@@ -1,0 +1,56 @@
+"""The writing half of the data source: executors write fragments, the driver commits once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lance_spark.actions.write import finish, give_up, plan_write
+from lance_spark.spark.failures import plainly
+from lance_spark.spark.types import to_arrow
+from lance_spark.store.writing import write_rows
+
+
+@dataclass
+class LanceCommitMessage(WriterCommitMessage):
+    """What one task wrote: the metadata of its fragments as JSON. Spark passes on that of one attempt per task."""
+
+    fragments: list[str]
+
+
+class LanceWriter(DataSourceArrowWriter):
+    """One write job. Made on the driver, carried to the executors, and back to the driver for the commit."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        with plainly():
+            self._plan = plan_write(options, to_arrow(schema), overwrite)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> LanceCommitMessage:
+        """Write one task's rows; runs on an executor."""
+        with plainly():
+            return LanceCommitMessage(write_rows(self._plan, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit all tasks' fragments as one version; runs on the driver."""
+        with plainly():
+            finish(self._plan, _fragments(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what finished tasks wrote, when another task failed.
+
+        When every task has a message, what failed was the commit, which has cleaned up already if that was safe:
+        see lance_spark.actions.write.finish.
+        """
+        if any(message is None for message in messages):
+            with plainly():
+                give_up(self._plan, _fragments(messages))
+
+
+def _fragments(messages: list[WriterCommitMessage | None]) -> list[str]:
+    return [
+        fragment for message in messages if isinstance(message, LanceCommitMessage) for fragment in message.fragments
+    ]

@@ -1,0 +1,90 @@
+"""Opens datasets through pylance. ``lance`` is imported inside functions: Spark forks its Python workers."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from lance_spark.errors import NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion, VersionInfo
+from lance_spark.refs.resolve import missing_version
+from lance_spark.store.failures import OPENING, translated
+
+if TYPE_CHECKING:
+    import lance
+
+_MAX_OPEN = 8
+_open: OrderedDict[tuple[DatasetLocation, PinnedVersion], lance.LanceDataset] = OrderedDict()
+_lock = threading.Lock()
+
+
+def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.LanceDataset:
+    """The newest version of a branch. Raises NotFound when there is no dataset."""
+    import lance
+
+    with translated(location, OPENING):
+        return lance.dataset(location.branch_uri(branch), storage_options=location.storage_options)
+
+
+def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
+    """One version of one branch, opened once per process: later calls share the handle and its caches.
+
+    Raises NotFound, with the nearest versions, for a version that is not there.
+    """
+    key = (location, pin)
+    with _lock:
+        if key in _open:
+            _open.move_to_end(key)
+            return _open[key]
+        dataset = _open_version(location, pin)
+        _open[key] = dataset
+        while len(_open) > _MAX_OPEN:
+            _open.popitem(last=False)
+        return dataset
+
+
+def _open_version(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
+    import lance
+
+    try:
+        with translated(location, OPENING):
+            return lance.dataset(
+                location.branch_uri(pin.branch), version=pin.version, storage_options=location.storage_options
+            )
+    except NotFound:
+        known = list_version_numbers(location, pin.branch)
+        raise missing_version(pin.version, pin.branch, known) from None
+
+
+def list_version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
+    """The version numbers a branch has, ascending; one listing, no manifest is read."""
+    dataset = open_latest(location, branch)
+    with translated(location, "listing versions"):
+        return sorted(int(ref["version"]) for ref in dataset.version_refs())
+
+
+def list_versions(location: DatasetLocation, branch: str | None) -> list[VersionInfo]:
+    """A branch's history, oldest first. Reads every manifest, as pylance's ``versions`` does."""
+    dataset = open_latest(location, branch)
+    with translated(location, "reading the version history"):
+        found = dataset.versions()
+    return [
+        VersionInfo(int(entry["version"]), _utc(entry["timestamp"]), dict(entry["metadata"]))
+        for entry in sorted(found, key=lambda entry: int(entry["version"]))
+    ]
+
+
+def _utc(moment: datetime) -> datetime:
+    # pylance hands out local wall-clock time without a zone; compared as UTC it is hours off.
+    return moment.astimezone(timezone.utc)
+
+
+def restore(location: DatasetLocation, pin: PinnedVersion) -> int:
+    """Commit the pinned version as the newest one of its branch; returns the new number."""
+    dataset = _open_version(location, pin)  # not the shared handle: restore moves the handle it is called on
+    with translated(location, f"restoring {pin}"):
+        dataset.restore()
+    return int(dataset.version)

@@ -1,0 +1,87 @@
+"""Single files of a dataset, through fsspec: list, read, delete. The only place that says ``fsspec``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure
+from lance_spark.location import DatasetLocation
+from lance_spark.options.storage import fsspec_options
+from lance_spark.store.failures import clean
+
+if TYPE_CHECKING:
+    import fsspec
+
+
+def list_names(location: DatasetLocation, directory: str) -> list[str]:
+    """Names of the entries of a directory below the root, sorted; empty where there is no such directory."""
+    with _reachable(location):
+        try:
+            found = _filesystem(location).ls(_path(location, directory), detail=False, refresh=True)
+        except FileNotFoundError:
+            return []
+    return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in found)
+
+
+def read(location: DatasetLocation, path: str) -> bytes | None:
+    """The content of a file below the root; None where the store says it is not there."""
+    with _reachable(location):
+        try:
+            content: bytes = _filesystem(location).cat_file(_path(location, path))
+        except FileNotFoundError:
+            return None
+    return content
+
+
+def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
+    """Delete files and directories below the root; what is already gone does not matter."""
+    filesystem = _filesystem(location)
+    for path in paths:
+        with _reachable(location):
+            try:
+                filesystem.rm(_path(location, path), recursive=True)
+            except FileNotFoundError:
+                continue
+
+
+def exists(location: DatasetLocation, path: str = "") -> bool:
+    """Whether anything is at a path below the root."""
+    with _reachable(location):
+        filesystem = _filesystem(location)
+        filesystem.invalidate_cache()
+        return bool(filesystem.exists(_path(location, path)))
+
+
+def _filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
+    import fsspec
+
+    if location.is_local:
+        return fsspec.filesystem("file")
+    scheme = urlsplit(location.uri).scheme
+    arguments = fsspec_options(scheme, location.storage_options, os.environ)
+    return fsspec.filesystem(scheme, use_listings_cache=False, **arguments)
+
+
+def _path(location: DatasetLocation, relative: str) -> str:
+    if location.is_local:
+        return f"{location.uri}/{relative}".rstrip("/")
+    parts = urlsplit(location.uri)
+    return f"{parts.netloc}{unquote(parts.path)}/{relative}".rstrip("/")
+
+
+@contextmanager
+def _reachable(location: DatasetLocation) -> Iterator[None]:
+    """Every failure but "not there" becomes a StorageFailure; botocore's have no base class in common with OSError."""
+    try:
+        yield
+    except (LanceSparkError, FileNotFoundError):
+        raise
+    except PermissionError as problem:
+        raise PermissionDenied(f"The store denied access to {location.uri}: {clean(str(problem), location)}") from None
+    except Exception as problem:  # noqa: BLE001 - turned into an error that says so, never swallowed
+        text = clean(f"{type(problem).__name__}: {problem}", location)
+        raise StorageFailure(f"The store of {location.uri} failed: {text}") from None

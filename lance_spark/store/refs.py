@@ -1,0 +1,80 @@
+"""Reads branches and tags from their ref files, and changes them through pylance."""
+
+from __future__ import annotations
+
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
+from lance_spark.refs.names import MAIN
+from lance_spark.refs.parse import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
+from lance_spark.store import files
+from lance_spark.store.datasets import open_latest
+from lance_spark.store.failures import translated
+
+
+def read_refs(location: DatasetLocation) -> RefTable:
+    """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
+    open_latest(location)
+    branches = {name: read_branch(location, name) for name in list_ref_names(location, BRANCHES)}
+    tags = {name: read_tag(location, name) for name in list_ref_names(location, TAGS)}
+    # A ref that vanished between the listing and the read was deleted meanwhile.
+    return RefTable(
+        branches={name: branch for name, branch in branches.items() if branch is not None},
+        tags={name: tag for name, tag in tags.items() if tag is not None},
+    )
+
+
+def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:
+    """Names of all branches or all tags; ``directory`` is BRANCHES or TAGS."""
+    names = (ref_name(path) for path in files.list_names(location, directory))
+    return sorted(name for name in names if name is not None)
+
+
+def read_branch(location: DatasetLocation, name: str) -> Branch | None:
+    """One branch; None where it does not exist."""
+    content = files.read(location, ref_file(BRANCHES, name))
+    return None if content is None else parse_branch(name, content)
+
+
+def read_tag(location: DatasetLocation, name: str) -> Tag | None:
+    """One tag; None where it does not exist."""
+    content = files.read(location, ref_file(TAGS, name))
+    return None if content is None else parse_tag(name, content)
+
+
+def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -> None:
+    """Create a branch at a version: its first manifest, then its ref file."""
+    dataset = open_latest(location)
+    with translated(location, f"creating branch '{name}'"):
+        dataset.create_branch(name, _reference(source), storage_options=location.storage_options or None)
+
+
+def delete_branch(location: DatasetLocation, name: str) -> None:
+    """Delete a branch's ref file and directory. Whether it may be deleted is decided in lance_spark.refs.edit."""
+    dataset = open_latest(location)
+    with translated(location, f"deleting branch '{name}'"):
+        dataset.branches.delete(name)
+
+
+def create_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
+    """Create a tag at a version."""
+    dataset = open_latest(location)
+    with translated(location, f"creating tag '{name}'"):
+        dataset.tags.create(name, _reference(target))
+
+
+def move_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
+    """Point an existing tag at another version."""
+    dataset = open_latest(location)
+    with translated(location, f"moving tag '{name}'"):
+        dataset.tags.update(name, _reference(target))
+
+
+def delete_tag(location: DatasetLocation, name: str) -> None:
+    """Delete a tag."""
+    dataset = open_latest(location)
+    with translated(location, f"deleting tag '{name}'"):
+        dataset.tags.delete(name)
+
+
+def _reference(pin: PinnedVersion) -> tuple[str, int]:
+    return (pin.branch or MAIN, pin.version)

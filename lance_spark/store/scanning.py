@@ -1,0 +1,167 @@
+"""Reads rows and planning numbers from an open version, through pylance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.scan.indexed import PROBE_LIMIT, answering_indexes
+from lance_spark.scan.plan import FragmentSize, ScanPartition
+from lance_spark.scan.rows import row_address_set
+from lance_spark.schema.blobs import is_blob
+from lance_spark.store.datasets import open_pinned
+from lance_spark.store.failures import translated
+
+if TYPE_CHECKING:
+    import lance
+
+
+@dataclass(frozen=True)
+class ScanColumns:
+    """What a scan returns: whole top-level columns, in order, as pylance is asked for them."""
+
+    names: tuple[str, ...]
+    with_row_id: bool = False
+    with_row_address: bool = False
+    blobs: Literal["blobs_descriptions", "all_binary"] = "blobs_descriptions"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One version and what to read of it; what an executor needs beside its partition."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    columns: ScanColumns
+    filter: str | None = None
+    batch_size: int = 65_536
+
+
+def schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColumns | None = None) -> pa.Schema:
+    """Arrow schema of a version as a scan returns it: blobs as descriptions or bytes, not as stored."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading the schema"):
+        names = dataset.schema.names if columns is None else list(columns.names)
+        blobs = "blobs_descriptions" if columns is None else columns.blobs
+        projected: pa.Schema = dataset.scanner(columns=names, blob_handling=blobs).projected_schema
+        return projected
+
+
+def blob_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
+    """Names of the top-level columns that hold blobs."""
+    schema = open_pinned(location, pin).schema
+    return frozenset(field.name for field in schema if is_blob(field))
+
+
+def count_rows(location: DatasetLocation, pin: PinnedVersion) -> int:
+    """Number of live rows, from metadata alone."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "counting rows"):
+        return int(dataset.count_rows())
+
+
+def has_stable_row_ids(location: DatasetLocation, pin: PinnedVersion) -> bool:
+    """Whether row ids differ from row addresses in this version."""
+    return bool(open_pinned(location, pin).has_stable_row_ids)
+
+
+def fragment_sizes(location: DatasetLocation, pin: PinnedVersion) -> list[FragmentSize]:
+    """One entry per fragment, in the order rows are returned. Reads the manifest only."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "listing fragments"):
+        return [_size(fragment) for fragment in dataset.get_fragments()]
+
+
+def _size(fragment: lance.LanceFragment) -> FragmentSize:
+    metadata = fragment.metadata
+    deleted = metadata.deletion_file.num_deleted_rows if metadata.deletion_file is not None else 0
+    return FragmentSize(
+        fragment_id=fragment.fragment_id,
+        physical_rows=metadata.physical_rows or fragment.physical_rows,
+        live_rows=fragment.count_rows() if deleted is None else metadata.physical_rows - deleted,
+        stored_bytes=sum(file.file_size_bytes or 0 for file in metadata.files),
+    )
+
+
+def index_matches(scan: Scan) -> tuple[frozenset[int], dict[int, int]] | None:
+    """(fragments the indexes cover, matching rows per fragment) when indexes alone answer the filter.
+
+    None when they do not, or when more than PROBE_LIMIT rows match: then planning falls back to bytes.
+    """
+    dataset = open_pinned(scan.location, scan.pin)
+    probe: dict[str, Any] = {
+        "columns": [],
+        "with_row_address": True,
+        "filter": scan.filter,
+        "limit": PROBE_LIMIT + 1,
+    }
+    with translated(scan.location, "planning the filter"):
+        names = answering_indexes(dataset.scanner(**probe).explain_plan(True))
+        covered = _covered(dataset, names)
+        if not covered:
+            return None
+        fragments = [fragment for fragment in map(dataset.get_fragment, sorted(covered)) if fragment is not None]
+        addresses = dataset.scanner(fragments=fragments, **probe).to_table()["_rowaddr"]
+    if len(addresses) > PROBE_LIMIT:
+        return None
+    return covered, dict(Counter(address >> 32 for address in addresses.to_pylist()))
+
+
+def _covered(dataset: lance.LanceDataset, names: frozenset[str]) -> frozenset[int]:
+    """Fragments of this version that every one of the named indexes covers."""
+    per_index = [
+        frozenset(fragment for segment in index.segments for fragment in segment.fragment_ids)
+        for index in dataset.describe_indices()
+        if index.name in names
+    ]
+    if not per_index or len(per_index) != len(names):
+        return frozenset()
+    return reduce(frozenset.intersection, per_index, frozenset(dataset.fragment_ids()))
+
+
+def check_filter(scan: Scan) -> None:
+    """Raise InvalidOption, with pylance's words, for a predicate it cannot parse or bind."""
+    dataset = open_pinned(scan.location, scan.pin)
+    with translated(scan.location, f"reading the filter {scan.filter!r}"):
+        dataset.scanner(columns=[], with_row_address=True, filter=scan.filter).explain_plan()
+
+
+def read_batches(scan: Scan, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of one partition, as pylance returns them."""
+    dataset = open_pinned(scan.location, scan.pin)
+    with translated(scan.location, "scanning"):
+        yield from dataset.scanner(**_arguments(dataset, scan, partition)).to_batches()
+
+
+def _arguments(dataset: lance.LanceDataset, scan: Scan, partition: ScanPartition) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "columns": list(scan.columns.names),
+        "fragments": _fragments(dataset, partition.fragment_ids),
+        "filter": scan.filter,
+        "limit": partition.limit,
+        "with_row_id": scan.columns.with_row_id,
+        "with_row_address": scan.columns.with_row_address,
+        "blob_handling": scan.columns.blobs,
+        "batch_size": scan.batch_size,
+    }
+    if partition.row_count is None:
+        return arguments
+    if scan.filter is None:
+        rows = partition.row_count if partition.limit is None else min(partition.limit, partition.row_count)
+        return {**arguments, "offset": partition.first_row, "limit": rows}
+    # Offset and limit count rows that passed the filter, so a range of a filtered fragment is told by addresses.
+    allowed = row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
+    return {**arguments, "row_addr_allowlist": allowed, "prefilter": True}
+
+
+def _fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> list[lance.LanceFragment] | None:
+    if len(ids) == dataset._ds.count_fragments():
+        return None
+    return [fragment for fragment in map(dataset.get_fragment, ids) if fragment is not None]

@@ -1,0 +1,180 @@
+"""Writes data files on executors and commits them on the driver, through pylance."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.schema.blobs import BLOB_KEY, is_blob_extension, plain_bytes
+from lance_spark.schema.conform import conform
+from lance_spark.store import files
+from lance_spark.store.datasets import open_latest, open_pinned
+from lance_spark.store.failures import translated
+from lance_spark.write.plan import WritePlan, WriteTarget
+
+if TYPE_CHECKING:
+    import lance
+    from lance.fragment import FragmentMetadata
+
+_BLOB_TYPE_SINCE = (2, 2)
+"""First file format whose blobs are an extension type; before, they are marked bytes."""
+
+
+def read_target(location: DatasetLocation, pin: PinnedVersion) -> WriteTarget:
+    """What an existing version fixes for new files."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading the schema"):
+        return WriteTarget(pin, dataset.schema, str(dataset.data_storage_version), bool(dataset.has_stable_row_ids))
+
+
+def find_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion | None:
+    """The newest version of a branch; None where the store says there is no dataset."""
+    try:
+        return PinnedVersion(branch, int(open_latest(location, branch).version))
+    except NotFound:
+        return None
+
+
+def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Schema:
+    """The schema with marked blob columns in the form the file format stores them."""
+    import lance
+
+    numbers = re.fullmatch(r"(\d+)\.(\d+)", data_storage_version or "")
+    if numbers and (int(numbers[1]), int(numbers[2])) < _BLOB_TYPE_SINCE:
+        return schema
+    fields = [
+        lance.blob_field(field.name, nullable=field.nullable)
+        if (field.metadata or {}).get(BLOB_KEY.encode()) == b"true"
+        else field
+        for field in schema
+    ]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def write_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """Write one task's rows as uncommitted data files; returns the fragments' metadata as JSON.
+
+    pylance deletes what it wrote when the stream fails half-way. No rows, no file.
+    """
+    rows = _Rows(batches, plan.schema)
+    first = next(rows, None)
+    if first is None:
+        return []
+    reader = pa.RecordBatchReader.from_batches(plan.schema, chain((first,), rows))
+    try:
+        with translated(plan.location, "writing data files"):
+            fragments = _write_fragments(plan, reader)
+    except LanceSparkError as error:
+        # pylance wraps what the stream raised into its own text; the original says it better.
+        raise rows.failure or error from None
+    return [json.dumps(fragment.to_json()) for fragment in fragments]
+
+
+def _write_fragments(plan: WritePlan, reader: pa.RecordBatchReader) -> Sequence[FragmentMetadata]:
+    from lance.fragment import write_fragments
+
+    options = plan.options.files
+    sizes = {"max_rows_per_file": options.max_rows_per_file, "max_bytes_per_file": options.max_bytes_per_file}
+    arguments: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
+    written: Sequence[FragmentMetadata] = write_fragments(
+        reader,
+        _destination(plan),
+        schema=plan.schema,
+        mode=plan.mode,
+        data_storage_version=options.data_storage_version,
+        storage_options=plan.location.storage_options,
+        **arguments,
+    )
+    return written
+
+
+def _destination(plan: WritePlan) -> lance.LanceDataset | str:
+    """The version the job started from, so that all tasks use its field ids even if a commit comes between."""
+    if plan.read_version is None:
+        return plan.location.uri
+    return open_pinned(plan.location, PinnedVersion(plan.options.branch, plan.read_version))
+
+
+class _Rows(Iterator[pa.RecordBatch]):
+    """Non-empty batches brought to the stored schema; remembers what went wrong."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = iter(batches)
+        self._schema = schema
+        self._plain = pa.schema([plain_bytes(field) if is_blob_extension(field) else field for field in schema])
+        self.failure: LanceSparkError | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(self._batches)
+        while not batch.num_rows:
+            batch = next(self._batches)
+        try:
+            return self._wrap_blobs(conform(batch, self._plain))
+        except LanceSparkError as failure:
+            self.failure = failure
+            raise
+
+    def _wrap_blobs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._plain.equals(self._schema):
+            return batch
+        import lance
+
+        columns = [
+            lance.blob_array(column.to_pylist()) if is_blob_extension(field) else column
+            for field, column in zip(self._schema, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
+    """Commit all fragments as one version and return its number.
+
+    pylance's rules decide what may be combined with commits made since the job started; what may not raises
+    Conflict, and then nothing was committed. Any other error leaves it open whether the commit happened.
+    """
+    import lance
+    from lance.fragment import FragmentMetadata
+
+    metadata = [FragmentMetadata.from_json(fragment) for fragment in fragments]
+    operation = (
+        lance.LanceOperation.Append(metadata)
+        if plan.mode == "append"
+        else lance.LanceOperation.Overwrite(plan.schema, metadata)
+    )
+    arguments: dict[str, Any] = {"max_retries": 0} if plan.mode == "create" else {"read_version": plan.read_version}
+    try:
+        with translated(plan.location, "committing"):
+            dataset = lance.LanceDataset.commit(
+                plan.location.branch_uri(plan.options.branch),
+                operation,
+                storage_options=plan.location.storage_options,
+                commit_message=plan.options.commit_message,
+                enable_stable_row_ids=plan.options.enable_stable_row_ids,
+                **arguments,
+            )
+    except (AlreadyExists, NotFound) as error:
+        if plan.mode != "create":
+            raise
+        # Who loses the race to create a dataset is told "already exists", or that version 0 was not found.
+        raise Conflict(
+            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
+        ) from error
+    return int(dataset.version)
+
+
+def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
+    """Delete the files of fragments that were never committed, with their blob sidecars."""
+    root = DatasetLocation(plan.location.branch_uri(plan.options.branch), plan.location.options)
+    for fragment in fragments:
+        for file in json.loads(fragment)["files"]:
+            if file.get("base_id") is None:
+                path = f"data/{file['path']}"
+                files.delete(root, (path, path.removesuffix(".lance")))

@@ -1,0 +1,113 @@
+"""Whether a DataFrame fits the dataset it is written to, decided from schemas alone."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from lance_spark.errors import Refused, SchemaMismatch
+from lance_spark.location import DatasetLocation
+from lance_spark.options.write import WriteOptions
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.schema.blobs import holds_bytes, is_blob
+from lance_spark.schema.casts import why_not
+from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
+
+Mode = Literal["create", "append", "overwrite"]
+
+
+@dataclass(frozen=True)
+class WriteTarget:
+    """The version a write starts from, and what it fixes for the new files."""
+
+    pin: PinnedVersion
+    schema: pa.Schema
+    data_storage_version: str
+    stable_row_ids: bool
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """One write job, resolved: what executors and the final commit need to know."""
+
+    location: DatasetLocation
+    options: WriteOptions
+    mode: Mode
+    schema: pa.Schema
+    """Schema of the rows as they are stored: the dataset's own types on append, the DataFrame's otherwise."""
+    read_version: int | None
+    """Version the job started from; None when it creates the dataset."""
+    created_branch: bool = False
+    """Whether this job made the branch, so that a failed job takes it away again."""
+
+
+def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
+    """The dataset's fields that the DataFrame provides, in the dataset's order; columns match by name.
+
+    Nullable columns may be missing. Raises SchemaMismatch, naming the column, both types and the way out, for an
+    unknown column, a missing column that cannot be null, and a type that could lose values.
+    """
+    for name in frame.names:
+        if dataset.get_field_index(name) < 0:
+            raise _unknown(name, dataset)
+    kept = []
+    for field in dataset:
+        index = frame.get_field_index(field.name)
+        if index >= 0:
+            _check_type(frame.field(index), field)
+            kept.append(field)
+        elif not field.nullable:
+            raise SchemaMismatch(
+                f"Column '{field.name}' of type {field.type} is missing, and the dataset does not allow nulls in it.",
+                hint=f"Add it: df.withColumn('{field.name}', ...).",
+            )
+    return pa.schema(kept, metadata=dataset.metadata)
+
+
+def check_replaces(target: WriteTarget, options: WriteOptions) -> None:
+    """Raise Refused for options that an existing dataset has settled already.
+
+    pylance takes files of another format version and commits them next to the old ones; the stable row id option
+    it ignores without a word.
+    """
+    version = options.files.data_storage_version
+    if version is not None and version != target.data_storage_version:
+        raise Refused(
+            f"The dataset stores its files in format {target.data_storage_version}; "
+            f"data_storage_version={version} would mix two formats in it.",
+            hint="Leave data_storage_version out, or write to a new path.",
+        )
+    if options.enable_stable_row_ids not in (None, target.stable_row_ids):
+        state = "has" if target.stable_row_ids else "does not have"
+        raise Refused(
+            f"The dataset {state} stable row ids, and that cannot change after it was created.",
+            hint="Leave enable_stable_row_ids out, or write to a new path.",
+        )
+
+
+def _check_type(given: pa.Field, wanted: pa.Field) -> None:
+    if is_blob(wanted):
+        reason = None if holds_bytes(given.type) else "a blob column takes bytes"
+        hint = "Read blobs with option('blob_handling', 'bytes') before writing them."
+    else:
+        reason = why_not(given.type, wanted.type)
+        hint = f"Cast it: df.withColumn('{given.name}', col('{given.name}').cast(...))."
+    if reason:
+        raise SchemaMismatch(
+            f"Column '{given.name}' is {given.type} in the DataFrame and {wanted.type} in the dataset: {reason}.",
+            hint=hint,
+        )
+
+
+def _unknown(name: str, dataset: pa.Schema) -> SchemaMismatch:
+    near = difflib.get_close_matches(name, dataset.names, n=1, cutoff=0.6)
+    if name in (ROW_ID, ROW_ADDRESS):
+        hint = f"It comes from reading with row ids; drop it: df.drop('{name}')."
+    elif near:
+        hint = f"Did you mean '{near[0]}'? Rename it: df.withColumnRenamed('{name}', '{near[0]}')."
+    else:
+        hint = f"Drop it: df.drop('{name}'); or add the column to the dataset first."
+    return SchemaMismatch(f"The dataset has no column '{name}'.", hint=hint)
