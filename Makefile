@@ -9,7 +9,8 @@ VENV_OLDEST := .venv-oldest
 URI ?=
 
 # Spark's workers must run the interpreter that has the wheel, not whichever python3 is first on the PATH.
-in_venv = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python $(1)/bin/python
+with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
+in_venv = $(call with_python,$(1)) $(1)/bin/python
 
 .PHONY: help demo test test-oldest lint bench venv venv-oldest clean
 
@@ -17,7 +18,9 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: venv ## write, audit, publish on 336,776 flights (URI=s3://... to run it elsewhere)
-	@$(call in_venv,$(VENV)) jobs/write_audit_publish.py $(if $(URI),--uri $(URI))
+	@$(call with_python,$(VENV)) $(VENV)/bin/spark-submit --properties-file conf/spark-defaults.conf \
+	    --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties \
+	    jobs/write_audit_publish.py $(if $(URI),--uri $(URI)) $(ARGS)
 
 test: venv ## all tests on the newest Spark
 	@$(call in_venv,$(VENV)) -m pytest $(ARGS)

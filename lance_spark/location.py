@@ -7,6 +7,7 @@ spelled one way before it reaches pylance, and every dataset is opened through :
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
@@ -14,6 +15,9 @@ from urllib.parse import quote, unquote, urlsplit
 from lance_spark.errors import InvalidOption
 
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
+_BUCKET_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "abfs", "abfss"})
+_BUCKET = re.compile(r"[^\s?#%\\\[\]]+")
 _PATH_CHARACTERS = "/-._~!$&'()*+,;=:@"
 
 
@@ -68,27 +72,29 @@ def canonical_uri(text: str, realpath: Callable[[str], str]) -> str:
     ``s3a://`` and ``s3n://`` become ``s3://``; trailing slashes go; percent-encoding is normalised, because
     pylance decodes it in URLs. ``realpath`` resolves a local path; it is handed in so that this stays pure.
 
-    Raises InvalidOption for an empty URI, credentials inside the URI, and ``.``, ``..`` or empty path segments
-    in an object-store URI.
+    Raises InvalidOption for an empty URI, credentials inside the URI, what is no bucket, ``.``, ``..`` or empty
+    path segments in an object-store URI, and local paths that pylance cannot keep in one place.
     """
     text = text.strip()
     if not text:
         raise InvalidOption("The dataset URI is empty.", hint="Give a path or a URI, e.g. load('s3://bucket/t.lance').")
     scheme, rest = _split_scheme(text)
     if scheme is None:
-        return realpath(text)
+        return _local_path(text, realpath)
     if scheme == "file":
-        return realpath(unquote(_strip_file_authority(rest)))
+        return _local_path(_decoded(_strip_file_authority(rest)), realpath)
     return _object_store_uri(_SCHEME_ALIASES.get(scheme, scheme), rest, text)
 
 
 def _split_scheme(text: str) -> tuple[str | None, str]:
     """(lower-case scheme, what follows the colon), or (None, text) for a plain path."""
     head, colon, rest = text.partition(":")
-    if not colon or "/" in head or len(head) < 2:
+    if not colon or not _SCHEME.fullmatch(head):
         return None, text
     if head.lower() == "file" or rest.startswith("//"):
         return head.lower(), rest
+    if head.lower() in _BUCKET_SCHEMES and rest.startswith("/"):
+        raise InvalidOption(f"A URI needs two slashes after '{head}:'.", hint=f"Write {head}://bucket/path.")
     return None, text
 
 
@@ -104,16 +110,35 @@ def _strip_file_authority(rest: str) -> str:
     return slash + path
 
 
+def _local_path(path: str, realpath: Callable[[str], str]) -> str:
+    """The real path. pylance puts the branches of ``/p/a?b`` into ``/p/a``, so a '?' anywhere is refused."""
+    real = realpath(path) if path and "\0" not in path else ""
+    if not real or "?" in real or real != real.strip():
+        raise InvalidOption(
+            f"'{path}' cannot be the path of a dataset.", hint="Give one that has no '?' and no blank at its end."
+        )
+    return real
+
+
+def _decoded(text: str) -> str:
+    """Percent-encoding undone; bytes that are no text would all become the same replacement character."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidOption(f"The percent-encoding in '{text}' is not UTF-8.") from None
+
+
 def _object_store_uri(scheme: str, rest: str, text: str) -> str:
     bucket, _, key = rest[2:].partition("/")
-    if "@" in bucket and scheme.startswith("s3"):
+    user, at, _ = bucket.rpartition("@")
+    if at and (scheme.startswith("s3") or ":" in user):
         raise InvalidOption(
             "Credentials inside a URI end up in manifests and logs.",
             hint="Pass them as option('storage.aws_access_key_id', ...) or through the environment.",
         )
-    if not bucket:
+    if not _BUCKET.fullmatch(bucket):
         raise InvalidOption(f"'{text}' names no bucket.", hint=f"Write {scheme}://bucket/path/to/table.lance.")
-    key = quote(unquote(key).rstrip("/"), safe=_PATH_CHARACTERS)
+    key = quote(_decoded(key).rstrip("/"), safe=_PATH_CHARACTERS)
     if any(segment in ("", ".", "..") for segment in key.split("/")) and key:
         raise InvalidOption(
             f"'{text}' has an empty, '.' or '..' path segment.", hint="Object stores have no such directories."

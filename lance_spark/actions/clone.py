@@ -5,7 +5,8 @@ from __future__ import annotations
 from lance_spark.errors import AlreadyExists, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import clones, writing
+from lance_spark.store import clones
+from lance_spark.store.datasets import find_latest
 
 
 def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
@@ -30,5 +31,5 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
 
 
 def _check_free(target: DatasetLocation) -> None:
-    if writing.find_latest(target, None) is not None:
+    if find_latest(target, None) is not None:
         raise AlreadyExists(f"There is a dataset at {target.uri} already.", hint="Choose another target.")

@@ -105,7 +105,7 @@ def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> tuple[Scan, tu
         split_size=options.split_size,
         cores=cores,
         filtered=options.filter is not None,
-        splittable=not scanning.has_stable_row_ids(read.location, read.pin),
+        splittable=scanning.takes_row_addresses(read.location, read.pin),
         limit=options.limit,
     )
     return scan, plan_scan(fragments, request)

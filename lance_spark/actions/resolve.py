@@ -17,12 +17,10 @@ def resolve(location: DatasetLocation, spec: RefSpec) -> PinnedVersion:
     check_branch(location, spec.branch)
     if spec.as_of is not None:
         history = datasets.list_versions(location, spec.branch)
-        return PinnedVersion(spec.branch, newest_at(history, spec.as_of, spec.branch))
+        return datasets.pin_version(location, spec.branch, newest_at(history, spec.as_of, spec.branch))
     if spec.version is not None:
-        pin = PinnedVersion(spec.branch, spec.version)
-        datasets.open_pinned(location, pin)
-        return pin
-    return PinnedVersion(spec.branch, int(datasets.open_latest(location, spec.branch).version))
+        return datasets.pin_version(location, spec.branch, spec.version)
+    return datasets.pin_latest(location, spec.branch)
 
 
 def resolve_tag(location: DatasetLocation, name: str) -> PinnedVersion:
@@ -31,7 +29,7 @@ def resolve_tag(location: DatasetLocation, name: str) -> PinnedVersion:
     if tag is None:
         datasets.open_latest(location)
         raise missing("tag", name, refs.list_ref_names(location, TAGS))
-    return PinnedVersion(tag.branch, tag.version)
+    return datasets.pin_version(location, tag.branch, tag.version)
 
 
 def check_branch(location: DatasetLocation, branch: str | None) -> None:

@@ -6,7 +6,7 @@ from lance_spark.actions.resolve import resolve
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_create_tag, check_existing_tag
 from lance_spark.refs.model import RefSpec, Tag
-from lance_spark.refs.names import check_tag_name
+from lance_spark.refs.names import check_new_tag_name, check_tag_name
 from lance_spark.store import refs
 
 
@@ -17,6 +17,7 @@ def list_tags(location: DatasetLocation) -> list[Tag]:
 
 def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
     """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
+    check_new_tag_name(name)
     check_create_tag(refs.read_refs(location), name)
     refs.create_tag(location, name, resolve(location, target))
 

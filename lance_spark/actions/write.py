@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.resolve import check_branch, resolve
 from lance_spark.errors import Conflict, InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.options.storage import split_storage
 from lance_spark.options.write import WriteOptions, parse_write_options
-from lance_spark.refs.edit import check_create_branch
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import refs, writing
-from lance_spark.store.datasets import open_latest
+from lance_spark.store.datasets import find_latest, pin_latest
 from lance_spark.store.uri import locate
 from lance_spark.write.plan import Mode, WritePlan, WriteTarget, append_schema, check_replaces
 
@@ -39,7 +39,7 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
     target = writing.read_target(location, start)
     check_replaces(target, parsed)
     mode: Mode = "overwrite" if overwrite else "append"
-    plan = WritePlan(location, parsed, mode, _stored_schema(target, frame, mode), start.version)
+    plan = WritePlan(location, parsed, mode, _stored_schema(target, frame, mode), start)
     return plan if parsed.create_from is None else _with_new_branch(plan, start)
 
 
@@ -63,11 +63,8 @@ def give_up(plan: WritePlan, fragments: Sequence[str]) -> None:
     """Leave the dataset as it was before a job that did not reach its commit."""
     writing.discard(plan, fragments)
     branch = plan.options.branch
-    if (
-        plan.created_branch
-        and branch is not None
-        and writing.find_latest(plan.location, branch) == PinnedVersion(branch, plan.read_version or 0)
-    ):
+    # A branch that somebody has committed to meanwhile is theirs as well by now.
+    if plan.created_branch and branch is not None and find_latest(plan.location, branch) == plan.start:
         refs.delete_branch(plan.location, branch)
 
 
@@ -76,14 +73,14 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
     if options.create_from is not None:
         return resolve(location, options.create_from)
     if options.branch is None:
-        return writing.find_latest(location, None)
+        return find_latest(location, None)
     try:
         check_branch(location, options.branch)
     except NotFound as missing:
         raise NotFound(
             missing.message, hint=f"{missing.hint or ''} To make a new branch, add option('create_branch', 'true')."
         ) from None
-    return PinnedVersion(options.branch, int(open_latest(location, options.branch).version))
+    return pin_latest(location, options.branch)
 
 
 def _stored_schema(target: WriteTarget, frame: pa.Schema, mode: Mode) -> pa.Schema:
@@ -94,6 +91,5 @@ def _stored_schema(target: WriteTarget, frame: pa.Schema, mode: Mode) -> pa.Sche
 
 def _with_new_branch(plan: WritePlan, source: PinnedVersion) -> WritePlan:
     branch = str(plan.options.branch)
-    check_create_branch(refs.read_refs(plan.location), branch)
-    refs.create_branch(plan.location, branch, source)
-    return replace(plan, created_branch=True, read_version=int(open_latest(plan.location, branch).version))
+    create_branch_at(plan.location, branch, source)
+    return replace(plan, created_branch=True, start=pin_latest(plan.location, branch))

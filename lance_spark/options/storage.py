@@ -7,6 +7,8 @@ from typing import Any
 
 PREFIX = "storage."
 """Options of a Spark read or write that start with this are storage options."""
+_TRUE = frozenset({"1", "true", "on", "yes", "y"})
+"""What pylance takes for true, in any case of letters."""
 
 
 def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -31,17 +33,18 @@ def fsspec_options(scheme: str, storage: Mapping[str, str], environment: Mapping
         return {}
     look = _Lookup(storage, environment)
     client: dict[str, Any] = {}
-    if endpoint := look("endpoint", "endpoint_url", "endpoint_url_s3"):
+    # pylance lets the endpoint of S3 alone win over the one of all services, wherever each of them comes from.
+    if endpoint := look("endpoint_url_s3") or look("endpoint", "endpoint_url"):
         client["endpoint_url"] = endpoint
     if region := look("region", "default_region"):
         client["region_name"] = region
-    style = "virtual" if (look("virtual_hosted_style_request") or "").lower() == "true" else "path"
+    style = "virtual" if (look("virtual_hosted_style_request") or "").lower() in _TRUE else "path"
     arguments: dict[str, Any] = {
         "key": look("access_key_id"),
         "secret": look("secret_access_key"),
         "token": look("session_token", "token"),
         "client_kwargs": client,
-        "anon": (look("skip_signature") or "").lower() == "true",
+        "anon": (look("skip_signature") or "").lower() in _TRUE,
     }
     if "endpoint_url" in client:
         arguments["config_kwargs"] = {"s3": {"addressing_style": style}}

@@ -6,11 +6,13 @@ import difflib
 import re
 from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
+from decimal import Decimal
 
 from lance_spark.errors import InvalidOption
 
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])i?)?b?", re.IGNORECASE)
+_LARGEST = 2**63 - 1
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -42,16 +44,16 @@ def to_int(option: str, value: str, minimum: int = 0) -> int:
         number = int(value.strip())
     except ValueError:
         raise _bad(option, value, "a whole number") from None
-    if number < minimum:
-        raise _bad(option, value, f"a whole number of at least {minimum}")
+    if not minimum <= number <= _LARGEST:
+        raise _bad(option, value, f"a whole number of at least {minimum}, below 2^63")
     return number
 
 
 def to_bytes(option: str, value: str) -> int:
     """A positive number of bytes: ``134217728``, ``128m``, ``128MiB`` (powers of 1024, as in Spark)."""
     match = _SIZE.fullmatch(value.strip())
-    size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
-    if size < 1:
+    size = int(Decimal(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0
+    if not 1 <= size <= _LARGEST:
         raise _bad(option, value, "a size such as 128MiB or 134217728")
     return size
 
@@ -60,10 +62,10 @@ def to_moment(option: str, value: str) -> datetime:
     """An instant in UTC from an ISO 8601 timestamp; one without an offset is taken as UTC."""
     text = value.strip()
     try:
-        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "zZ" else text)
-    except ValueError:
+        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("z", "Z")) else text)
+        return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
         raise _bad(option, value, "an ISO 8601 timestamp such as 2026-01-31T23:59:59+00:00") from None
-    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
 def to_choice(option: str, value: str, choices: Collection[str]) -> str:
@@ -76,15 +78,23 @@ def to_choice(option: str, value: str, choices: Collection[str]) -> str:
 
 def to_columns(option: str, value: str) -> tuple[str, ...]:
     """Column paths from a comma-separated list; backticks quote a name that holds a comma or a dot."""
-    paths = tuple(part.strip() for part in re.findall(r"(?:`[^`]*`|[^,`])+", value))
-    if not paths or any(not path for path in paths) or value.count("`") % 2 or ",," in value:
+    paths = tuple(part.strip() for part in _split(value, ","))
+    if not all(paths) or value.count("`") % 2:
         raise _bad(option, value, "a comma-separated list such as id,person.name")
     return paths
 
 
 def path_segments(path: str) -> tuple[str, ...]:
-    """The segments of a column path: ``a.b`` is ('a', 'b'), ```a.b``` is ('a.b',)."""
-    return tuple(part.strip("`") for part in re.findall(r"`[^`]*`|[^.`]+", path))
+    """The segments of a column path: ``a.b`` is ('a', 'b'), ```a.b``` is ('a.b',); a backtick in quotes is doubled."""
+    return tuple(
+        part[1:-1].replace("``", "`") if len(part) > 1 and part[0] == part[-1] == "`" else part
+        for part in _split(path, ".")
+    )
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split at the separators outside backticks: those that an even number of backticks follows."""
+    return re.split(rf"{re.escape(separator)}(?=(?:[^`]*`[^`]*`)*[^`]*$)", text)
 
 
 def _bad(option: str, value: str, expected: str) -> InvalidOption:

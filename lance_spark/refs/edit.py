@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lance_spark.errors import AlreadyExists, Refused
 from lance_spark.refs.model import RefTable
-from lance_spark.refs.names import check_new_branch_name, check_new_tag_name
+from lance_spark.refs.names import MAIN, check_new_branch_name, check_new_tag_name, is_dataset_directory
 from lance_spark.refs.resolve import missing
 
 
@@ -26,11 +26,29 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
     """
     if name not in refs.branches:
         raise missing("branch", name, refs.branches)
+    if name.startswith(MAIN + "/"):
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: pylance would delete the whole dataset with it.",
+            hint=f"Delete its ref file and the directory tree/{name} by hand.",
+        )
+    for other in refs.branches:
+        if name.startswith(other + "/") and is_dataset_directory(name[len(other) + 1 :].partition("/")[0]):
+            raise Refused(
+                f"Branch '{name}' cannot be deleted: its directory lies among the files of branch '{other}'.",
+                hint="Delete its ref file and its own files by hand.",
+            )
     children = sorted(branch.name for branch in refs.branches.values() if branch.parent_branch == name)
     if children:
         raise Refused(
             f"Branch '{name}' cannot be deleted: {_names(children)} was created from it and reads its files.",
             hint=f"Delete {_names(children)} first.",
+        )
+    unlistable = sorted(tag for tag in refs.tags if not tag.isascii())
+    if unlistable:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: pylance looks at all tags first and cannot read tag "
+            f"{_names(unlistable)}, whose name is not ASCII.",
+            hint=f"Delete tag {_names(unlistable)} first.",
         )
     tags = sorted(tag.name for tag in refs.tags.values() if tag.branch == name)
     if tags:

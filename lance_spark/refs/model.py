@@ -60,6 +60,9 @@ class PinnedVersion:
     branch: str | None
     """None for main."""
     version: int
+    stamp: int | None = None
+    """Commit time in nanoseconds since the epoch, as the manifest has it. It tells this version from one of the
+    same number in a dataset that was deleted and made anew at the same place. None where it is not known."""
 
     def __str__(self) -> str:
         """``branch@version``."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from lance_spark.errors import InvalidName
 
 MAIN = "main"
 """Name of the main branch wherever a user types or reads one; pylance and this package hold it as None."""
 
 _DATASET_DIRECTORIES = frozenset({"data", "tree"})
+_LONGEST = 211
+"""Characters a name may take once escaped: with a longer one pylance 14.0.2 makes the branch's directory on a local
+disk, fails to write the ref file, and the name can never be used again."""
 
 
 def branch_or_none(name: str | None) -> str | None:
@@ -40,16 +45,24 @@ def check_new_branch_name(name: str) -> None:
     """As check_branch_name, and refuse a name whose directory would lie inside another branch's own files.
 
     Branch ``a/data`` lives in ``tree/a/data``, which is where branch ``a`` keeps its data files: deleting one
-    would delete the other's. The specification does not forbid it, so only creation does.
+    would delete the other's. And deleting ``main/x`` makes pylance 14.0.2 delete the whole dataset. The
+    specification does not forbid them, so only creation does.
     """
     check_branch_name(name)
+    _rule(not name.startswith(MAIN + "/"), "branch", name, "deleting a branch below 'main/' deletes the dataset")
+    _check_length("branch", name)
     for segment in name.split("/")[1:]:
         _rule(
-            segment not in _DATASET_DIRECTORIES and not segment.startswith("_"),
+            not is_dataset_directory(segment),
             "branch",
             name,
             f"after the first '/', '{segment}' would collide with a dataset's own directories",
         )
+
+
+def is_dataset_directory(segment: str) -> bool:
+    """Whether a dataset, and so each branch, may keep its own files in a directory of that name."""
+    return segment in _DATASET_DIRECTORIES or segment.startswith("_")
 
 
 def check_tag_name(name: str) -> None:
@@ -68,7 +81,14 @@ def check_new_tag_name(name: str) -> None:
     every other tag unreadable.
     """
     check_tag_name(name)
+    _check_length("tag", name)
     _rule(name.isascii(), "tag", name, "letters outside ASCII make pylance unable to list any tag")
+
+
+def _check_length(kind: str, name: str) -> None:
+    # Escaped twice, because that is what pylance does with the temporary file it renames to the ref file.
+    length = len(quote(quote(name, safe=""), safe=""))
+    _rule(length <= _LONGEST, kind, name, f"its ref file would need a name of {length} characters, {_LONGEST} fit")
 
 
 def _allowed(segment: str) -> bool:

@@ -7,6 +7,7 @@ file makes its whole listing fail. Both spellings are read here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
@@ -18,6 +19,9 @@ from lance_spark.refs.model import Branch, Tag
 BRANCHES = "_refs/branches"
 TAGS = "_refs/tags"
 _SUFFIX = ".json"
+_UNEXPECTED = (KeyError, TypeError, ValueError, OverflowError, OSError)
+"""What a value of the wrong kind, or a number that is no time, raises while it is decoded."""
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)")
 
 
 def ref_file(directory: str, name: str) -> str:
@@ -37,12 +41,12 @@ def parse_branch(name: str, content: bytes) -> Branch:
     try:
         return Branch(
             name=name,
-            parent_branch=_either(entry, "parentBranch", "parent_branch", default=None),
+            parent_branch=_text_or_none(_either(entry, "parentBranch", "parent_branch", default=None)),
             parent_version=int(_either(entry, "parentVersion", "parent_version")),
             created_at=datetime.fromtimestamp(int(_either(entry, "createAt", "create_at")), timezone.utc),
             metadata=dict(entry.get("metadata") or {}),
         )
-    except (KeyError, TypeError, ValueError) as problem:
+    except _UNEXPECTED as problem:
         raise _corrupt("branch", name, problem) from None
 
 
@@ -53,12 +57,12 @@ def parse_tag(name: str, content: bytes) -> Tag:
         created = _either(entry, "createdAt", "created_at", default=None)
         return Tag(
             name=name,
-            branch=entry.get("branch"),
+            branch=_text_or_none(entry.get("branch")),
             version=int(entry["version"]),
             created_at=None if created is None else _rfc3339(created),
             metadata=dict(entry.get("metadata") or {}),
         )
-    except (KeyError, TypeError, ValueError) as problem:
+    except _UNEXPECTED as problem:
         raise _corrupt("tag", name, problem) from None
 
 
@@ -74,18 +78,26 @@ def _either(entry: Mapping[str, Any], camel: str, snake: str, default: Any = _RE
     return default
 
 
+def _text_or_none(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a name")
+    return value
+
+
 def _rfc3339(text: str) -> datetime:
     """An RFC 3339 time; pylance writes nanoseconds, of which Python keeps microseconds."""
-    whole, dot, rest = text.partition(".")
-    digits = "".join(character for character in rest if character.isdigit())[:6] if dot else ""
-    seconds = datetime.fromisoformat(whole[:19]).replace(tzinfo=timezone.utc)
-    return seconds.replace(microsecond=int(digits.ljust(6, "0")) if digits else 0)
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError(f"'{text}' is not an RFC 3339 time")
+    seconds, fraction, offset = match.groups()
+    offset = "+00:00" if offset in "Zz" else offset
+    return datetime.fromisoformat(f"{seconds}.{(fraction or '').ljust(6, '0')}{offset}").astimezone(timezone.utc)
 
 
 def _decode(kind: str, name: str, content: bytes) -> dict[str, Any]:
     try:
         entry = json.loads(content)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise _corrupt(kind, name, problem) from None
     if not isinstance(entry, dict):
         raise _corrupt(kind, name, "not a JSON object")

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from lance_spark.scan.plan import FragmentSize
 
+_EXACT = frozenset({"BTree", "Bitmap", "LabelList"})
+"""Kinds of index that know the matching rows; others (zone maps, Bloom filters, n-grams) leave data to be read."""
 PROBE_LIMIT = 1_000_000
 """Matches counted on the driver at most; a filter with more is planned like a full scan."""
 
@@ -23,7 +25,8 @@ def answering_indexes(explained: str) -> frozenset[str]:
     queries = re.findall(r"ScalarIndexQuery: query=(.*)", explained)
     if len(reads) != 1 or len(queries) != 1 or not reads[0].rstrip().endswith("refine_filter=--"):
         return frozenset()
-    return frozenset(re.findall(r"\]@([^()\[\]]+)\(", queries[0]))
+    indexes = re.findall(r"\]@(.*?)\((\w+)\)(?=[,)]|$)", queries[0].rstrip())
+    return frozenset(name for name, _ in indexes) if _EXACT.issuperset(kind for _, kind in indexes) else frozenset()
 
 
 def only_matching(
@@ -40,5 +43,6 @@ def only_matching(
         elif rows := matches.get(fragment.fragment_id, 0):
             share = rows / max(1, fragment.physical_rows)
             size = int(fragment.stored_bytes * share)
-            found.append(replace(fragment, physical_rows=rows, live_rows=rows, stored_bytes=size))
+            # physical_rows stays: a split fragment is cut by row addresses, and matches may have any of them.
+            found.append(replace(fragment, live_rows=rows, stored_bytes=size))
     return found

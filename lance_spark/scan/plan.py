@@ -25,7 +25,7 @@ class FragmentSize:
     physical_rows: int
     """Rows in the data files, deleted ones included."""
     live_rows: int
-    """Rows that a scan returns."""
+    """Rows that a scan returns: without deleted ones and, where an index tells, without those a filter rejects."""
     stored_bytes: int
     """Size of its data files; 0 where an old writer did not record it."""
 
@@ -56,7 +56,7 @@ class ScanRequest:
     """Cores to keep busy even when all data would fit into fewer splits."""
     filtered: bool = False
     splittable: bool = True
-    """Whether rows inside a fragment can be told apart under a filter (not with stable row ids)."""
+    """Whether rows inside a fragment can be told apart under a filter (see scanning.takes_row_addresses)."""
     limit: int | None = None
 
 
@@ -70,12 +70,12 @@ def plan_scan(fragments: Sequence[FragmentSize], request: ScanRequest) -> tuple[
         return (ScanPartition(tuple(f.fragment_id for f in fragments), limit=request.limit),)
     if request.limit is not None:
         fragments = list(_until(fragments, request.limit))
-    target = _target(fragments, request)
+    weights = [_weight(fragment, request) for fragment in fragments]
+    target = _target(sum(weights), request)
     partitions: list[ScanPartition] = []
     group: list[int] = []
     filled = 0.0
-    for fragment in fragments:
-        weight = _weight(fragment, request)
+    for fragment, weight in zip(fragments, weights, strict=True):
         if group and filled + weight > target:
             partitions.append(ScanPartition(tuple(group)))
             group, filled = [], 0.0
@@ -94,15 +94,14 @@ def batch_rows(row_width: float) -> int:
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(1.0, row_width))))
 
 
-def _target(fragments: Sequence[FragmentSize], request: ScanRequest) -> float:
+def _target(total: float, request: ScanRequest) -> float:
     """Spark's own rule for files: the split size, or less if that would leave cores idle."""
-    total = sum(_weight(fragment, request) for fragment in fragments)
     return min(float(request.split_size), max(float(MIN_SPLIT), total / max(1, request.cores)))
 
 
 def _weight(fragment: FragmentSize, request: ScanRequest) -> float:
     """Bytes that reading a fragment moves: what is stored or, if larger (compression), what crosses to Spark."""
-    return FRAGMENT_COST + max(fragment.stored_bytes * request.column_share, fragment.physical_rows * request.row_width)
+    return FRAGMENT_COST + max(fragment.stored_bytes * request.column_share, fragment.live_rows * request.row_width)
 
 
 def _pieces(fragment: FragmentSize, weight: float, target: float, filtered: bool) -> Iterable[ScanPartition]:

@@ -23,6 +23,8 @@ def why_not(source: pa.DataType, target: pa.DataType, *, drop_fields: bool = Fal
     """
     if source == target or pt.is_null(source):
         return None
+    if isinstance(source, pa.BaseExtensionType):
+        return why_not(source.storage_type, target, drop_fields=drop_fields)
     if pt.is_dictionary(source):
         return why_not(source.value_type, target, drop_fields=drop_fields)
     if pt.is_dictionary(target):
@@ -89,8 +91,12 @@ def _maps(source: pa.DataType, target: pa.DataType, drop_fields: bool) -> str | 
 
 def _structs(source: pa.DataType, target: pa.DataType, drop_fields: bool) -> str | None:
     ours = {field.name: field for field in source}
+    if len(ours) < source.num_fields:
+        return "two of its fields have the same name"
     for field in target:
         mine = ours.pop(field.name, None)
+        if mine is None and drop_fields:
+            return f"there is no field '{field.name}' in it"
         if mine is None and not field.nullable:
             return f"field '{field.name}' is missing and cannot be null"
         reason = why_not(mine.type, field.type, drop_fields=drop_fields) if mine is not None else None
@@ -101,7 +107,7 @@ def _structs(source: pa.DataType, target: pa.DataType, drop_fields: bool) -> str
 
 def _exact(_source: pa.DataType, _target: pa.DataType) -> None:
     """Always possible, or checked value by value while converting."""
-    return None
+    return
 
 
 def _unless(fits: bool) -> str | None:

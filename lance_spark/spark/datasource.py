@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 
@@ -78,10 +79,18 @@ class LanceDataSource(DataSource):
         return self.__dict__
 
 
+_registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""What was registered already: Spark logs a warning each time a name is registered again."""
+
+
 def register(spark: SparkSession, name: str = "lance") -> None:
     """Make the data source known to a session, under another name where the JVM connector answers to ``lance``.
 
     Works on classic sessions and on Spark Connect. After ``pip install`` the name ``lance`` is found by itself.
     """
+    known = _registered.setdefault(spark, set())
+    if name in known:
+        return
     source = type("DefaultSource", (LanceDataSource,), {"name": classmethod(lambda _: name), "__module__": __name__})
     spark.dataSource.register(source)
+    known.add(name)

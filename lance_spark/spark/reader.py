@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -38,6 +39,10 @@ class LanceReader(DataSourceReader):
         self._wire = wire_schema(schema)
         with plainly():
             self._scan, self._plan = plan_read(read, read_for_spark(read, self._wire), os.cpu_count() or 1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors get their own partition each; the whole plan would cross once more with every task."""
+        return {**self.__dict__, "_plan": ()}
 
     def partitions(self) -> list[InputPartition]:
         """One entry per Spark task."""

@@ -42,7 +42,7 @@ def to_arrow(schema: st.StructType) -> pa.Schema:
     A column of arrays whose metadata has LIST_SIZE_KEY becomes a fixed-size list (a vector). Metadata of columns
     is kept, as text. Raises SchemaMismatch for Spark types that Lance cannot hold.
     """
-    return pa.schema([_arrow_field(field) for field in schema.fields])
+    return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
 
 
 def _spark_field(field: pa.Field, path: str, is_blob: bool = False) -> st.StructField:
@@ -60,7 +60,7 @@ def _spark_type(kind: pa.DataType, path: str) -> st.DataType:
     for applies, spark in _SIMPLE:
         if applies(kind):
             return spark()
-    if pt.is_decimal(kind) and kind.precision <= _MAX_DECIMAL:
+    if pt.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= _MAX_DECIMAL:
         return st.DecimalType(kind.precision, kind.scale)
     if pt.is_timestamp(kind):
         return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
@@ -115,19 +115,29 @@ _SIMPLE = (
 )
 
 
-def _arrow_field(field: st.StructField) -> pa.Field:
-    kind = _arrow_type(field.dataType, field.name)
+def _arrow_field(field: st.StructField, path: str) -> pa.Field:
+    kind = _arrow_type(field.dataType, path)
     size = field.metadata.get(LIST_SIZE_KEY)
     if size is not None and pt.is_list(kind):
-        kind = pa.list_(kind.value_field.with_name("item"), int(size))
+        kind = pa.list_(kind.value_field.with_name("item"), _vector_length(size, path))
     if field.metadata.get(BLOB_KEY) in ("true", True) and pt.is_binary(kind):
         kind = pa.large_binary()
     return pa.field(field.name, kind, field.nullable, _encode_metadata(field.metadata))
 
 
+def _vector_length(size: Any, path: str) -> int:
+    text = str(size)
+    if text.isdecimal() and 0 < int(text) < 2**31:
+        return int(text)
+    raise SchemaMismatch(
+        f"Column '{path}' has '{text}' in its metadata for {LIST_SIZE_KEY}, which is no length of a vector.",
+        hint="Set it to the number of elements, or remove it from the metadata to write lists of any length.",
+    )
+
+
 def _arrow_type(kind: st.DataType, path: str) -> pa.DataType:
     if isinstance(kind, st.StructType):
-        return pa.struct([_arrow_field(child) for child in kind.fields])
+        return pa.struct([_arrow_field(child, f"{path}.{child.name}") for child in kind.fields])
     if isinstance(kind, st.ArrayType):
         return pa.list_(pa.field("item", _arrow_type(kind.elementType, path), kind.containsNull))
     if isinstance(kind, st.MapType):
@@ -137,7 +147,7 @@ def _arrow_type(kind: st.DataType, path: str) -> pa.DataType:
         return wire_schema(st.StructType([st.StructField("c", kind)])).field(0).type
     raise SchemaMismatch(
         f"Column '{path}' is {kind.simpleString()}, which Lance cannot hold.",
-        hint=f"Cast it first, e.g. df.withColumn('{path}', col('{path}').cast('string')).",
+        hint=f"Cast it first, e.g. col('{path}').cast('string'), or drop it.",
     )
 
 

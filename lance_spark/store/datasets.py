@@ -7,7 +7,7 @@ from collections import OrderedDict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from lance_spark.errors import NotFound
+from lance_spark.errors import Conflict, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, VersionInfo
 from lance_spark.refs.resolve import missing_version
@@ -29,21 +29,60 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
         return lance.dataset(location.branch_uri(branch), storage_options=location.storage_options)
 
 
-def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
-    """One version of one branch, opened once per process: later calls share the handle and its caches.
+def pin_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
+    """The newest version of a branch, stamped. Raises NotFound when there is no dataset."""
+    return _remember(location, branch, open_latest(location, branch))
 
-    Raises NotFound, with the nearest versions, for a version that is not there.
+
+def find_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion | None:
+    """The newest version of a branch, stamped; None where the store says there is no dataset."""
+    try:
+        return pin_latest(location, branch)
+    except NotFound:
+        return None
+
+
+def pin_version(location: DatasetLocation, branch: str | None, version: int) -> PinnedVersion:
+    """One version of a branch, stamped. Raises NotFound, with the nearest versions, for one that is not there."""
+    return _remember(location, branch, _open_version(location, PinnedVersion(branch, version)))
+
+
+def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
+    """A stamped version, opened once per process: later calls share the handle and its caches.
+
+    Raises NotFound for a version that is not there, and Conflict for one that another dataset now has.
     """
-    key = (location, pin)
     with _lock:
-        if key in _open:
-            _open.move_to_end(key)
-            return _open[key]
-        dataset = _open_version(location, pin)
-        _open[key] = dataset
+        if (location, pin) in _open:
+            _open.move_to_end((location, pin))
+            return _open[location, pin]
+    dataset = _open_version(location, pin)
+    if pin.stamp not in (None, _stamp(dataset)):
+        raise Conflict(
+            f"The dataset at {location.uri} was replaced by another one since version {pin} was looked up.",
+            hint="Load it again.",
+        )
+    if pin.stamp is not None:
+        _keep(location, pin, dataset)
+    return dataset
+
+
+def _remember(location: DatasetLocation, branch: str | None, dataset: lance.LanceDataset) -> PinnedVersion:
+    pin = PinnedVersion(branch, int(dataset.version), _stamp(dataset))
+    _keep(location, pin, dataset)
+    return pin
+
+
+def _keep(location: DatasetLocation, pin: PinnedVersion, dataset: lance.LanceDataset) -> None:
+    with _lock:
+        _open[location, pin] = dataset
         while len(_open) > _MAX_OPEN:
             _open.popitem(last=False)
-        return dataset
+
+
+def _stamp(dataset: lance.LanceDataset) -> int:
+    # The public versions() gives the same number, but reads the manifests of the whole history for it.
+    return int(dataset._ds.current_version()["timestamp"])
 
 
 def _open_version(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import quote
 
 from lance_spark.errors import (
     AlreadyExists,
@@ -29,7 +30,17 @@ _DENIED = re.compile(
 )
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.I)
 _CONFLICT = re.compile(r"conflict|incompatible (?:with concurrent )?transaction|too many concurrent writers", re.I)
-_BAD_INPUT = re.compile(r"invalid user input|error parsing statement|no field named|schema error|invalid input", re.I)
+_PATH = re.compile(r"(?<![\w<])(?:[a-z][\w+.-]*:/)?/[^\s,;'\"()]*", re.I)
+_BROKEN_FILE = re.compile(
+    r"generic memory error: invalid range|not appear to be a lance file|not have sufficient data|invalid seek|correct footer", re.I
+)
+_NO_DIRECTORY = re.compile(r"not a directory", re.I)
+_LOST_FILE = re.compile(r"not found: .*/(?:data|_deletions|_indices)/", re.I)
+_BAD_INPUT = re.compile(
+    r"invalid user input|error parsing statement|no field named|schema error|invalid input|"
+    r"feature is not implemented|error applying filter expression",
+    re.I,
+)
 _EXISTS = re.compile(r"already exists", re.I)
 _UNREACHABLE = re.compile(
     r"generic \w+ error|error sending request|timed? ?out|connection|dns error|builder error", re.I
@@ -52,51 +63,93 @@ def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, RuntimeError, KeyError, NotImplementedError) as problem:
         raise from_pylance(problem, location, doing) from None
+    except BaseException as problem:
+        if type(problem).__name__ != "PanicException":
+            raise
+        # Rust code gave up, and Python's Exception is no base of what it raises: bytes it did not expect.
+        raise _corrupt(clean(str(problem), location), f"{location.uri} while {doing}") from None
 
 
 def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) -> LanceSparkError:
     """The error that an exception from pylance amounts to, with secrets and Rust source lines taken out."""
     text = clean(str(problem), location)
+    told = _without_paths(text, location)
     where = f"{location.uri} while {doing}"
-    if type(problem).__name__ == "CommitConflictError" or _CONFLICT.search(text):
+    if _BROKEN_FILE.search(told):
+        return _corrupt(text, where)
+    if type(problem).__name__ == "CommitConflictError" or (_CONFLICT.search(told) and not _blames_user(told)):
         return Conflict(
             f"A concurrent commit to {where} cannot be combined with this one: {text}", hint="Run it again."
         )
-    if _DENIED.search(text):
+    return _refusal(told, text, where) or _absent_or_broken(told, text, where, doing)
+
+
+def _blames_user(told: str) -> bool:
+    """Whether pylance complains about what was typed; then words of a filter are in the text, too."""
+    return told.lower().startswith("invalid user input")
+
+
+def _refusal(told: str, text: str, where: str) -> LanceSparkError | None:
+    """The error for a request that pylance or the store refused; None when the text tells of something else."""
+    if _blames_user(told):
+        return InvalidOption(f"{text} ({where})")
+    if _DENIED.search(told):
         return PermissionDenied(
             f"The store denied access to {where}: {text}",
             hint="Check the credentials (storage.<key> options or the environment) and what they may read and write.",
         )
-    if _NO_BUCKET.search(text):
+    if _NO_BUCKET.search(told):
         return NotFound(f"The bucket of {where} does not exist: {text}", hint="Check the bucket name and the endpoint.")
-    if _BAD_INPUT.search(text):
+    if _BAD_INPUT.search(told):
         return InvalidOption(f"{text} ({where})")
-    if _EXISTS.search(text):
+    if _EXISTS.search(told):
         return AlreadyExists(f"{text} ({where})")
-    if _UNREACHABLE.search(text):
+    return None
+
+
+def _absent_or_broken(told: str, text: str, where: str, doing: str) -> LanceSparkError:
+    if _LOST_FILE.search(text):
+        return _corrupt(text, where)
+    if _NO_DIRECTORY.search(told):
+        return _absent(text, where, doing)
+    if _UNREACHABLE.search(told):
         return StorageFailure(
             f"The store could not be reached: {where}: {text}",
             hint="Check the endpoint, the region and, for plain HTTP, storage.allow_http=true.",
         )
-    return _absent_or_broken(text, where, doing)
-
-
-def _absent_or_broken(text: str, where: str, doing: str) -> LanceSparkError:
-    if _CORRUPT.search(text):
-        return CorruptData(
-            f"A file of {where} cannot be read: {text}",
-            hint="Read an older version with option('version', ...), or restore the file.",
-        )
-    if _ABSENT.search(text):
-        if doing == OPENING:
-            return NotFound(
-                f"There is no Lance dataset at {where.removesuffix(' while ' + doing)}.",
-                hint="Check the path; a Lance dataset is a directory with a '_versions' directory inside.",
-            )
-        return NotFound(f"{text} ({where})")
-    if _UNSUPPORTED.search(text):
+    if _CORRUPT.search(told):
+        return _corrupt(text, where)
+    if _ABSENT.search(told):
+        return _absent(text, where, doing)
+    if _UNSUPPORTED.search(told):
         return CorruptData(f"{text} ({where})", hint="The dataset was written by a newer Lance; upgrade pylance.")
     return StorageFailure(f"Failed at {where}: {text}")
+
+
+def _corrupt(text: str, where: str) -> CorruptData:
+    return CorruptData(
+        f"A file of {where} cannot be read: {text}",
+        hint="Read an older version with option('version', ...), or restore the file.",
+    )
+
+
+def _absent(text: str, where: str, doing: str) -> NotFound:
+    if doing != OPENING:
+        return NotFound(f"{text} ({where})")
+    return NotFound(
+        f"There is no Lance dataset at {where.removesuffix(' while ' + doing)}.",
+        hint="Check the path; a Lance dataset is a directory with a '_versions' directory inside.",
+    )
+
+
+def _without_paths(text: str, location: DatasetLocation) -> str:
+    """The text without the paths in it, so that a dataset in a directory called 'connection' or '403' is no failure."""
+    whole = location.uri.partition("://")[2] or location.uri.lstrip("/")
+    key = "" if location.is_local else whole.partition("/")[2]
+    for root in (whole, key):
+        for spelling in {root, quote(root), quote(root, safe="")} - {""}:
+            text = re.sub(rf"(?<!\w){re.escape(spelling)}(?:(?:/|%2F)[^\s,;'\"()]*|(?!\w))", " ", text)
+    return _PATH.sub(" ", text)
 
 
 OPENING = "opening the dataset"

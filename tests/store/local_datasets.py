@@ -1,0 +1,80 @@
+"""Reads and writes through the actions as Spark's reader and writer do, and what lies in a directory."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+
+from lance_spark.actions.read import pin_read, plan_read, read_schema
+from lance_spark.actions.write import finish, plan_write
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.schema.conform import conform
+from lance_spark.store.scanning import read_batches
+from lance_spark.store.writing import write_rows
+from lance_spark.write.plan import WritePlan
+
+
+def numbers(count: int, start: int = 0) -> pa.Table:
+    """A table of one bigint column: start, start + 1, ..."""
+    return pa.table({"id": pa.array(range(start, start + count), pa.int64())})
+
+
+def make_dataset(uri: str, *batches: pa.Table, **arguments) -> lance.LanceDataset:
+    """A dataset with one version per table, written by pylance."""
+    for number, batch in enumerate(batches or (numbers(3),)):
+        lance.write_dataset(batch, uri, mode="append" if number else "create", **arguments)
+    return lance.dataset(uri)
+
+
+def scan(uri: str, cores: int = 2, **options: object) -> list[list[dict]]:
+    """The rows of each Spark partition."""
+    read = pin_read({"path": uri, **{key: str(value) for key, value in options.items()}})
+    schema = read_schema(read)
+    plan, partitions = plan_read(read, schema, cores)
+    return [
+        [row for batch in read_batches(plan, part) for row in conform(batch, schema).to_pylist()] for part in partitions
+    ]
+
+
+def rows(uri: str, **options: object) -> list[dict]:
+    """All rows in the order Spark sees them."""
+    return [row for part in scan(uri, **options) for row in part]
+
+
+def ids(uri: str, **options: object) -> list[int]:
+    return [row["id"] for row in rows(uri, **options)]
+
+
+def pin(uri: str, **options: object) -> PinnedVersion:
+    return pin_read({"path": uri, **{key: str(value) for key, value in options.items()}}).pin
+
+
+def prepare(uri: str, *tables: pa.Table, overwrite: bool = False, **options: object) -> tuple[WritePlan, list[str]]:
+    """A write job up to its commit: one task per table."""
+    given = {"path": uri, **{key: str(value) for key, value in options.items()}}
+    plan = plan_write(given, tables[0].schema, overwrite)
+    return plan, [fragment for table in tables for fragment in write_rows(plan, table.to_batches())]
+
+
+def write(uri: str, *tables: pa.Table, overwrite: bool = False, **options: object) -> int | None:
+    """A whole write job; returns the version it made."""
+    return finish(*prepare(uri, *tables, overwrite=overwrite, **options))
+
+
+def contents(directory: str | Path) -> dict[str, str]:
+    """Hash of every file below a directory, by relative path."""
+    root = Path(directory)
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def written_since(before: dict[str, str], directory: str | Path) -> set[str]:
+    """Files that were added, changed or removed since ``contents`` was taken."""
+    now = contents(directory)
+    return {path for path in before.keys() | now.keys() if before.get(path) != now.get(path)}

@@ -1,0 +1,177 @@
+"""Writers in processes of their own: racing for one dataset, and killed at the worst moment."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import lance
+import pytest
+from local_datasets import contents, ids, make_dataset, numbers, write, written_since
+
+from lance_spark.actions.branches import create_branch, list_branches
+from lance_spark.errors import AlreadyExists
+from lance_spark.refs.model import RefSpec
+from lance_spark.store.uri import locate
+
+pytestmark = pytest.mark.slow
+
+WRITER = """
+import json, sys
+import pyarrow as pa
+from lance_spark.actions.write import finish, plan_write
+from lance_spark.errors import LanceSparkError
+from lance_spark.store.writing import write_rows
+
+options, start, count, pause_in_stream = json.loads(sys.argv[1])
+schema = pa.schema([("id", pa.int64())])
+
+def ready():
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+def batches():
+    for first in range(start, start + count):
+        yield pa.record_batch([pa.array([first], pa.int64())], schema=schema)
+        if pause_in_stream and first == start + count // 2:
+            ready()
+
+plan = plan_write(options, schema, overwrite=False)
+fragments = write_rows(plan, batches())
+if not pause_in_stream:
+    ready()
+try:
+    print(json.dumps(["committed", finish(plan, fragments)]), flush=True)
+except LanceSparkError as error:
+    print(json.dumps([type(error).__name__, error.message]), flush=True)
+"""
+
+
+class Writer:
+    """A process that stops, and says so, before it commits or in the middle of its rows."""
+
+    def __init__(self, start, count, pause_in_stream=False, **options):
+        arguments = json.dumps([options, start, count, pause_in_stream])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def wait_until_ready(self):
+        assert self.process.stdout.readline().strip() == "ready"
+
+    def go(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def outcome(self):
+        return json.loads(self.process.communicate(timeout=60)[0])
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate(timeout=60)
+
+
+@pytest.fixture
+def start_writers():
+    started = []
+
+    def start(*writers):
+        started.extend(writers)
+        for writer in writers:
+            writer.wait_until_ready()
+        return writers
+
+    yield start
+    for writer in started:
+        if writer.process.poll() is None:
+            writer.kill()
+
+
+def test_of_six_processes_creating_one_dataset_one_wins_and_the_others_leave_no_file(uri, start_writers):
+    writers = start_writers(*(Writer(number * 10, 3, path=uri) for number in range(6)))
+    assert not Path(uri, "_versions").exists()
+    for writer in writers:
+        writer.go()
+    outcomes = [writer.outcome() for writer in writers]
+    winners = [number for number, (kind, _) in enumerate(outcomes) if kind == "committed"]
+    assert len(winners) == 1, outcomes
+    assert sorted(kind for kind, _ in outcomes) == ["Conflict"] * 5 + ["committed"]
+    assert lance.dataset(uri).version == 1
+    assert ids(uri) == lance.dataset(uri).to_table()["id"].to_pylist() == [winners[0] * 10 + n for n in range(3)]
+    used = {file.path for fragment in lance.dataset(uri).get_fragments() for file in fragment.data_files()}
+    assert {path.name for path in Path(uri, "data").iterdir()} == used
+
+
+def test_of_processes_appending_to_one_branch_nothing_is_lost(uri, start_writers):
+    make_dataset(uri)
+    create_branch(locate(uri), "dev", RefSpec())
+    writers = start_writers(*(Writer(number * 10 + 10, 3, path=uri, branch="dev") for number in range(3)))
+    for writer in writers:
+        writer.go()
+    assert sorted(writer.outcome() for writer in writers) == [["committed", version] for version in (2, 3, 4)]
+    assert sorted(ids(uri, branch="dev")) == [0, 1, 2, *(n * 10 + 10 + m for n in range(3) for m in range(3))]
+
+
+def test_of_jobs_creating_one_branch_at_once_one_wins_and_the_others_are_told_why(tmp_path):
+    together = threading.Barrier(4)
+    outcomes = []
+
+    def create(uri):
+        together.wait()
+        try:
+            create_branch(locate(uri), "new", RefSpec())
+            outcomes.append("created")
+        except AlreadyExists:
+            outcomes.append("told")
+
+    for attempt in range(10):
+        uri = str(tmp_path / f"{attempt}.lance")
+        make_dataset(uri)
+        threads = [threading.Thread(target=create, args=(uri,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ids(uri, branch="new") == lance.dataset(uri).checkout_version(("new", None)).to_table()["id"].to_pylist()
+    assert sorted(outcomes) == ["created"] * 10 + ["told"] * 30
+
+
+@pytest.mark.parametrize(
+    ("moment", "branch"),
+    [
+        ("before the commit", None),
+        ("before the commit", "made by the job"),
+        ("while rows are written", None),
+        ("while rows are written", "dev"),
+    ],
+)
+def test_a_killed_writer_leaves_every_version_as_it_was(uri, start_writers, moment, branch):
+    make_dataset(uri, numbers(3), numbers(2, 3))
+    create_branch(locate(uri), "dev", RefSpec(version=1))
+    write(uri, numbers(1, 50), branch="dev")
+    before = contents(uri)
+    expected = {"main@1": [0, 1, 2], "main@2": [0, 1, 2, 3, 4], "dev@1": [0, 1, 2], "dev@2": [0, 1, 2, 50]}
+    options = {None: {}, "dev": {"branch": "dev"}, "made by the job": {"branch": "new", "create_branch": "true"}}[
+        branch
+    ]
+
+    (writer,) = start_writers(Writer(1000, 20, moment == "while rows are written", path=uri, **options))
+    time.sleep(0.05)  # the file being written gets its first bytes on another thread
+    writer.kill()
+
+    for name, rows in expected.items():
+        on, version = name.split("@")
+        assert ids(uri, branch=on, version=version) == rows
+        theirs = lance.dataset(uri).checkout_version((on, int(version)))
+        assert theirs.to_table()["id"].to_pylist() == rows
+    changed = written_since(before, uri)
+    assert not changed & before.keys()
+    if branch == "made by the job":
+        assert {found.name for found in list_branches(locate(uri))} == {"dev", "new"}
+        assert ids(uri, branch="new") == [0, 1, 2, 3, 4]
+    else:
+        assert {Path(path).parent.name for path in changed} == {"data"}
+        write(uri, numbers(1, 9), **options)
+        assert ids(uri, **options)[-1] == 9

@@ -1,0 +1,192 @@
+"""Locations: every spelling of a dataset's URI becomes one, and storage options stay hidden."""
+
+import copy
+import pickle
+import posixpath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lance_spark.errors import InvalidOption
+from lance_spark.location import DatasetLocation, canonical_uri
+
+LINKS = {"/link": "/real/place"}
+SECRET = "wJalrXUtnFEMI"
+
+
+def canonical(text):
+    """The canonical URI as seen from the directory /work, where /link is a symbolic link."""
+    return canonical_uri(text, realpath)
+
+
+def realpath(path):
+    whole = posixpath.normpath(posixpath.join("/work", path))
+    whole = "/" + whole.lstrip("/")
+    return next((target + whole[len(link) :] for link, target in LINKS.items() if whole.startswith(link)), whole)
+
+
+@pytest.mark.parametrize(
+    ("text", "uri"),
+    [
+        ("/data/t.lance", "/data/t.lance"),
+        ("/data/t.lance/", "/data/t.lance"),
+        ("/data/t.lance///", "/data/t.lance"),
+        ("//data//t.lance", "/data/t.lance"),
+        (" /data/t.lance\n", "/data/t.lance"),
+        ("t.lance", "/work/t.lance"),
+        ("./t.lance", "/work/t.lance"),
+        ("../data/./t.lance", "/data/t.lance"),
+        (".", "/work"),
+        ("file:/data/t.lance", "/data/t.lance"),
+        ("file:///data/t.lance/", "/data/t.lance"),
+        ("file:////data/t.lance", "/data/t.lance"),
+        ("file://localhost/data/t.lance", "/data/t.lance"),
+        ("FILE:///data/t.lance", "/data/t.lance"),
+        ("file:t.lance", "/work/t.lance"),
+        ("file:///data/with%20blank", "/data/with blank"),
+        ("/data/with%20percent", "/data/with%20percent"),
+        ("/data/with blank", "/data/with blank"),
+        ("/data/a#b", "/data/a#b"),
+        ("/data/é", "/data/é"),
+        ("file:///data/%C3%A9", "/data/é"),
+        ("/link/t.lance", "/real/place/t.lance"),
+        ("file:///link/t.lance", "/real/place/t.lance"),
+        ("C:\\data\\t.lance", "/work/C:\\data\\t.lance"),
+        ("c:/data", "/work/c:/data"),
+        ("2024:01", "/work/2024:01"),
+        ("dir/s3://bucket", "/work/dir/s3:/bucket"),
+        ("s3", "/work/s3"),
+        ("~", "/work/~"),
+    ],
+)
+def test_every_spelling_of_a_local_path_is_the_absolute_real_path(text, uri):
+    location = DatasetLocation.at(canonical(text))
+    assert (location.uri, location.is_local, location.store) == (uri, True, "file://")
+
+
+@pytest.mark.parametrize(
+    ("text", "uri", "store"),
+    [
+        ("s3://bucket/a/t.lance", "s3://bucket/a/t.lance", "s3://bucket"),
+        ("s3a://bucket/a/t.lance/", "s3://bucket/a/t.lance", "s3://bucket"),
+        ("s3n://bucket/a/t.lance", "s3://bucket/a/t.lance", "s3://bucket"),
+        ("S3A://bucket/A//", "s3://bucket/A", "s3://bucket"),
+        ("s3://Bucket/t", "s3://Bucket/t", "s3://Bucket"),
+        ("s3://bucket", "s3://bucket", "s3://bucket"),
+        ("s3://bucket/", "s3://bucket", "s3://bucket"),
+        ("\ts3://bucket/t ", "s3://bucket/t", "s3://bucket"),
+        ("s3://bucket/with blank", "s3://bucket/with%20blank", "s3://bucket"),
+        ("s3://bucket/with%20blank", "s3://bucket/with%20blank", "s3://bucket"),
+        ("s3://bucket/%7Etilde%2B", "s3://bucket/~tilde+", "s3://bucket"),
+        ("s3://bucket/a%2Fb", "s3://bucket/a/b", "s3://bucket"),
+        ("s3://bucket/a%2fb%2f", "s3://bucket/a/b", "s3://bucket"),
+        ("s3://bucket/100%25", "s3://bucket/100%25", "s3://bucket"),
+        ("s3://bucket/a%zz", "s3://bucket/a%25zz", "s3://bucket"),
+        ("s3://bucket/a?b#c", "s3://bucket/a%3Fb%23c", "s3://bucket"),
+        ("s3://bucket/é", "s3://bucket/%C3%A9", "s3://bucket"),
+        ("s3://bucket/date=2024-01-01/x:y@z", "s3://bucket/date=2024-01-01/x:y@z", "s3://bucket"),
+        ("gs://bucket/t", "gs://bucket/t", "gs://bucket"),
+        ("abfs://files@account.dfs.core/t", "abfss://files@account.dfs.core/t", "abfss://files@account.dfs.core"),
+        ("memory://bucket/t", "memory://bucket/t", "memory://bucket"),
+    ],
+)
+def test_every_spelling_of_an_object_store_uri_is_one(text, uri, store):
+    location = DatasetLocation.at(canonical(text))
+    assert (location.uri, location.is_local, location.store) == (uri, False, store)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "empty"),
+        ("  \n", "empty"),
+        ("file:", "cannot be the path"),
+        ("file://", "cannot be the path"),
+        ("file://localhost", "cannot be the path"),
+        ("file://server/share", "server"),
+        ("/data/a\0b", "cannot be the path"),
+        ("file:///data/a%00b", "cannot be the path"),
+        ("file:///data/blank%20", "cannot be the path"),
+        ("file:///data/%FF", "not UTF-8"),
+        ("/data/what?/t.lance", "cannot be the path"),
+        ("s3:///t.lance", "names no bucket"),
+        ("s3://", "names no bucket"),
+        ("s3://my bucket/t", "names no bucket"),
+        ("gs://[bucket/t", "names no bucket"),
+        ("s3:/bucket/t", "two slashes"),
+        ("S3A:/bucket/t", "two slashes"),
+        ("s3://bucket/a/../b", "path segment"),
+        ("s3://bucket/./b", "path segment"),
+        ("s3://bucket/a//b", "path segment"),
+        ("s3://bucket//b", "path segment"),
+        ("s3://bucket/a/%2e%2E/b", "path segment"),
+        ("s3://bucket/..%2fb", "path segment"),
+        ("s3://bucket/%FF", "not UTF-8"),
+    ],
+)
+def test_a_uri_that_means_nothing_or_two_things_is_refused(text, word):
+    with pytest.raises(InvalidOption, match=word):
+        canonical(text)
+
+
+@pytest.mark.parametrize("uri", ["s3://KEY:{}@bucket/t", "s3a://{}@bucket/t", "gs://u:{}@bucket/t", "S3://a:{}@b/./x"])
+def test_credentials_in_a_uri_are_refused_without_repeating_them(uri):
+    with pytest.raises(InvalidOption, match="Credentials") as caught:
+        canonical(uri.format(SECRET))
+    assert SECRET not in str(caught.value) + repr(caught.value)
+
+
+@given(st.sampled_from(["", "s3://", "s3a://", "gs://b", "s3://b/", "file:", "file:///", "/", "x/"]), st.text())
+def test_a_canonical_uri_is_its_own_canonical_uri(start, rest):
+    try:
+        uri = canonical(start + rest)
+    except InvalidOption:
+        return
+    assert canonical(uri) == uri
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0?"), min_size=1))
+def test_all_spellings_of_a_local_path_agree(name):
+    from urllib.parse import quote
+
+    try:
+        uri = canonical(f"/d/{name}/t")
+    except InvalidOption:
+        return
+    assert canonical("file://" + quote(uri)) == canonical("file:" + quote(uri)) == uri
+
+
+def test_no_way_of_printing_a_location_shows_a_storage_option():
+    location = DatasetLocation.at("s3://bucket/t", {"aws_secret_access_key": SECRET, "aws_access_key_id": "AKIA123"})
+    shown = f"{location} {location!r} {location!s} {[location]} {location:}" + "{}".format(location) + "%s" % location  # noqa: UP031, UP032
+    assert SECRET not in shown
+    assert "AKIA123" not in shown
+    assert "s3://bucket/t" in shown
+    assert "2 hidden" in shown
+
+
+def test_a_location_is_a_value():
+    one = DatasetLocation.at("s3://bucket/t", {"b": "2", "a": "1"})
+    same = DatasetLocation.at("s3://bucket/t", {"a": "1", "b": "2"})
+    assert one == same == pickle.loads(pickle.dumps(one)) == copy.deepcopy(one)
+    assert len({one, same}) == 1
+    assert one != DatasetLocation.at("s3://bucket/t", {"a": "1"})
+    assert one.storage_options == {"a": "1", "b": "2"}
+    one.storage_options["c"] = "3"
+    assert "c" not in one.storage_options
+
+
+@pytest.mark.parametrize(
+    ("uri", "branch", "expected"),
+    [
+        ("/d/t", None, "/d/t"),
+        ("/d/t", "exp/delays", "/d/t/tree/exp/delays"),
+        ("/d/t", "é", "/d/t/tree/é"),
+        ("s3://b/t", None, "s3://b/t"),
+        ("s3://b/t", "exp/delays", "s3://b/t/tree/exp/delays"),
+        ("s3://b/t", "é", "s3://b/t/tree/%C3%A9"),
+    ],
+)
+def test_a_branch_lives_below_tree(uri, branch, expected):
+    assert DatasetLocation.at(uri).branch_uri(branch) == expected
