@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -95,13 +96,13 @@ def _look_up_again(peers: Peers, tables: Tables, predicate: str) -> Case:
     """Only the query: the DataFrames were loaded, and planned, before."""
     ours = peers.ours(tables.lance("flights"), filter=predicate)
     parquet = peers.parquet(tables.parquet("flights")).where(predicate)
-    jvm = peers.jvm(tables.lance("flights")).where(predicate) if peers.has_jvm else None
+    jvm = cache(lambda: peers.jvm(tables.lance("flights")).where(predicate))
     return Case(
         _known(
             peers,
             ours=lambda: fetched(ours),
             parquet=lambda: fetched(parquet),
-            jvm=lambda: fetched(jvm) if jvm is not None else [],
+            jvm=lambda: fetched(jvm()),
         ),
         _FAST,
     )

@@ -54,10 +54,11 @@ class DatasetLocation:
         return f"{parts.scheme}://{parts.netloc}"
 
     def branch_uri(self, branch: str | None) -> str:
-        """URI of one branch's own directory; the root itself for main (specification, "Branch Dataset Layout")."""
-        if branch is None:
-            return self.uri
-        return f"{self.uri}/tree/{branch if self.is_local else quote(branch, safe=_PATH_CHARACTERS)}"
+        """URI of one branch's own directory; the root itself for main (specification, "Branch Dataset Layout").
+
+        The branch's name is not percent-encoded: pylance looks for it, as it is, at the end of the URI.
+        """
+        return self.uri if branch is None else f"{self.uri}/tree/{branch}"
 
     @staticmethod
     def at(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:

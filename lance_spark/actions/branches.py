@@ -33,12 +33,30 @@ def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -
         refs.create_branch(location, name, pin)
     except (AlreadyExists, Conflict, NotFound, StorageFailure):
         # Who loses the race to create a branch is told one of four things, by how far the winner was.
+        if refs.read_branch(location, name) is not None:
+            _check_one_start(location, name)
         _check_free(location, name)
         raise
     created = refs.read_branch(location, name)
     if created is None:
         raise AlreadyExists(f"Branch '{name}' was deleted while it was created.", hint="Create it again.")
+    _check_one_start(location, name)
     return created
+
+
+def _check_one_start(location: DatasetLocation, name: str) -> None:
+    """Raise Conflict when two jobs created the branch from different versions in the same moment.
+
+    pylance writes the first manifest before the ref file. Then both manifests lie in the branch's directory, and
+    the branch made from version 1 shows the rows of version 2. Whoever comes last sees both and says so.
+    """
+    starts = refs.branch_starts(location, name)
+    if len(starts) > 1:
+        versions = " and ".join(str(version) for version in starts)
+        raise Conflict(
+            f"Branch '{name}' was created from version {versions} in the same moment and holds both.",
+            hint="Delete it and create it again.",
+        )
 
 
 def _check_free(location: DatasetLocation, name: str) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lance_spark.actions.place import take_location
 from lance_spark.actions.resolve import resolve
-from lance_spark.errors import InvalidOption, SchemaMismatch
+from lance_spark.errors import SchemaMismatch
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import ReadOptions, parse_read_options
-from lance_spark.options.storage import split_storage
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.scan.indexed import only_matching
 from lance_spark.scan.plan import ScanPartition, ScanRequest, batch_rows, plan_scan
@@ -21,7 +21,6 @@ from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID, add_row_columns, 
 from lance_spark.schema.width import row_width
 from lance_spark.store import scanning
 from lance_spark.store.scanning import Scan, ScanColumns
-from lance_spark.store.uri import locate
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,8 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
 
     Raises InvalidOption for bad options and NotFound for a missing dataset, branch, tag or version.
     """
-    rest, storage = split_storage(options)
-    path = rest.pop("path", None)
-    if path is None:
-        raise InvalidOption("No dataset was named.", hint="Give a path or a URI, e.g. load('s3://bucket/t.lance').")
+    location, rest = take_location(options, "load")
     parsed = parse_read_options(rest)
-    location = locate(path, storage)
     return PinnedRead(location, resolve(location, parsed.ref), parsed)
 
 

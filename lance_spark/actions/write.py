@@ -8,16 +8,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lance_spark.actions.branches import create_branch_at
+from lance_spark.actions.place import take_location
 from lance_spark.actions.resolve import check_branch, resolve
-from lance_spark.errors import Conflict, InvalidOption, NotFound
+from lance_spark.errors import Conflict, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation
-from lance_spark.options.storage import split_storage
 from lance_spark.options.write import WriteOptions, parse_write_options
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import refs, writing
+from lance_spark.store import committing, refs, writing
 from lance_spark.store.datasets import find_latest, pin_latest
-from lance_spark.store.uri import locate
-from lance_spark.write.plan import Mode, WritePlan, WriteTarget, append_schema, check_replaces
+from lance_spark.write.plan import Mode, WritePlan, WriteTarget, append_schema, check_names, check_replaces
 
 
 def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> WritePlan:
@@ -26,13 +25,10 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
     ``frame`` is the DataFrame's schema in Arrow types. Raises InvalidOption, Refused, NotFound, AlreadyExists or
     SchemaMismatch; then nothing was changed.
     """
-    rest, storage = split_storage(options)
-    path = rest.pop("path", None)
-    if path is None:
-        raise InvalidOption("No dataset was named.", hint="Give a path or a URI, e.g. save('s3://bucket/t.lance').")
+    location, rest = take_location(options, "save")
     parsed = parse_write_options(rest)
-    location = locate(path, storage)
     start = _start(location, parsed)
+    check_names(frame, new=start is None or overwrite)
     if start is None:
         schema = writing.storage_schema(frame, parsed.files.data_storage_version)
         return WritePlan(location, parsed, "create", schema, None)
@@ -53,15 +49,20 @@ def finish(plan: WritePlan, fragments: Sequence[str]) -> int | None:
     if plan.mode == "append" and not fragments:
         return None
     try:
-        return writing.commit(plan, fragments)
-    except Conflict:
-        give_up(plan, fragments)
+        return committing.commit(plan, fragments)
+    except Conflict as conflict:
+        try:
+            give_up(plan, fragments)
+        except LanceSparkError as failure:
+            raise Conflict(
+                f"{conflict.message} Cleaning up after it failed: {failure.message}", conflict.hint
+            ) from failure
         raise
 
 
 def give_up(plan: WritePlan, fragments: Sequence[str]) -> None:
     """Leave the dataset as it was before a job that did not reach its commit."""
-    writing.discard(plan, fragments)
+    committing.discard(plan, fragments)
     branch = plan.options.branch
     # A branch that somebody has committed to meanwhile is theirs as well by now.
     if plan.created_branch and branch is not None and find_latest(plan.location, branch) == plan.start:

@@ -24,6 +24,9 @@ WRITE_OPTIONS = (
 )
 """Every option of a write but ``path`` and ``storage.<key>``, in the order the README lists them."""
 
+FILE_FORMATS = ("0.1", "2.0", "2.1", "2.2", "2.3", "legacy", "stable", "next")
+"""File formats that pylance writes, and its names for the oldest, the recommended and the newest."""
+
 _IMMUTABLE = {
     "tag": "a tag",
     "version": "a version",
@@ -104,8 +107,9 @@ def _create_from(given: Mapping[str, str], branch: str | None) -> RefSpec | None
 
 def _file_options(given: Mapping[str, str]) -> FileOptions:
     rows, size = given.get("max_rows_per_file"), given.get("max_bytes_per_file")
+    version = given.get("data_storage_version")
     return FileOptions(
         max_rows_per_file=None if rows is None else text.to_int("max_rows_per_file", rows, minimum=1),
         max_bytes_per_file=None if size is None else text.to_bytes("max_bytes_per_file", size),
-        data_storage_version=given.get("data_storage_version"),
+        data_storage_version=None if version is None else text.to_choice("data_storage_version", version, FILE_FORMATS),
     )

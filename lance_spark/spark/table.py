@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lance_spark.actions import branches as branch_actions
 from lance_spark.actions import clone
 from lance_spark.actions import tags as tag_actions
+from lance_spark.actions.place import dataset_at
 from lance_spark.actions.read import PinnedRead, blob_names, read_schema
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.restore import restore
@@ -25,7 +26,6 @@ from lance_spark.schema.projection import ROW_ID
 from lance_spark.spark.datasource import register
 from lance_spark.spark.types import to_spark
 from lance_spark.store import datasets, scanning
-from lance_spark.store.uri import locate
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,7 +48,7 @@ class LanceTable:
     @staticmethod
     def for_path(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
         """The dataset at a path or URI, at the newest version of main. Raises NotFound when there is none."""
-        location = locate(uri, storage_options)
+        location = dataset_at(uri, storage_options)
         datasets.open_latest(location)
         return LanceTable(spark, location)
 
@@ -144,7 +144,7 @@ class LanceTable:
 
     def _cloned(self, make: Any, target_uri: str, storage_options: Mapping[str, str] | None) -> LanceTable:
         options = self.location.storage_options if storage_options is None else storage_options
-        target = locate(target_uri, options)
+        target = dataset_at(target_uri, options)
         make(self.location, self._pin(), target)
         return LanceTable(self.spark, target)
 

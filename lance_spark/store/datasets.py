@@ -25,8 +25,16 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
     """The newest version of a branch. Raises NotFound when there is no dataset."""
     import lance
 
-    with translated(location, OPENING):
-        return lance.dataset(location.branch_uri(branch), storage_options=location.storage_options)
+    try:
+        with translated(location, OPENING):
+            return lance.dataset(location.branch_uri(branch), storage_options=location.storage_options)
+    except NotFound as missing:
+        if branch is None:
+            raise
+        raise NotFound(
+            f"Branch '{branch}' of {location.uri} has no versions.",
+            hint="If it was not deleted just now, its files below tree/ are lost; delete the branch and make it again.",
+        ) from missing
 
 
 def pin_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion:

@@ -25,14 +25,21 @@ from lance_spark.location import DatasetLocation
 
 _SOURCE_LINE = re.compile(r",? ?(?:location: )?/[^\s,]*\.rs:\d+(?::\d+)?")
 _DENIED = re.compile(
-    r"\b403\b|access ?denied|permission ?denied|forbidden|unauthenticated|\b401\b|SignatureDoesNot|InvalidAccessKey",
+    r"status code: 40[13]\b|access ?denied|permission ?denied|forbidden|unauthenticated|"
+    r"SignatureDoesNot|InvalidAccessKey|ExpiredToken|InvalidToken",
     re.I,
 )
+_XML_ERROR = re.compile(r"(?:<\?xml[^>]*>\s*)?<Error\b.*(?:</Error>|$)", re.I | re.S)
+_XML_SAID = re.compile(r"<(Code|Message)>([^<]*)<", re.I)
+_URL_USER = re.compile(r"(?<=://)[^/\s@]+@")
+_NO_CREDENTIALS = re.compile(r"CredentialsNotLoaded|unable to locate credentials", re.I)
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.I)
 _CONFLICT = re.compile(r"conflict|incompatible (?:with concurrent )?transaction|too many concurrent writers", re.I)
 _PATH = re.compile(r"(?<![\w<])(?:[a-z][\w+.-]*:/)?/[^\s,;'\"()]*", re.I)
 _BROKEN_FILE = re.compile(
-    r"generic memory error: invalid range|not appear to be a lance file|not have sufficient data|invalid seek|correct footer", re.I
+    r"generic memory error: invalid range|not appear to be a lance file|not have sufficient data|invalid seek|"
+    r"correct footer",
+    re.I,
 )
 _NO_DIRECTORY = re.compile(r"not a directory", re.I)
 _LOST_FILE = re.compile(r"not found: .*/(?:data|_deletions|_indices)/", re.I)
@@ -67,7 +74,7 @@ def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
         if type(problem).__name__ != "PanicException":
             raise
         # Rust code gave up, and Python's Exception is no base of what it raises: bytes it did not expect.
-        raise _corrupt(clean(str(problem), location), f"{location.uri} while {doing}") from None
+        raise _from_panic(clean(str(problem), location), f"{location.uri} while {doing}") from None
 
 
 def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) -> LanceSparkError:
@@ -82,6 +89,14 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
             f"A concurrent commit to {where} cannot be combined with this one: {text}", hint="Run it again."
         )
     return _refusal(told, text, where) or _absent_or_broken(told, text, where, doing)
+
+
+def _from_panic(text: str, where: str) -> LanceSparkError:
+    if "InvalidUri" in text:
+        return StorageFailure(
+            f"The endpoint of {where} is no URL: {text}", hint="Give it with its scheme, e.g. http://host:9000."
+        )
+    return _corrupt(text, where)
 
 
 def _blames_user(told: str) -> bool:
@@ -116,6 +131,11 @@ def _absent_or_broken(told: str, text: str, where: str, doing: str) -> LanceSpar
         return StorageFailure(
             f"The store could not be reached: {where}: {text}",
             hint="Check the endpoint, the region and, for plain HTTP, storage.allow_http=true.",
+        )
+    if _NO_CREDENTIALS.search(told):
+        return StorageFailure(
+            f"There are no credentials for {where}: {text}",
+            hint="Give storage.aws_access_key_id and storage.aws_secret_access_key, or set them in the environment.",
         )
     if _CORRUPT.search(told):
         return _corrupt(text, where)
@@ -157,8 +177,13 @@ OPENING = "opening the dataset"
 
 
 def clean(text: str, location: DatasetLocation) -> str:
-    """The text without Rust source positions and without the value of any storage option that may be secret."""
+    """The text without Rust source positions and without secrets.
+
+    Secrets are the values of storage options that may be secret, a URL's user and password, and what a store's XML
+    says beside its code and message: S3 repeats the whole session token in an "expired token" answer.
+    """
     for key, value in location.options:
         if len(value) > 3 and re.search(r"key|secret|token|password|credential|sas", key, re.I):
             text = text.replace(value, "***")
-    return _SOURCE_LINE.sub("", text).strip().rstrip(".,")
+    text = _XML_ERROR.sub(lambda error: ": ".join(said for _, said in _XML_SAID.findall(error[0])), text)
+    return _SOURCE_LINE.sub("", _URL_USER.sub("***@", text)).strip().rstrip(".,")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure
@@ -51,9 +51,15 @@ def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
     """Delete files and directories below the root; what is already gone does not matter."""
     filesystem = _filesystem(location)
     for path in paths:
+        whole = _path(location, path)
         with _reachable(location):
             try:
-                filesystem.rm(_path(location, path), recursive=True)
+                if location.is_local:
+                    filesystem.rm(whole, recursive=True)
+                    continue
+                # Not rm(): on object stores it takes '*' and '[' in a key for a pattern.
+                for file in filesystem.find(whole):
+                    filesystem.rm_file(file)
             except (FileNotFoundError, NotADirectoryError):
                 continue
 
@@ -71,9 +77,25 @@ def _filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
 
     if location.is_local:
         return fsspec.filesystem("file")
-    scheme = urlsplit(location.uri).scheme
-    arguments = fsspec_options(scheme, location.storage_options, os.environ)
-    return fsspec.filesystem(scheme, use_listings_cache=False, **arguments)
+    parts = urlsplit(location.uri)
+    arguments = fsspec_options(parts.scheme, location.storage_options, os.environ)
+    if parts.scheme == "s3":
+        arguments = _with_s3_manners(arguments, parts.netloc)
+    return fsspec.filesystem(parts.scheme, use_listings_cache=False, **arguments)
+
+
+def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
+    """How s3fs should ask: once per file, with few retries, and with virtual hosts as pylance understands them.
+
+    botocore tries five times, s3fs five times around that: half a minute for one throttled listing.
+    """
+    config = {**arguments.get("config_kwargs", {}), "retries": {"mode": "standard", "total_max_attempts": 3}}
+    client = dict(arguments.get("client_kwargs", {}))
+    if config.get("s3") == {"addressing_style": "virtual"}:
+        # To pylance a virtual host's endpoint names the bucket already; botocore would put it before that again.
+        client["endpoint_url"] = client["endpoint_url"].replace(f"://{bucket}.", "://", 1)
+    # Concurrency inside one file costs a HEAD request before each GET, and a HEAD's failure does not say why.
+    return {**arguments, "client_kwargs": client, "config_kwargs": config, "max_concurrency": 1}
 
 
 def _path(location: DatasetLocation, relative: str) -> str:

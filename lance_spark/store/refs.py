@@ -7,7 +7,7 @@ from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.parse import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
 from lance_spark.store import files
-from lance_spark.store.datasets import open_latest
+from lance_spark.store.datasets import list_version_numbers, open_latest
 from lance_spark.store.failures import translated
 
 
@@ -46,6 +46,20 @@ def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -
     dataset = open_latest(location)
     with translated(location, f"creating branch '{name}'"):
         dataset.create_branch(name, _reference(source), storage_options=location.storage_options or None)
+
+
+def branch_starts(location: DatasetLocation, name: str) -> list[int]:
+    """The versions of a new branch that were copied from another branch; more than one is one too many."""
+    import lance
+
+    starts = []
+    for version in list_version_numbers(location, name):
+        with translated(location, f"checking branch '{name}'"):
+            uri, options = location.branch_uri(name), location.storage_options
+            dataset = lance.dataset(uri, version=version, storage_options=options)
+            if isinstance(dataset.read_transaction(version).operation, lance.LanceOperation.Clone):
+                starts.append(version)
+    return starts
 
 
 def delete_branch(location: DatasetLocation, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes data files on executors and commits them on the driver, through pylance."""
+"""Writes uncommitted data files through pylance; runs on executors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
+from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.align import align
 from lance_spark.schema.blobs import BLOB_KEY, is_blob_extension, plain_bytes
 from lance_spark.schema.conform import conform
-from lance_spark.store import files
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.write.plan import WritePlan, WriteTarget
@@ -123,70 +122,3 @@ class _Rows(Iterator[pa.RecordBatch]):
             for field, column in zip(self._schema, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-
-def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
-    """Commit all fragments as one version and return its number.
-
-    pylance's rules decide what may be combined with commits made since the job started; what may not raises
-    Conflict, and then nothing was committed. Any other error leaves it open whether the commit happened.
-    """
-    import lance
-    from lance.fragment import FragmentMetadata
-
-    metadata = [FragmentMetadata.from_json(fragment) for fragment in fragments]
-    operation = (
-        lance.LanceOperation.Append(metadata)
-        if plan.mode == "append"
-        else lance.LanceOperation.Overwrite(plan.schema, metadata)
-    )
-    arguments: dict[str, Any] = {"max_retries": 0} if plan.start is None else {"read_version": plan.start.version}
-    try:
-        with translated(plan.location, "committing"):
-            if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
-                return _create_empty(plan)
-            dataset = lance.LanceDataset.commit(
-                plan.location.branch_uri(plan.options.branch),
-                operation,
-                storage_options=plan.location.storage_options,
-                commit_message=plan.options.commit_message,
-                enable_stable_row_ids=plan.options.enable_stable_row_ids,
-                **arguments,
-            )
-    except (AlreadyExists, NotFound) as error:
-        if plan.mode != "create":
-            raise
-        # Who loses the race to create a dataset is told "already exists", or that version 0 was not found.
-        raise Conflict(
-            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
-        ) from error
-    return int(dataset.version)
-
-
-def _create_empty(plan: WritePlan) -> int:
-    """A dataset without rows in a chosen file format, which a commit can only take from its fragments.
-
-    This is not atomic as a commit is: of two jobs that create the dataset at the same time, the later one may win.
-    The other's version stays in the history.
-    """
-    import lance
-
-    dataset = lance.write_dataset(
-        plan.schema.empty_table(),
-        plan.location.uri,
-        data_storage_version=plan.options.files.data_storage_version,
-        enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
-        commit_message=plan.options.commit_message,
-        storage_options=plan.location.storage_options,
-    )
-    return int(dataset.version)
-
-
-def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
-    """Delete the files of fragments that were never committed, with their blob sidecars."""
-    root = DatasetLocation(plan.location.branch_uri(plan.options.branch), plan.location.options)
-    for fragment in fragments:
-        for file in json.loads(fragment)["files"]:
-            if file.get("base_id") is None:
-                path = f"data/{file['path']}"
-                files.delete(root, (path, path.removesuffix(".lance")))

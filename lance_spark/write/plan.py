@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,8 +52,6 @@ def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
     unknown column, a missing column that cannot be null, and a type that could lose values.
     """
     for name in frame.names:
-        if frame.names.count(name) > 1:
-            raise SchemaMismatch(f"The DataFrame has two columns '{name}'.", hint="Drop or rename one of them.")
         if dataset.get_field_index(name) < 0:
             raise _unknown(name, dataset)
     kept = []
@@ -67,6 +66,25 @@ def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
                 hint=f"Add it: df.withColumn('{field.name}', ...).",
             )
     return pa.schema(kept, metadata=dataset.metadata)
+
+
+def check_names(frame: pa.Schema, new: bool) -> None:
+    """Raise SchemaMismatch for a DataFrame without columns, whose rows would vanish, or with two of one name.
+
+    pylance writes a struct with two fields of one name and cannot read it again. For a ``new`` schema also for a
+    column that pylance could not write, or not read again.
+    """
+    if not frame.names:
+        raise SchemaMismatch("The DataFrame has no columns, so there is nothing to write.")
+    if twice := _repeated(frame):
+        raise SchemaMismatch(f"The DataFrame has two columns '{twice}'.", hint="Drop or rename one of them.")
+    for name in frame.names if new else ():
+        if not name or "." in name or "`" in name or name in (ROW_ID, ROW_ADDRESS):
+            raise SchemaMismatch(
+                f"A Lance dataset cannot have a column '{name}'.",
+                hint="Names are not empty, not _rowid or _rowaddr, and hold no '.' and no '`': "
+                f"df.withColumnRenamed('{name}', ...) or df.drop(...).",
+            )
 
 
 def check_replaces(target: WriteTarget, options: WriteOptions) -> None:
@@ -104,8 +122,22 @@ def _check_type(given: pa.Field, wanted: pa.Field) -> None:
         )
 
 
+def _repeated(fields: Iterable[pa.Field], path: str = "") -> str | None:
+    """Path of the first column or field, at any depth, whose neighbour has the same name."""
+    seen = set()
+    for field in fields:
+        if field.name in seen:
+            return path + str(field.name)
+        seen.add(field.name)
+        children = [field.type.field(index) for index in range(field.type.num_fields)]
+        if twice := _repeated(children, f"{path}{field.name}."):
+            return twice
+    return None
+
+
 def _unknown(name: str, dataset: pa.Schema) -> SchemaMismatch:
-    near = difflib.get_close_matches(name, dataset.names, n=1, cutoff=0.6)
+    folded = [other for other in dataset.names if other.lower() == name.lower()]
+    near = folded or difflib.get_close_matches(name, dataset.names, n=1, cutoff=0.6)
     if name in (ROW_ID, ROW_ADDRESS):
         hint = f"It comes from reading with row ids; drop it: df.drop('{name}')."
     elif near:

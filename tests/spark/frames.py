@@ -47,8 +47,8 @@ def all_files(directory):
 @contextmanager
 def refused(error, *words):
     """The block raises an error that Spark shows as our class and message, with no traceback in front of it."""
-    with pytest.raises(Exception) as caught:
-        yield
+    with pytest.raises(Exception, match=f"{error.__name__}: ") as caught:
+        yield caught
     text = str(caught.value)
     before, found, message = text.partition(f"lance_spark.errors.{error.__name__}: ")
     assert found, text

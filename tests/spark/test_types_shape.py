@@ -107,7 +107,9 @@ def test_a_vector_of_vectors_is_read_and_appended(spark, uri):
     assert table["v"].to_pylist() == [[[1.0, 2.0]], None] * 2
 
 
-@pytest.mark.parametrize("names", [["my col", "a,b", "a/b", "x'y", 'x"y'], ["select", "Order", "ünï", "1a", "count(x)"]])
+@pytest.mark.parametrize(
+    "names", [["my col", "a,b", "a/b", "x'y", 'x"y'], ["select", "Order", "ünï", "1a", "count(x)"]]
+)
 def test_odd_column_names_are_read_and_written(spark, uri, names):
     lance.write_dataset(pa.table({name: [index] for index, name in enumerate(names)}), uri)
     frame = load(spark, uri)

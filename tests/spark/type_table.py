@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 HAS_TIME = hasattr(st, "TimeType")
-_NOON = datetime(2020, 2, 29, 12, 34, 56)
+_NOON = datetime(2020, 2, 29, 12, 34, 56, tzinfo=timezone.utc).replace(tzinfo=None)
 _EXACT = _NOON.replace(microsecond=789012)
-_BEFORE_1970 = datetime(1901, 12, 13, 20, 45, 51)
+_BEFORE_1970 = datetime(1901, 12, 13, 20, 45, 51, tzinfo=timezone.utc).replace(tzinfo=None)
 _F16, _F32 = pa.float16(), pa.float32()
 _VECTOR = pa.list_(_F32, 2)
 

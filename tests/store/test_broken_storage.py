@@ -157,7 +157,7 @@ def test_cleaning_a_text_takes_out_secrets_and_source_lines_and_nothing_else():
     location = DatasetLocation.at("s3://bucket/t", {**SECRETS, "region": "eu-central-1", "empty_key": ""})
     text = (
         "denied for AKIAVERYSECRET with hush+hush/hush (token-token-token) in eu-central-1, "
-        "/home/runner/work/lance/rust/lance-io/src/local.rs:273:40"
+        "/build/rust/lance-io/src/local.rs:273:40"
     )
     assert clean(text, location) == "denied for *** with *** (***) in eu-central-1"
 

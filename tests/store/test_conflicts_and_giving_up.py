@@ -1,14 +1,16 @@
 """Write jobs that meet another commit, or that fail: what is combined, what is refused, which files stay."""
 
+import shutil
+
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import contents, ids, make_dataset, numbers, pin, prepare, write, written_since
+from local_datasets import contents, ids, make_dataset, numbers, prepare, write, written_since
 from shaped_datasets import PAYLOADS, blobs
 
-from lance_spark.actions.branches import create_branch, delete_branch, list_branches
+from lance_spark.actions.branches import create_branch, delete_branch
 from lance_spark.actions.write import finish, give_up, plan_write
-from lance_spark.errors import Conflict, NotFound
+from lance_spark.errors import Conflict
 from lance_spark.refs.model import RefSpec
 from lance_spark.store.uri import locate
 from lance_spark.store.writing import write_rows
@@ -116,14 +118,39 @@ def test_a_stream_that_breaks_half_way_leaves_no_file_of_its_task(uri):
     assert contents(uri) == before
 
 
-def test_a_branch_deleted_during_the_job_is_not_there_to_commit_to(uri):
+@pytest.mark.parametrize("late", [False, True])
+def test_a_branch_deleted_during_the_job_is_a_conflict_that_leaves_no_file(uri, late):
     make_dataset(uri)
-    create_branch(locate(uri), "dev", RefSpec())
     before = contents(uri)
+    create_branch(locate(uri), "dev", RefSpec())
     plan, fragments = prepare(uri, numbers(1, 10), branch="dev")
     delete_branch(locate(uri), "dev")
-    with pytest.raises(NotFound):
+    if late:
+        fragments = write_rows(plan, numbers(1, 11).to_batches())
+    with pytest.raises(Conflict, match="not there any more"):
         finish(plan, fragments)
-    assert list_branches(locate(uri)) == []
-    assert not {path for path in written_since(before, uri) if "tree/dev" not in path and "_refs" not in path}
-    assert pin(uri).version == 1
+    assert contents(uri) == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_dataset_made_anew_during_the_job_is_a_conflict_and_keeps_its_rows(uri, overwrite):
+    make_dataset(uri)
+    plan, fragments = prepare(uri, numbers(1, 10), overwrite=overwrite)
+    shutil.rmtree(uri)
+    make_dataset(uri, numbers(2, 70))
+    before = contents(uri)
+    with pytest.raises(Conflict, match="not there any more"):
+        finish(plan, fragments)
+    assert contents(uri) == before
+    assert ids(uri) == [70, 71]
+
+
+def test_a_version_cleaned_up_during_the_job_is_a_conflict_that_leaves_no_file(uri):
+    make_dataset(uri)
+    plan, fragments = prepare(uri, numbers(1, 10))
+    write(uri, numbers(1, 20))
+    lance.dataset(uri).cleanup_old_versions(retain_versions=1)
+    with pytest.raises(Conflict, match="not there any more"):
+        finish(plan, fragments)
+    assert ids(uri) == [0, 1, 2, 20]
+    assert len([path for path in contents(uri) if path.startswith("data/")]) == 2

@@ -66,11 +66,11 @@ class Writer:
         self.process.stdin.flush()
 
     def outcome(self):
-        return json.loads(self.process.communicate(timeout=60)[0])
+        return json.loads(self.process.communicate(timeout=300)[0])
 
     def kill(self):
         self.process.kill()
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=300)
 
 
 @pytest.fixture

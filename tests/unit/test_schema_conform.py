@@ -88,6 +88,7 @@ def test_a_value_that_fits_arrives_unchanged(array, kind, values):
         (pa.array([b"abc"]), pa.binary(4)),
         (pa.array([str(number) for number in range(200)]), pa.dictionary(pa.int8(), pa.string())),
         (pa.array([1]), pa.null()),
+        (pa.array([[[None, None]]], pa.list_(pa.list_(pa.null()))), pa.large_list(pa.list_(pa.null()))),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_naming_the_column(array, kind):

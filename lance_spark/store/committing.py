@@ -1,0 +1,130 @@
+"""Commits written files as one version, through pylance, or takes them away again; runs on the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lance_spark.errors import AlreadyExists, Conflict, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import files
+from lance_spark.store.datasets import open_latest, open_pinned, pin_version
+from lance_spark.store.failures import translated
+from lance_spark.write.plan import WritePlan
+
+if TYPE_CHECKING:
+    from lance.schema import LanceField
+
+
+def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
+    """Commit all fragments as one version and return its number.
+
+    pylance's rules decide what may be combined with commits made since the job started; what may not raises
+    Conflict, and then nothing was committed. Any other error leaves it open whether the commit happened.
+    """
+    import lance
+    from lance.fragment import FragmentMetadata
+
+    metadata = [FragmentMetadata.from_json(fragment) for fragment in fragments]
+    operation = (
+        lance.LanceOperation.Append(metadata)
+        if plan.mode == "append"
+        else lance.LanceOperation.Overwrite(plan.schema, metadata)
+    )
+    arguments: dict[str, Any] = {"max_retries": 0}
+    if plan.start is not None:
+        _check_still_there(plan.location, plan.start)
+        _check_same_columns(plan, plan.start)
+        arguments = {"read_version": plan.start.version}
+    try:
+        with translated(plan.location, "committing"):
+            if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
+                return _create_empty(plan)
+            dataset = lance.LanceDataset.commit(
+                plan.location.branch_uri(plan.options.branch),
+                operation,
+                storage_options=plan.location.storage_options,
+                commit_message=plan.options.commit_message,
+                enable_stable_row_ids=plan.options.enable_stable_row_ids,
+                **arguments,
+            )
+    except (AlreadyExists, NotFound) as error:
+        if plan.mode != "create":
+            raise
+        # Who loses the race to create a dataset is told "already exists", or that version 0 was not found.
+        raise Conflict(
+            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
+        ) from error
+    return int(dataset.version)
+
+
+def _check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
+    """Raise Conflict when the version a job started from is gone, or is another dataset's by now.
+
+    Into a dataset that was made anew in the same place pylance would commit files that went with the old one.
+    """
+    try:
+        same = pin_version(location, start.branch, start.version) == start
+    except NotFound:
+        same = False
+    if not same:
+        raise Conflict(
+            f"Version {start} of {location.uri}, which the job started from, is not there any more: it was cleaned "
+            "up, or its branch or the whole dataset was deleted.",
+            hint="Run it again.",
+        )
+
+
+def _check_same_columns(plan: WritePlan, start: PinnedVersion) -> None:
+    """Raise Conflict when a column that was written has been altered or dropped since the job started.
+
+    pylance combines an append with a concurrent change of a column's type, and then the appended values read as
+    null: the files name the field by its old id.
+    """
+    if plan.mode != "append":
+        return
+    before = open_pinned(plan.location, start).lance_schema
+    now = {field.name(): field for field in open_latest(plan.location, start.branch).lance_schema.fields()}
+    for field in before.fields():
+        name = field.name()
+        if plan.schema.get_field_index(name) >= 0 and (name not in now or _ids(now[name]) != _ids(field)):
+            raise Conflict(
+                f"Column '{name}' of {plan.location.uri} was altered or dropped since the job started.",
+                hint="Run it again.",
+            )
+
+
+def _ids(field: LanceField) -> tuple[Any, ...]:
+    """A field's id and name, with those of the fields inside it."""
+    return (field.id(), field.name(), tuple(_ids(child) for child in field.children()))
+
+
+def _create_empty(plan: WritePlan) -> int:
+    """A dataset without rows in a chosen file format, which a commit can only take from its fragments.
+
+    This is not atomic as a commit is: of two jobs that create the dataset at the same time, the later one may win.
+    The other's version stays in the history.
+    """
+    import lance
+
+    dataset = lance.write_dataset(
+        plan.schema.empty_table(),
+        plan.location.uri,
+        data_storage_version=plan.options.files.data_storage_version,
+        enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
+        commit_message=plan.options.commit_message,
+        storage_options=plan.location.storage_options,
+    )
+    return int(dataset.version)
+
+
+def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
+    """Delete the files of fragments that were never committed, with their blob sidecars."""
+    root = DatasetLocation(plan.location.branch_uri(plan.options.branch), plan.location.options)
+    for fragment in fragments:
+        for file in json.loads(fragment)["files"]:
+            if file.get("base_id") is None:
+                path = f"data/{file['path']}"
+                files.delete(root, (path, path.removesuffix(".lance")))

@@ -1,0 +1,80 @@
+"""One story for every kind of session: python story.py URI [connect]. Prints its findings as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+from lance_spark import LanceTable
+from lance_spark.errors import LanceSparkError
+
+
+def session(kind: str) -> SparkSession:
+    builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
+    return (builder.remote("local[2]") if kind == "connect" else builder).getOrCreate()
+
+
+def first_line(call) -> str:
+    try:
+        call()
+    except LanceSparkError as error:
+        return f"{type(error).__name__}: {error.message}"
+    except Exception as error:  # noqa: BLE001 - what a user sees, whatever its type
+        return str(error).partition("\n")[0]
+    return "no error"
+
+
+def main(uri: str, kind: str) -> dict[str, object]:
+    spark = session(kind)
+    rows = spark.range(0, 1000, 1, 4).selectExpr("id", "id % 7 AS day", "concat('n', id) AS name")
+    rows.write.format("lance").mode("append").save(uri)
+    table = LanceTable.for_path(spark, uri)
+    table.tags.create("v1")
+    rows.where("id < 10").write.format("lance").mode("append").option("branch", "exp/a").option(
+        "create_branch", "true"
+    ).save(uri)
+    branch = spark.read.format("lance").option("branch", "exp/a").load(uri)
+    pinned = branch.count()
+    rows.where("id < 5").write.format("lance").mode("overwrite").option("branch", "exp/a").save(uri)
+    filtered = table.to_df(columns=["name"], filter="id = 5")
+    return {
+        "main": spark.read.format("lance").load(uri).count(),
+        "pinned": [pinned, branch.count(), branch.union(branch).where("id >= 0").count()],
+        "branch": table.checkout(branch="exp/a").count_rows(),
+        "older": spark.read.format("lance").option("branch", "exp/a").option("version", 2).load(uri).count(),
+        "filtered": [row.name for row in filtered.collect()],
+        "counted": table.count_rows("day = 3"),
+        "versions": [row.version for row in table.versions().collect()],
+        "branches": [found.name for found in table.branches.list()],
+        "view": view(spark, uri),
+        "schema": table.schema.simpleString(),
+        "missing": first_line(lambda: spark.read.format("lance").option("branch", "exp/b").load(uri).count()),
+        "taken": first_line(lambda: table.tags.create("v1")),
+        "bad type": first_line(lambda: rows.selectExpr("name AS id").write.format("lance").mode("append").save(uri)),
+        "workers": workers(spark),
+    }
+
+
+def view(spark: SparkSession, uri: str) -> int:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING lance OPTIONS (path '{uri}', tag 'v1', columns 'day')")
+    return spark.sql("SELECT count(DISTINCT day) FROM v").first()[0]
+
+
+def workers(spark: SparkSession) -> int:
+    """How many executors took part in a small job."""
+
+    def where(batches):
+        import os
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.record_batch({"home": [os.environ.get("SPARK_EXECUTOR_DIRS", "local")]})
+
+    return spark.range(0, 40, 1, 8).mapInArrow(where, "home string").distinct().count()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "")) + "\n")

@@ -1,0 +1,123 @@
+"""A real object store on loopback: moto's server in a process of its own, with a fresh bucket per test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import boto3
+import pytest
+from faulty_store import FaultyStore
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _no_credentials_around(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+
+
+@pytest.fixture(scope="session")
+def closed_port():
+    """An endpoint where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture(scope="session")
+def moto():
+    """Endpoint of the running store."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=5).close()
+                break
+            except OSError:
+                assert server.poll() is None, "moto_server ended at its start"
+                time.sleep(0.1)
+        yield endpoint
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="session")
+def client(moto):
+    """The store through boto3, as an independent witness."""
+    return boto3.client(
+        "s3",
+        endpoint_url=moto,
+        region_name="us-east-1",
+        aws_access_key_id="witness",
+        aws_secret_access_key="witness",
+    )
+
+
+@pytest.fixture
+def bucket(client):
+    name = f"bucket-{next(_numbers)}"
+    client.create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def table(bucket):
+    """A URI where a dataset may be made."""
+    return f"s3://{bucket}/warehouse/table.lance"
+
+
+@pytest.fixture
+def storage(moto):
+    """Storage options that reach the store directly."""
+    return storage_options(moto)
+
+
+@pytest.fixture(scope="session")
+def _proxy(moto):
+    proxy = FaultyStore(moto)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def faulty(_proxy):
+    """The store behind a proxy without any fault yet."""
+    _proxy.rule = lambda _: None
+    _proxy.seen.clear()
+    yield _proxy
+    _proxy.rule = lambda _: None
+
+
+@pytest.fixture
+def storage_through(faulty):
+    """Storage options that reach the store through the proxy."""
+    return storage_options(faulty.endpoint)
+
+
+def storage_options(endpoint):
+    return {
+        "aws_access_key_id": "AKIDTEST",
+        "aws_secret_access_key": "hush-hush",
+        "aws_region": "us-east-1",
+        "aws_endpoint": endpoint,
+        "allow_http": "true",
+    }

@@ -1,0 +1,149 @@
+"""A reverse proxy in front of the object store: notes every request, and refuses or loses those a test chooses."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+_HOP_BY_HOP = ("connection", "expect", "host", "transfer-encoding")
+VIRTUAL_HOSTS = ".store.test"
+"""``http://bucket.store.test`` means the bucket, for clients that come through HTTP_PROXY."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the store gets it."""
+
+    method: str
+    bucket: str
+    key: str
+    """The key, or the prefix of a listing; percent-decoded."""
+    listing: bool
+    access_key: str
+    """Access key id of the signature; empty for an unsigned request."""
+    token: str
+
+    @property
+    def writes(self) -> bool:
+        return self.method in ("PUT", "POST", "DELETE")
+
+
+Rule = Callable[[Request], "str | None"]
+"""None passes a request on; ``"403 AccessDenied"`` refuses it; ``"lost"`` passes it on and drops the answer, ``"late
+500"`` passes it on and answers that it failed."""
+
+
+class FaultyStore:
+    """The proxy. ``rule`` decides on each request, ``seen`` has all of them."""
+
+    def __init__(self, store: str) -> None:
+        self.seen: list[Request] = []
+        self.rule: Rule = lambda _: None
+        self.address = urlsplit(store).netloc
+        self.creating = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a client, with a connection of its own to the store."""
+
+    proxy: FaultyStore
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self.store = http.client.HTTPConnection(self.proxy.address, timeout=30)
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = _path_style(self.path)
+        requests = _parse(self.command, path, self.headers, body)
+        self.proxy.seen.extend(requests)
+        fates = [fate for request in requests if (fate := self.proxy.rule(request))]
+        fate, _, detail = (fates[0] if fates else "pass").partition(" ")
+        if fate.isdigit():
+            return self._reply(int(fate), {}, _error(detail, requests[0]))
+        # moto looks whether a key exists and then stores it, in two steps; a real store does both in one.
+        with self.proxy.creating if "If-None-Match" in self.headers else nullcontext():
+            status, headers, content = self._ask(path, body)
+        if fate == "lost":
+            self.close_connection = True
+            return None
+        return self._reply(int(detail or status), headers, content)
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's names
+
+    def _ask(self, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        headers = {key: value for key, value in self.headers.items() if key.lower() not in _HOP_BY_HOP}
+        self.store.request(self.command, path, body=body or None, headers=headers)
+        answer = self.store.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+
+    def _reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(content))
+        self.send_response_only(status)
+        for key, value in headers.items():
+            if key.lower() not in ("content-length", *_HOP_BY_HOP):
+                self.send_header(key, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except (ConnectionError, TimeoutError):
+            self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def _path_style(path: str) -> str:
+    if not path.startswith("http://"):
+        return path
+    parts = urlsplit(path)
+    bucket = str(parts.hostname).removesuffix(VIRTUAL_HOSTS)
+    return f"/{bucket}{parts.path.rstrip('/')}?{parts.query}".rstrip("?")
+
+
+def _error(code: str, request: Request) -> bytes:
+    """As S3 words it; its answers repeat the caller's access key id and session token."""
+    seen = f"<AWSAccessKeyId>{request.access_key}</AWSAccessKeyId><Token-0>{request.token}</Token-0>"
+    return f"<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>Told so.</Message>{seen}</Error>".encode()
+
+
+def _parse(method: str, path: str, headers, body: bytes) -> list[Request]:
+    """The request; one DELETE per key for a request that deletes many."""
+    parts = urlsplit(path)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    bucket, _, key = parts.path.lstrip("/").partition("/")
+    request = Request(
+        method=method,
+        bucket=bucket,
+        key=unquote(key) or query.get("prefix", [""])[0],
+        listing=not key and method == "GET",
+        access_key=headers.get("Authorization", "").partition("Credential=")[2].partition("/")[0],
+        token=headers.get("x-amz-security-token", ""),
+    )
+    if "delete" not in query:
+        return [request]
+    return [
+        replace(request, method="DELETE", key=unescape(key.decode())) for key in re.findall(b"<Key>(.*?)</Key>", body)
+    ]
