@@ -52,7 +52,7 @@ def _full_scan(peers: Peers, tables: Tables, name: str) -> Case:
         _known(
             peers,
             ours=lambda: totals(peers.ours(uri)),
-            floor=lambda: totals(floor),
+            floor=lambda: totals(floor()),
             parquet=lambda: totals(peers.parquet(path)),
             jvm=lambda: totals(peers.jvm(uri)),
             pylance=lambda: arrow_totals(lance.dataset(uri).to_batches(batch_size=65_536)),
@@ -80,10 +80,12 @@ def _two_columns(peers: Peers, tables: Tables) -> Case:
 def _filtered(peers: Peers, tables: Tables, predicate: str, *targets: Target, version: int = 3) -> Case:
     """All columns of the rows that match, in the driver; version 1 of the flights has no index, version 3 has both."""
     uri, path = tables.lance("flights"), tables.parquet("flights")
+    floor = peers.floor(uri, tables.home, filter=predicate)
     return Case(
         _known(
             peers,
             ours=lambda: fetched(peers.ours(uri, version=version, filter=predicate)),
+            floor=lambda: fetched(floor()),
             parquet=lambda: fetched(peers.parquet(path).where(predicate)),
             jvm=lambda: fetched(peers.jvm(uri, version=version).where(predicate)),
             pylance=lambda: arrow_totals(lance.dataset(uri, version=version).to_batches(filter=predicate)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,18 +80,17 @@ class Peers:
     def jvm(self, uri: str, **options: Any) -> DataFrame:
         return self.spark.read.format("lance").options(**options).load(uri)
 
-    def floor(self, uri: str, scratch: Path) -> DataFrame:
-        """Ready-made batches with the shape, number and partitions of the ones we hand over for a table."""
-        frame = self.ours(uri)
-        rows = lance.dataset(uri).count_rows()
+    def floor(self, uri: str, scratch: Path, **options: Any) -> Callable[[], DataFrame]:
+        """Ready-made batches with the shape, number and partitions of what we hand over for the same options."""
+        frame = self.ours(uri, **options)
         table = frame.limit(batch_rows(uri)).toArrow().combine_chunks()
-        options = {
-            "path": save_batch(table.to_batches()[0], scratch / f"{Path(uri).stem}.arrow"),
+        settings = {
+            "path": save_batch(table.to_batches()[0], scratch / f"{Path(uri).stem}-{len(options)}.arrow"),
             "schema": frame.schema.json(),
-            "rows": rows,
+            "rows": lance.dataset(uri).count_rows(filter=options.get("filter")),
             "partitions": frame.rdd.getNumPartitions(),
         }
-        return self.spark.read.format(FLOOR).options(**options).load()
+        return lambda: self.spark.read.format(FLOOR).options(**settings).load()
 
 
 def batch_rows(uri: str) -> int:

@@ -23,6 +23,20 @@ def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
     return rest, storage
 
 
+def settled_endpoint(storage: Mapping[str, str]) -> dict[str, str]:
+    """The S3 storage options with a given endpoint made to win over the environment's.
+
+    pylance prefers AWS_ENDPOINT_URL_S3 from the environment even to an explicit ``aws_endpoint`` option; the data
+    would go to another store than the one that was named.
+    """
+    given = {key.lower(): value for key, value in storage.items()}
+    if not {"aws_endpoint_url_s3", "endpoint_url_s3"}.isdisjoint(given):
+        return dict(storage)
+    names = ("aws_endpoint", "aws_endpoint_url", "endpoint", "endpoint_url")
+    endpoint = next((given[name] for name in names if name in given), None)
+    return dict(storage) if endpoint is None else {**storage, "aws_endpoint_url_s3": endpoint}
+
+
 def fsspec_options(scheme: str, storage: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
     """Keyword arguments for ``fsspec.filesystem(scheme)`` that mean what the storage options mean to pylance.
 

@@ -139,9 +139,9 @@ def _arrow_type(kind: st.DataType, path: str) -> pa.DataType:
     if isinstance(kind, st.StructType):
         return pa.struct([_arrow_field(child, f"{path}.{child.name}") for child in kind.fields])
     if isinstance(kind, st.ArrayType):
-        return pa.list_(pa.field("item", _arrow_type(kind.elementType, path), kind.containsNull))
+        return pa.list_(_inner_field("item", kind.elementType, kind.containsNull, path))
     if isinstance(kind, st.MapType):
-        value = pa.field("value", _arrow_type(kind.valueType, path), kind.valueContainsNull)
+        value = _inner_field("value", kind.valueType, kind.valueContainsNull, path)
         return pa.map_(pa.field("key", _arrow_type(kind.keyType, path), nullable=False), value)
     if type(kind) in _WRITABLE or (_TIME_TYPE is not None and isinstance(kind, _TIME_TYPE)):
         return wire_schema(st.StructType([st.StructField("c", kind)])).field(0).type
@@ -149,6 +149,11 @@ def _arrow_type(kind: st.DataType, path: str) -> pa.DataType:
         f"Column '{path}' is {kind.simpleString()}, which Lance cannot hold.",
         hint=f"Cast it first, e.g. col('{path}').cast('string'), or drop it.",
     )
+
+
+def _inner_field(name: str, kind: st.DataType, nullable: bool, path: str) -> pa.Field:
+    # Spark's array() holds elements of no type that are never null; Arrow has no such field.
+    return pa.field(name, _arrow_type(kind, path), nullable or isinstance(kind, st.NullType))
 
 
 _WRITABLE = frozenset(

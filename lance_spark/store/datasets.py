@@ -7,7 +7,7 @@ from collections import OrderedDict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from lance_spark.errors import Conflict, NotFound
+from lance_spark.errors import Conflict, CorruptData, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, VersionInfo
 from lance_spark.refs.resolve import missing_version
@@ -27,7 +27,7 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
 
     try:
         with translated(location, OPENING):
-            return lance.dataset(location.branch_uri(branch), storage_options=location.storage_options)
+            dataset = lance.dataset(location.branch_uri(branch), storage_options=location.storage_options)
     except NotFound as missing:
         if branch is None:
             raise
@@ -35,6 +35,7 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
             f"Branch '{branch}' of {location.uri} has no versions.",
             hint="If it was not deleted just now, its files below tree/ are lost; delete the branch and make it again.",
         ) from missing
+    return _sound(location, dataset)
 
 
 def pin_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
@@ -98,12 +99,23 @@ def _open_version(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceD
 
     try:
         with translated(location, OPENING):
-            return lance.dataset(
+            dataset = lance.dataset(
                 location.branch_uri(pin.branch), version=pin.version, storage_options=location.storage_options
             )
     except NotFound:
         known = list_version_numbers(location, pin.branch)
         raise missing_version(pin.version, pin.branch, known) from None
+    return _sound(location, dataset)
+
+
+def _sound(location: DatasetLocation, dataset: lance.LanceDataset) -> lance.LanceDataset:
+    """The dataset, unless its manifest holds nothing: pylance takes a file of zeros for version 0 without a row."""
+    if dataset.version > 0:
+        return dataset
+    raise CorruptData(
+        f"A manifest of {location.uri} is empty.",
+        hint="Read an older version with option('version', ...), or restore the file.",
+    )
 
 
 def list_version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:

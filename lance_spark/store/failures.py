@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from lance_spark.errors import (
     AlreadyExists,
@@ -32,6 +32,7 @@ _DENIED = re.compile(
 _XML_ERROR = re.compile(r"(?:<\?xml[^>]*>\s*)?<Error\b.*(?:</Error>|$)", re.I | re.S)
 _XML_SAID = re.compile(r"<(Code|Message)>([^<]*)<", re.I)
 _URL_USER = re.compile(r"(?<=://)[^/\s@]+@")
+_BAD_ENDPOINT = re.compile(r"InvalidUri|invalid endpoint", re.I)
 _NO_CREDENTIALS = re.compile(r"CredentialsNotLoaded|unable to locate credentials", re.I)
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.I)
 _CONFLICT = re.compile(r"conflict|incompatible (?:with concurrent )?transaction|too many concurrent writers", re.I)
@@ -91,12 +92,44 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
     return _refusal(told, text, where) or _absent_or_broken(told, text, where, doing)
 
 
+def from_fsspec(problem: BaseException, location: DatasetLocation) -> LanceSparkError:
+    """The error that an exception from fsspec or botocore amounts to; those have no base class in common."""
+    # s3fs keeps the store's error code only in what it raises from.
+    text = clean(f"{type(problem).__name__}: {problem.__cause__ or problem}", location)
+    told = _without_paths(text, location)
+    if isinstance(problem, PermissionError) or _DENIED.search(told):
+        return _denied(text, location.uri)
+    return _no_answer(told, text, location.uri) or StorageFailure(f"The store of {location.uri} failed: {text}")
+
+
 def _from_panic(text: str, where: str) -> LanceSparkError:
-    if "InvalidUri" in text:
+    return _no_answer(text, text, where) or _corrupt(text, where)
+
+
+def _no_answer(told: str, text: str, where: str) -> StorageFailure | None:
+    """The failure to ask the store at all; None when it answered."""
+    if _BAD_ENDPOINT.search(told):
         return StorageFailure(
             f"The endpoint of {where} is no URL: {text}", hint="Give it with its scheme, e.g. http://host:9000."
         )
-    return _corrupt(text, where)
+    if _NO_CREDENTIALS.search(told):
+        return StorageFailure(
+            f"There are no credentials for {where}: {text}",
+            hint="Give storage.aws_access_key_id and storage.aws_secret_access_key, or set them in the environment.",
+        )
+    if _UNREACHABLE.search(told):
+        return StorageFailure(
+            f"The store could not be reached: {where}: {text}",
+            hint="Check the endpoint, the region and, for plain HTTP, storage.allow_http=true.",
+        )
+    return None
+
+
+def _denied(text: str, where: str) -> PermissionDenied:
+    return PermissionDenied(
+        f"The store denied access to {where}: {text}",
+        hint="Check the credentials (storage.<key> options or the environment) and what they may read and write.",
+    )
 
 
 def _blames_user(told: str) -> bool:
@@ -109,10 +142,7 @@ def _refusal(told: str, text: str, where: str) -> LanceSparkError | None:
     if _blames_user(told):
         return InvalidOption(f"{text} ({where})")
     if _DENIED.search(told):
-        return PermissionDenied(
-            f"The store denied access to {where}: {text}",
-            hint="Check the credentials (storage.<key> options or the environment) and what they may read and write.",
-        )
+        return _denied(text, where)
     if _NO_BUCKET.search(told):
         return NotFound(f"The bucket of {where} does not exist: {text}", hint="Check the bucket name and the endpoint.")
     if _BAD_INPUT.search(told):
@@ -127,16 +157,8 @@ def _absent_or_broken(told: str, text: str, where: str, doing: str) -> LanceSpar
         return _corrupt(text, where)
     if _NO_DIRECTORY.search(told):
         return _absent(text, where, doing)
-    if _UNREACHABLE.search(told):
-        return StorageFailure(
-            f"The store could not be reached: {where}: {text}",
-            hint="Check the endpoint, the region and, for plain HTTP, storage.allow_http=true.",
-        )
-    if _NO_CREDENTIALS.search(told):
-        return StorageFailure(
-            f"There are no credentials for {where}: {text}",
-            hint="Give storage.aws_access_key_id and storage.aws_secret_access_key, or set them in the environment.",
-        )
+    if failure := _no_answer(told, text, where):
+        return failure
     if _CORRUPT.search(told):
         return _corrupt(text, where)
     if _ABSENT.search(told):
@@ -167,7 +189,7 @@ def _without_paths(text: str, location: DatasetLocation) -> str:
     whole = location.uri.partition("://")[2] or location.uri.lstrip("/")
     key = "" if location.is_local else whole.partition("/")[2]
     for root in (whole, key):
-        for spelling in {root, quote(root), quote(root, safe="")} - {""}:
+        for spelling in {root, unquote(root), quote(root), quote(root, safe="")} - {""}:
             text = re.sub(rf"(?<!\w){re.escape(spelling)}(?:(?:/|%2F)[^\s,;'\"()]*|(?!\w))", " ", text)
     return _PATH.sub(" ", text)
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure
+from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.options.storage import fsspec_options
-from lance_spark.store.failures import clean
+from lance_spark.store.failures import from_fsspec
 
 if TYPE_CHECKING:
     import fsspec
@@ -107,13 +107,10 @@ def _path(location: DatasetLocation, relative: str) -> str:
 
 @contextmanager
 def _reachable(location: DatasetLocation) -> Iterator[None]:
-    """Every failure but "not there" becomes a StorageFailure; botocore's have no base class in common with OSError."""
+    """Every failure but "not there" becomes a StorageFailure."""
     try:
         yield
     except (LanceSparkError, FileNotFoundError, NotADirectoryError):
         raise
-    except PermissionError as problem:
-        raise PermissionDenied(f"The store denied access to {location.uri}: {clean(str(problem), location)}") from None
     except Exception as problem:  # noqa: BLE001 - turned into an error that says so, never swallowed
-        text = clean(f"{type(problem).__name__}: {problem}", location)
-        raise StorageFailure(f"The store of {location.uri} failed: {text}") from None
+        raise from_fsspec(problem, location) from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_spark.errors import LanceSparkError
+from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.align import align
@@ -64,6 +64,10 @@ def write_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> list[str]:
     try:
         with translated(plan.location, "writing data files"):
             fragments = _write_fragments(plan, reader)
+    except AlreadyExists as error:
+        raise Conflict(
+            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
+        ) from error
     except LanceSparkError as error:
         # pylance wraps what the stream raised into its own text; the original says it better.
         raise rows.failure or error from None

@@ -1,1 +1,140 @@
-"""Commits whose answer is lost or late: the rows are there once, or the job failed and nothing was deleted."""
+"""Commits on S3 by many processes, by killed ones, and with answers that get lost: each row is there once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from s3_tables import objects, opened, prepare, rows, write
+
+from lance_spark.actions.branches import create_branch
+from lance_spark.actions.write import finish
+from lance_spark.errors import StorageFailure
+from lance_spark.refs.model import RefSpec
+from lance_spark.store.uri import locate
+
+APPENDER = """
+import json, sys
+from s3_tables import write
+uri, storage, options, ids = json.loads(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+for number in ids:
+    write(uri, storage, [number], **options)
+"""
+WRITERS, APPENDS = 8, 4
+
+
+def appender(uri, storage, ids, **options):
+    """A process that waits for a line of input, then makes one append per id."""
+    return subprocess.Popen(
+        [sys.executable, "-c", APPENDER, json.dumps([uri, storage, options, ids])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+
+
+def files_of(client, bucket, *parts):
+    return [key for key in objects(client, bucket) if all(part in key for part in parts)]
+
+
+def test_eight_processes_appending_to_one_branch_lose_and_double_nothing(
+    table, bucket, client, storage, storage_through
+):
+    write(table, storage, [-1])
+    create_branch(locate(table, storage), "exp/delays", RefSpec())
+    processes = [
+        appender(table, storage_through, list(range(first, WRITERS * APPENDS, WRITERS)), branch="exp/delays")
+        for first in range(WRITERS)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.wait(timeout=120) == 0, process.stderr.read()
+    assert rows(table, storage, "exp/delays") == [-1, *range(WRITERS * APPENDS)]
+    assert rows(table, storage) == [-1]
+    branch = opened(table, storage, "exp/delays")
+    assert [entry["version"] for entry in branch.versions()] == list(range(1, WRITERS * APPENDS + 2))
+    assert [branch.checkout_version(("exp/delays", version)).count_rows() for version in range(1, 34)] == list(
+        range(1, 34)
+    )
+    assert len(files_of(client, bucket, "/tree/exp/delays/data/")) == WRITERS * APPENDS
+
+
+@pytest.mark.parametrize("moment", ["/data/", "/_transactions/", "/_versions/"])
+def test_a_writer_killed_in_the_middle_of_a_commit_leaves_every_version_readable(
+    table, storage, faulty, storage_through, moment
+):
+    write(table, storage, [-1])
+    create_branch(locate(table, storage), "b", RefSpec())
+    process = appender(table, storage_through, [0, 1, 2, 3], branch="b")
+    met = []
+
+    def kill_at_the_third(request):
+        if request.method == "PUT" and moment in request.key:
+            met.append(request)
+            if len(met) == 3:
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
+                return "lost" if moment == "/_versions/" else "503 SlowDown"
+        return None
+
+    faulty.rule = kill_at_the_third
+    process.communicate("\n", timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    committed = [-1, 0, 1, 2] if moment == "/_versions/" else [-1, 0, 1]
+    for version in range(1, len(committed) + 1):
+        assert rows(table, storage, "b", version) == committed[:version]
+    assert rows(table, storage, "b") == committed
+    write(table, storage, [9], branch="b")
+    assert rows(table, storage, "b") == [*committed, 9]
+    assert rows(table, storage) == [-1]
+
+
+@pytest.mark.parametrize("fate", ["lost", "late 500", "late 503", "409 ConditionalRequestConflict"])
+@pytest.mark.parametrize(("options", "overwrite"), [({}, False), ({"branch": "b"}, False), ({"branch": "b"}, True)])
+def test_a_commit_whose_first_answer_gets_lost_happens_once(
+    table, storage, faulty, storage_through, fate, options, overwrite
+):
+    write(table, storage, [1])
+    create_branch(locate(table, storage), "b", RefSpec())
+    job = prepare(table, storage_through, [2], overwrite, **options)
+    fates = iter([fate])
+    faulty.rule = lambda request: (
+        next(fates, None) if request.method == "PUT" and "/_versions/" in request.key else None
+    )
+    assert finish(*job) == 2
+    assert rows(table, storage, **options) == ([2] if overwrite else [1, 2])
+    assert [entry["version"] for entry in opened(table, storage, **options).versions()] == [1, 2]
+
+
+@pytest.mark.parametrize("options", [{}, {"branch": "b"}], ids=["main", "branch"])
+def test_a_commit_that_is_never_answered_fails_and_keeps_the_files_it_may_have_committed(
+    table, storage, faulty, storage_through, options
+):
+    write(table, storage, [1])
+    create_branch(locate(table, storage), "b", RefSpec())
+    job = prepare(table, {**storage_through, "client_max_retries": "1"}, [2], **options)
+    faulty.rule = lambda request: "late 500" if request.method == "PUT" and "/_versions/" in request.key else None
+    with pytest.raises(StorageFailure):
+        finish(*job)
+    assert rows(table, storage, **options) == [1, 2]
+
+
+def test_a_new_dataset_whose_first_answer_gets_lost_is_there_once(table, storage, faulty, storage_through):
+    job = prepare(table, storage_through, [1])
+    fates = iter(["lost"])
+    faulty.rule = lambda request: (
+        next(fates, None) if request.method == "PUT" and "/_versions/" in request.key else None
+    )
+    assert finish(*job) == 1
+    assert rows(table, storage) == [1]

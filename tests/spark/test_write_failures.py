@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import lance
 import pyarrow as pa
@@ -24,26 +23,27 @@ def made(uri):
 
 def failing(spark, directory):
     """Two tasks: the second fails once the first has finished its file in the directory."""
-    before = all_files(directory)
+    before = set(all_files(directory))
 
     def fail_late(batches):
+        import os
+        import time
+
         from pyspark import TaskContext
+
+        def new_files():
+            names = os.listdir(directory) if os.path.isdir(directory) else []
+            return {name: os.path.getsize(os.path.join(directory, name)) for name in names if name not in before}
 
         yield from batches
         if TaskContext.get().partitionId() == 1:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and not finished(directory, before):
-                time.sleep(0.05)
+            found = {}
+            while not any(found.values()) or found != new_files():
+                found = new_files()
+                time.sleep(0.7)
             raise ValueError("own fault")
 
     return numbers(spark, 0, 100, 2).mapInArrow(fail_late, "id bigint")
-
-
-def finished(directory, before):
-    """Whether the directory has a new file that has stopped growing."""
-    now = all_files(directory)
-    time.sleep(1)
-    return any(now[path] for path in set(now) - set(before)) and all_files(directory) == now
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lance_spark.options.storage import fsspec_options, split_storage
+from lance_spark.options.storage import fsspec_options, settled_endpoint, split_storage
 
 KEYS = {"key": "AKIA", "secret": "hush", "token": "t0k"}
 
@@ -96,3 +96,16 @@ def test_without_any_setting_fsspec_looks_for_itself():
 @pytest.mark.parametrize("scheme", ["gs", "az", "abfss", "memory", "file"])
 def test_other_stores_are_left_to_fsspec(scheme):
     assert fsspec_options(scheme, {"aws_access_key_id": "AKIA"}, {"AWS_ENDPOINT": "http://env"}) == {}
+
+
+@pytest.mark.parametrize("name", ["aws_endpoint", "aws_endpoint_url", "endpoint", "ENDPOINT_URL"])
+def test_a_given_endpoint_wins_over_the_environments_endpoint_for_s3(name):
+    settled = settled_endpoint({name: "http://here", "aws_region": "x"})
+    assert settled == {name: "http://here", "aws_region": "x", "aws_endpoint_url_s3": "http://here"}
+    environment = {"AWS_ENDPOINT_URL_S3": "http://elsewhere"}
+    assert fsspec_options("s3", settled, environment)["client_kwargs"]["endpoint_url"] == "http://here"
+
+
+def test_no_endpoint_is_made_up():
+    assert settled_endpoint({"aws_region": "x"}) == {"aws_region": "x"}
+    assert settled_endpoint({"endpoint": "a", "aws_endpoint_url_s3": "b"})["aws_endpoint_url_s3"] == "b"
