@@ -144,4 +144,7 @@ def _object_store_uri(scheme: str, rest: str, text: str) -> str:
         raise InvalidOption(
             f"'{text}' has an empty, '.' or '..' path segment.", hint="Object stores have no such directories."
         )
+    if "%3F" in key:
+        # pylance writes no branch of such a dataset: it takes what follows for a query.
+        raise InvalidOption(f"'{text}' cannot be the URI of a dataset.", hint="Give one that has no '?'.")
     return f"{scheme}://{bucket}/{key}" if key else f"{scheme}://{bucket}"

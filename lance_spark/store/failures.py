@@ -43,7 +43,7 @@ _BROKEN_FILE = re.compile(
     re.I,
 )
 _NO_DIRECTORY = re.compile(r"not a directory", re.I)
-_LOST_FILE = re.compile(r"not found: .*/(?:data|_deletions|_indices)/", re.I)
+_LOST_FILE = re.compile(r"not found: (?!.*/_versions\b).*/(?:data|_deletions|_indices)/", re.I)
 _BAD_INPUT = re.compile(
     r"invalid user input|error parsing statement|no field named|schema error|invalid input|"
     r"feature is not implemented|error applying filter expression",

@@ -44,6 +44,7 @@ def moto():
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": "20"},  # listings have several pages, as large ones do
     )
     endpoint = f"http://127.0.0.1:{port}"
     try:

@@ -108,7 +108,8 @@ def test_a_file_where_a_dataset_should_be_is_not_found_and_not_overwritten(tmp_p
 
 
 @pytest.mark.parametrize(
-    "word", ["conflict", "403", "forbidden", "connection", "timeout", "corrupt", "already exists", "EOF", "not found"]
+    "word",
+    ["conflict", "403", "forbidden", "connection", "timeout", "corrupt", "already exists", "EOF", "not found", "data"],
 )
 def test_words_in_a_path_or_a_branch_name_do_not_decide_what_went_wrong(tmp_path, word):
     missing = tmp_path / word / "t.lance"

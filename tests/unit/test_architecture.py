@@ -1,0 +1,140 @@
+"""The rules that keep the code in one shape: imports, sizes, no JVM, and values that cross to executors."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from lance_spark.location import DatasetLocation
+from lance_spark.options.write import parse_write_options
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.scan.plan import ScanPartition
+from lance_spark.store.scanning import Scan, ScanColumns
+from lance_spark.write.plan import WritePlan
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for folder in ("lance_spark", "pyspark_lance", "jobs") for path in (ROOT / folder).rglob("*.py"))
+PACKAGE = [path for path in SOURCES if path.is_relative_to(ROOT / "lance_spark")]
+MAX_FILE = 350
+MAX_FUNCTION = 60
+
+each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def test_the_import_contracts_hold():
+    command = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
+    if command is None:
+        pytest.skip("import-linter is not installed here")
+    done = subprocess.run([command, "--no-logo"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@each_source
+def test_files_and_functions_stay_small(path):
+    text = path.read_text()
+    assert text.count("\n") <= MAX_FILE
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION, node.name
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_reaches_for_the_jvm(path):
+    names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    assert not names & {"_jvm", "_jdf", "_jsparkSession", "_sc", "sparkContext", "rdd", "_jsc"}
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lance_is_never_imported_with_a_module(path):
+    """Spark forks its Python workers from a process that imported the source, and Lance does not survive a fork."""
+    outside = [
+        node for node in _module_level(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    modules = {alias.name for node in outside if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module or "" for node in outside if isinstance(node, ast.ImportFrom)}
+    assert not {name for name in modules if name.split(".")[0] in {"lance", "s3fs", "fsspec"}}
+
+
+def _module_level(tree):
+    """Statements that run on import: not those of functions, nor those for type checkers."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        yield node
+
+
+def test_importing_the_source_loads_neither_lance_nor_a_file_system():
+    code = "import sys, pyspark_lance; print([m for m in ('lance', 'fsspec', 's3fs', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def crossing(uri):
+    """One of everything that Spark carries to executors and back."""
+    import lance
+    from pyspark.sql import types as st
+
+    from lance_spark.actions.read import pin_read
+    from lance_spark.spark.reader import LancePartition, LanceReader
+    from lance_spark.spark.writer import LanceCommitMessage, LanceWriter
+
+    lance.write_dataset(pa.table({"id": [1, 2]}), uri)
+    schema = st.StructType([st.StructField("id", st.LongType())])
+    location = DatasetLocation.at(uri, {"aws_secret_access_key": "hush-hush"})
+    pin = PinnedVersion("exp/a", 7)
+    read = pin_read({"path": uri, "columns": "id", "filter": "id > 1"})
+    part = ScanPartition((1, 2), 3, 4, 5)
+    return {
+        "DatasetLocation": location,
+        "PinnedRead": read,
+        "ScanPartition": part,
+        "Scan": Scan(location, pin, ScanColumns(("id",), True, True, "all_binary"), "id > 1", 9),
+        "WritePlan": WritePlan(location, parse_write_options({"branch": "exp/a"}), "append", pa.schema([]), pin, True),
+        "LancePartition": LancePartition(part),
+        "LanceReader": LanceReader(read, schema),
+        "LanceWriter": LanceWriter({"path": uri}, schema, overwrite=False),
+        "LanceCommitMessage": LanceCommitMessage(['{"files": []}']),
+    }
+
+
+@pytest.mark.parametrize("dump", [pickle.dumps, cloudpickle.dumps], ids=["pickle", "cloudpickle"])
+def test_what_crosses_to_executors_survives_the_way(crossing, dump):
+    for name, value in crossing.items():
+        again = pickle.loads(dump(value))
+        assert type(again).__name__ == name
+        if name in {"LancePartition", "LanceReader", "LanceWriter"}:
+            assert vars(again) == {**vars(value), **({"_plan": ()} if name == "LanceReader" else {})}
+        else:
+            assert again == value
+
+
+def test_a_reader_and_a_writer_work_after_the_way(crossing):
+    reader = pickle.loads(pickle.dumps(crossing["LanceReader"]))
+    batches = [batch for part in crossing["LanceReader"].partitions() for batch in reader.read(part)]
+    assert pa.Table.from_batches(batches)["id"].to_pylist() == [2]
+    writer = pickle.loads(pickle.dumps(crossing["LanceWriter"]))
+    message = writer.write(iter([pa.record_batch({"id": [3]})]))
+    crossing["LanceWriter"].commit([pickle.loads(pickle.dumps(message))])
+    import lance
+
+    assert lance.dataset(crossing["PinnedRead"].location.uri).to_table()["id"].to_pylist() == [1, 2, 3]
+
+
+def test_no_representation_shows_a_secret(crossing):
+    for value in crossing.values():
+        assert "hush-hush" not in f"{value!r} {value}"
+
+
+def test_no_machine_and_no_secret_is_named_in_the_sources():
+    for path in SOURCES:
+        assert not re.search(r"/(home|root|Users)/\w+|AKIA[0-9A-Z]{16}", path.read_text()), path
