@@ -40,6 +40,16 @@ Rule = Callable[[Request], "str | None"]
 500"`` passes it on and answers that it failed."""
 
 
+def only_below(*prefixes: str) -> Rule:
+    """A rule that lets a client write below these prefixes of the table only; it may read everything."""
+
+    def rule(request: Request) -> str | None:
+        name = request.key.partition("/table.lance/")[2]
+        return "403 AccessDenied" if request.writes and not name.startswith(prefixes) else None
+
+    return rule
+
+
 class FaultyStore:
     """The proxy. ``rule`` decides on each request, ``seen`` has all of them."""
 

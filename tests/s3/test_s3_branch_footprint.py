@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 import pytest
+from faulty_store import only_below
 from s3_tables import objects, opened, prepare, rows, write
 
 from lance_spark.actions.branches import create_branch, delete_branch
@@ -25,16 +26,6 @@ def witness(client, bucket):
         return {key.split("/table.lance/")[1] for key, _ in before.items() ^ known.items()}
 
     return changed
-
-
-def only_below(*prefixes):
-    """A rule that lets a client write below these prefixes of the table only; it may read everything."""
-
-    def rule(request):
-        name = request.key.partition("/table.lance/")[2]
-        return "403 AccessDenied" if request.writes and not name.startswith(prefixes) else None
-
-    return rule
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
