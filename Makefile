@@ -26,7 +26,7 @@ test: venv ## all tests on the newest Spark
 	@$(call in_venv,$(VENV)) -m pytest $(ARGS)
 
 test-oldest: venv-oldest ## the Spark tests on the oldest Spark
-	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m spark $(ARGS)
+	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m spark tests/spark $(ARGS)
 
 lint: venv ## ruff, mypy, import contracts
 	$(VENV)/bin/ruff check .

@@ -53,53 +53,8 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "missing": first_line(lambda: spark.read.format("lance").option("branch", "exp/b").load(uri).count()),
         "taken": first_line(lambda: table.tags.create("v1")),
         "bad type": first_line(lambda: rows.selectExpr("name AS id").write.format("lance").mode("append").save(uri)),
-        "failed job": failed(spark, rows, uri),
-        "vectors": vectors(spark, uri + "_vectors"),
-        "handle": handle(table, uri),
         "workers": workers(spark),
     }
-
-
-def failed(spark: SparkSession, rows, uri: str) -> list[object]:
-    broken = rows.selectExpr("if(id = 999, raise_error('own fault'), id) AS id", "day", "name")
-    write = broken.write.format("lance").mode("append").option("branch", "new").option("create_branch", "true")
-    try:
-        write.save(uri)
-        text = "no error"
-    except Exception as error:  # noqa: BLE001 - its first line differs between the kinds of session
-        text = str(error)
-    return ["own fault" in text, spark.read.format("lance").load(uri).count()]
-
-
-def vectors(spark: SparkSession, uri: str) -> list[object]:
-    size = {"arrow.fixed-size-list.size": 2}
-    frame = spark.sql("SELECT array(float(id), float(-id)) AS v, cast(id AS decimal(20,2)) AS d FROM range(3)")
-    frame = frame.withMetadata("v", size)
-    frame.write.format("lance").mode("overwrite").save(uri)
-    again = spark.read.format("lance").load(uri)
-    again.write.format("lance").mode("append").save(uri)
-    found = spark.read.format("lance").load(uri)
-    return [found.schema["v"].metadata == size, sorted(row.v[1] for row in found.collect())]
-
-
-def handle(table: LanceTable, uri: str) -> dict[str, object]:
-    """Every verb of the handle, which must not need more of a session than Connect has."""
-    table.branches.create("verbs", tag="v1")
-    table.tags.create("moved", branch="exp/a", version=2)
-    table.tags.move("moved", branch="verbs")
-    at_tag = table.checkout(tag="moved")
-    restored = table.checkout(branch="exp/a", version=2).restore()
-    shallow, deep = table.shallow_clone(uri + "_shallow"), at_tag.deep_clone(uri + "_deep")
-    found = {
-        "at tag": [at_tag.branch, at_tag.version],
-        "restored": [restored.version, restored.count_rows()],
-        "clones": [clone.to_df(columns=["id"]).count() for clone in (shallow, deep)],
-        "limited": table.to_df(limit=3, with_row_id=True).columns,
-        "refused": first_line(lambda: table.branches.delete("verbs")),
-    }
-    table.tags.delete("moved")
-    table.branches.delete("verbs")
-    return {**found, "left": [[tag.name for tag in table.tags.list()], [b.name for b in table.branches.list()]]}
 
 
 def view(spark: SparkSession, uri: str) -> int:
