@@ -1,7 +1,5 @@
 """The data source and LanceTable on S3: options reach the executors, jobs commit once and clean up after themselves."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from faulty_store import only_below
 from s3_tables import objects, opened, rows, write
@@ -54,19 +52,6 @@ def test_a_branch_is_written_by_spark_with_permission_for_its_directory_only(spa
     save(spark.range(6, 8), table, options, "overwrite", branch="b")
     assert rows(table, storage, "b") == [6, 7]
     assert rows(table, storage) == [1]
-
-
-def test_threads_that_append_through_spark_lose_and_double_nothing(spark, table, storage, options):
-    write(table, storage, [-1])
-    opened(table, storage).create_branch("b", storage_options=storage)
-    with ThreadPoolExecutor(3) as pool:
-        jobs = [
-            pool.submit(save, spark.range(start, start + 10, 1, 2), table, options, branch="b")
-            for start in range(0, 60, 10)
-        ]
-    assert [job.exception() for job in jobs] == [None] * 6
-    assert rows(table, storage, "b") == list(range(-1, 60))
-    assert [entry["version"] for entry in opened(table, storage, "b").versions()] == list(range(1, 8))
 
 
 def failing(spark, marker):
