@@ -16,7 +16,7 @@ STORY = Path(__file__).with_name("story.py")
 
 
 def told(command: list[str], cwd: Path) -> dict:
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900)
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
 

@@ -59,7 +59,7 @@ def test_eight_processes_appending_to_one_branch_lose_and_double_nothing(
         process.stdin.write("\n")
         process.stdin.flush()
     for process in processes:
-        assert process.wait(timeout=120) == 0, process.stderr.read()
+        assert process.wait(timeout=600) == 0, process.stderr.read()
     assert rows(table, storage, "exp/delays") == [-1, *range(WRITERS * APPENDS)]
     assert rows(table, storage) == [-1]
     branch = opened(table, storage, "exp/delays")
@@ -88,7 +88,7 @@ def test_a_writer_killed_in_the_middle_of_a_commit_leaves_every_version_readable
         return None
 
     faulty.rule = kill_at_the_third
-    process.communicate("\n", timeout=60)
+    process.communicate("\n", timeout=600)
     assert process.returncode == -signal.SIGKILL
     committed = [-1, 0, 1, 2] if moment == "/_versions/" else [-1, 0, 1]
     for version in range(1, len(committed) + 1):
