@@ -1,0 +1,1 @@
+"""What a Lance manifest says: its head, and every file it names. Pure."""
