@@ -5,10 +5,11 @@ from __future__ import annotations
 import http.client
 import re
 import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from html import unescape
+from html import escape, unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -37,7 +38,10 @@ class Request:
 
 Rule = Callable[[Request], "str | None"]
 """None passes a request on; ``"403 AccessDenied"`` refuses it; ``"lost"`` passes it on and drops the answer, ``"late
-500"`` passes it on and answers that it failed."""
+500"`` passes it on and answers that it failed; ``"silent 0.5"`` loses it and answers nothing for so many seconds.
+
+Of a request that deletes many keys, ``"error SlowDown"`` refuses a single key, inside an answer that succeeds, and
+``"unanswered"`` passes a key on and leaves it out of the answer."""
 
 
 def only_below(*prefixes: str) -> Rule:
@@ -84,13 +88,18 @@ class _Handler(BaseHTTPRequestHandler):
         path = _path_style(self.path)
         requests = _parse(self.command, path, self.headers, body)
         self.proxy.seen.extend(requests)
-        fates = [fate for request in requests if (fate := self.proxy.rule(request))]
-        fate, _, detail = (fates[0] if fates else "pass").partition(" ")
+        fates = {request.key: fate for request in requests if (fate := self.proxy.rule(request))}
+        alone = {key: fate for key, fate in fates.items() if fate.startswith(("error ", "unanswered"))}
+        fate, _, detail = next((fate for key, fate in fates.items() if key not in alone), "pass").partition(" ")
         if fate.isdigit():
             return self._reply(int(fate), {}, _error(detail, requests[0]))
+        if fate == "silent":
+            time.sleep(float(detail))
+            self.close_connection = True
+            return None
         # moto looks whether a key exists and then stores it, in two steps; a real store does both in one.
         with self.proxy.creating if "If-None-Match" in self.headers else nullcontext():
-            status, headers, content = self._ask(path, body)
+            status, headers, content = self._ask_but(alone, path, body) if alone else self._ask(path, body)
         if fate == "lost":
             self.close_connection = True
             return None
@@ -98,8 +107,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's names
 
+    def _ask_but(self, alone: dict[str, str], path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Ask for the deletion of many keys, some of which are refused or not answered."""
+        rest = _without(alone, "error ", b"Object", body)
+        if b"<Object>" not in rest:
+            return 200, {}, b"<DeleteResult>%s</DeleteResult>" % _errors(alone)
+        status, headers, content = self._ask(path, rest)
+        content = _without(alone, "unanswered", b"Deleted", content)
+        return status, headers, content.replace(b"</DeleteResult>", _errors(alone) + b"</DeleteResult>")
+
     def _ask(self, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
         headers = {key: value for key, value in self.headers.items() if key.lower() not in _HOP_BY_HOP}
+        headers.pop("Content-Length", None)  # the body may have become shorter; http.client counts it
         self.store.request(self.command, path, body=body or None, headers=headers)
         answer = self.store.getresponse()
         return answer.status, dict(answer.getheaders()), answer.read()
@@ -137,6 +156,23 @@ def _error(code: str, request: Request) -> bytes:
     """As S3 words it; its answers repeat the caller's access key id and session token."""
     seen = f"<AWSAccessKeyId>{request.access_key}</AWSAccessKeyId><Token-0>{request.token}</Token-0>"
     return f"<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>Told so.</Message>{seen}</Error>".encode()
+
+
+def _without(alone: dict[str, str], kind: str, element: bytes, document: bytes) -> bytes:
+    """The document without the elements of those keys that have such a fate."""
+
+    def kept(found: re.Match[bytes]) -> bytes:
+        return b"" if alone.get(unescape(found[1].decode()), "").startswith(kind) else found[0]
+
+    return re.sub(b"<%s>(?:(?!<Key>).)*<Key>(.*?)</Key>.*?</%s>" % (element, element), kept, document, flags=re.S)
+
+
+def _errors(alone: dict[str, str]) -> bytes:
+    return "".join(
+        f"<Error><Key>{escape(key)}</Key><Code>{fate.removeprefix('error ')}</Code><Message>Told so.</Message></Error>"
+        for key, fate in alone.items()
+        if fate.startswith("error ")
+    ).encode()
 
 
 def _parse(method: str, path: str, headers, body: bytes) -> list[Request]:

@@ -1,0 +1,175 @@
+"""Deletes files in bulk, and says of every single one what became of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import re
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lance_spark.cleanup.pace import retry_delay
+from lance_spark.errors import LanceSparkError
+from lance_spark.location import DatasetLocation
+from lance_spark.store.failures import clean
+from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, reachable, whole_path
+
+BATCH = 1000
+"""The most files in one batch: as many keys as S3 deletes in one request."""
+_TRIES = 6
+_THREADS = 16
+_BUSY = re.compile(r"SlowDown|InternalError|ServiceUnavailable|Throttl|TooManyRequests|RequestTimeout|5\d\d")
+"""Codes of a key's error with which trying again helps."""
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that a request to delete many keys cannot carry, or an answer not give back."""
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """What became of the files of one batch; each is in exactly one of the three."""
+
+    deleted: tuple[str, ...]
+    gone: tuple[str, ...]
+    """Was not there: an earlier attempt or somebody else was faster."""
+    failed: tuple[tuple[str, str], ...]
+    """Path and the store's reason, without secrets. The file may still be there, or not."""
+
+
+@dataclass(frozen=True)
+class _Fate:
+    end: Literal["deleted", "gone", "failed"]
+    reason: str = ""
+    passing: bool = False
+    """Whether the reason may be gone at the next attempt."""
+
+
+def delete_batch(location: DatasetLocation, paths: Sequence[str]) -> Deleted:
+    """Delete up to :data:`BATCH` files, by their paths relative to the dataset's root.
+
+    A file that cannot be deleted never keeps the others from it, and no failure is raised: where the store denies
+    everything or is not reached, all of them failed, for that reason. S3 does not tell what was not there: such keys
+    count as deleted. In a bucket with versioning, deleting hides the object only.
+
+    Raises ValueError for a longer batch and for a path that is not that of a file below the root.
+    """
+    if len(paths) > BATCH:
+        raise ValueError(f"{len(paths)} files are more than the {BATCH} of one batch.")
+    unique = tuple(dict.fromkeys(_inside(path) for path in paths))
+    if location.is_local:
+        fates = _delete_on_disk(location, unique)
+    elif location.uri.startswith("s3://"):
+        fates = _delete_on_s3(location, unique)
+    else:
+        fates = _delete_elsewhere(location, unique)
+    return Deleted(
+        deleted=tuple(path for path in unique if fates[path].end == "deleted"),
+        gone=tuple(path for path in unique if fates[path].end == "gone"),
+        failed=tuple((path, fates[path].reason) for path in unique if fates[path].end == "failed"),
+    )
+
+
+def remove_empty_directories(location: DatasetLocation, directories: Sequence[str]) -> None:
+    """Remove those of the directories that are empty, deepest first; object stores have none.
+
+    Raises ValueError as :func:`delete_batch`, StorageFailure for an empty directory that cannot be removed.
+    """
+    if not location.is_local:
+        return
+    for directory in sorted({_inside(path) for path in directories}, key=lambda path: path.count("/"), reverse=True):
+        if not _is_in_place(location, directory):
+            continue
+        with reachable(location):
+            try:
+                os.rmdir(whole_path(location, directory))
+            except OSError as problem:
+                if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+                    raise
+
+
+def _inside(path: str) -> str:
+    """The path, if it is one of a file below the root."""
+    segments = path.split("/")
+    if not segments[0] or not segments[-1] or "\0" in path or not {".", ".."}.isdisjoint(segments):
+        raise ValueError(f"{path!r} is no path of a file below the dataset's root.")
+    return path
+
+
+def _delete_on_disk(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
+    directories = {path.rpartition("/")[0] for path in paths}
+    in_place = {directory for directory in directories if _is_in_place(location, directory)}
+    return {
+        path: _delete_file(location, os.unlink, path)
+        if path.rpartition("/")[0] in in_place
+        else _Fate("failed", "Its directory is reached through a symbolic link.")
+        for path in paths
+    }
+
+
+def _is_in_place(location: DatasetLocation, relative: str) -> bool:
+    """Whether no symbolic link leads to a path below the root: what is behind one may be another dataset's."""
+    root = os.path.realpath(location.uri)
+    return os.path.realpath(os.path.join(root, relative)) == os.path.normpath(os.path.join(root, relative))
+
+
+def _delete_elsewhere(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
+    filesystem = open_filesystem(location)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(
+            zip(paths, pool.map(lambda path: _delete_file(location, filesystem.rm_file, path), paths), strict=True)
+        )
+
+
+def _delete_file(location: DatasetLocation, remove: Any, path: str) -> _Fate:
+    try:
+        with reachable(location):
+            remove(whole_path(location, path))
+    except (FileNotFoundError, NotADirectoryError):
+        return _Fate("gone")
+    except LanceSparkError as problem:
+        return _Fate("failed", problem.message)
+    return _Fate("deleted")
+
+
+def _delete_on_s3(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
+    # One such key makes S3 refuse the whole request: 999 files would never be deleted because of it.
+    unspeakable = _Fate("failed", "Its name has characters that a request cannot carry.")
+    fates = {path: unspeakable for path in paths if _NOT_IN_XML.search(path)}
+    waiting = [path for path in paths if path not in fates]
+    for attempt in range(_TRIES):
+        if not waiting:
+            break
+        if attempt:
+            time.sleep(retry_delay(attempt - 1, random.random()))
+        fates.update(_delete_keys(location, waiting))
+        waiting = [path for path in waiting if fates[path].passing]
+    return fates
+
+
+def _delete_keys(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
+    """One request. s3fs and botocore have tried several times before it fails as a whole."""
+    bucket, prefix = bucket_and_prefix(location)
+    asked = {"Objects": [{"Key": prefix + path} for path in paths], "Quiet": False}
+    try:
+        with reachable(location):
+            answer = open_filesystem(location).call_s3("delete_objects", Bucket=bucket, Delete=asked)
+    except LanceSparkError as problem:
+        return dict.fromkeys(paths, _Fate("failed", problem.message))
+    except FileNotFoundError as problem:
+        reason = f"The bucket does not exist: {clean(str(problem), location)}"
+        return dict.fromkeys(paths, _Fate("failed", reason))
+    told = {entry.get("Key"): _Fate("deleted") for entry in answer.get("Deleted", ())}
+    told |= {entry.get("Key"): _refusal(entry, location) for entry in answer.get("Errors", ())}
+    silence = _Fate("failed", "The store did not answer for it.", passing=True)
+    return {path: told.get(prefix + path, silence) for path in paths}
+
+
+def _refusal(entry: Mapping[str, str], location: DatasetLocation) -> _Fate:
+    code = entry.get("Code", "")
+    if code == "NoSuchKey":
+        return _Fate("gone")
+    reason = clean(f"{code}: {entry.get('Message', '')}", location)
+    return _Fate("failed", reason, passing=bool(_BUSY.match(code)))

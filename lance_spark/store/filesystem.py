@@ -1,0 +1,69 @@
+"""fsspec's file system of a location, paths on it, and its failures. The only place that says ``fsspec``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from lance_spark.errors import LanceSparkError
+from lance_spark.location import DatasetLocation
+from lance_spark.options.storage import fsspec_options
+from lance_spark.store.failures import from_fsspec
+
+if TYPE_CHECKING:
+    import fsspec
+
+
+def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
+    """The file system that a location is on, with its storage options; nothing is asked of it yet."""
+    import fsspec
+
+    if location.is_local:
+        return fsspec.filesystem("file")
+    parts = urlsplit(location.uri)
+    arguments = fsspec_options(parts.scheme, location.storage_options, os.environ)
+    if parts.scheme == "s3":
+        arguments = _with_s3_manners(arguments, parts.netloc)
+    return fsspec.filesystem(parts.scheme, use_listings_cache=False, **arguments)
+
+
+def whole_path(location: DatasetLocation, relative: str) -> str:
+    """A path below the root (the root for ""), as the file system names it: nothing percent-encoded, no slash last."""
+    if location.is_local:
+        return f"{location.uri}/{relative}".rstrip("/")
+    parts = urlsplit(location.uri)
+    return f"{parts.netloc}{unquote(parts.path)}/{relative}".rstrip("/")
+
+
+def bucket_and_prefix(location: DatasetLocation) -> tuple[str, str]:
+    """The bucket of a location and what the keys of all its files begin with; that is empty or ends with a slash."""
+    bucket, _, key = whole_path(location, "").partition("/")
+    return bucket, f"{key}/" if key else ""
+
+
+@contextmanager
+def reachable(location: DatasetLocation) -> Iterator[None]:
+    """Every failure but "not there" becomes a StorageFailure."""
+    try:
+        yield
+    except (LanceSparkError, FileNotFoundError, NotADirectoryError):
+        raise
+    except Exception as problem:  # noqa: BLE001 - turned into an error that says so, never swallowed
+        raise from_fsspec(problem, location) from None
+
+
+def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
+    """How s3fs should ask: once per file, with few retries, and with virtual hosts as pylance understands them.
+
+    botocore tries five times, s3fs five times around that: half a minute for one throttled listing.
+    """
+    config = {**arguments.get("config_kwargs", {}), "retries": {"mode": "standard", "total_max_attempts": 3}}
+    client = dict(arguments.get("client_kwargs", {}))
+    if config.get("s3") == {"addressing_style": "virtual"}:
+        # To pylance a virtual host's endpoint names the bucket already; botocore would put it before that again.
+        client["endpoint_url"] = client["endpoint_url"].replace(f"://{bucket}.", "://", 1)
+    # Concurrency inside one file costs a HEAD request before each GET, and a HEAD's failure does not say why.
+    return {**arguments, "client_kwargs": client, "config_kwargs": config, "max_concurrency": 1}
