@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
 from lance_spark.refs.names import MAIN
@@ -10,12 +13,17 @@ from lance_spark.store import files
 from lance_spark.store.datasets import list_version_numbers, open_latest
 from lance_spark.store.failures import translated
 
+_THREADS = 16
+"""How many ref files are read at once: a store answers each only after tens of milliseconds."""
+
 
 def read_refs(location: DatasetLocation) -> RefTable:
     """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
     open_latest(location)
-    branches = {name: read_branch(location, name) for name in list_ref_names(location, BRANCHES)}
-    tags = {name: read_tag(location, name) for name in list_ref_names(location, TAGS)}
+    names, tag_names = list_ref_names(location, BRANCHES), list_ref_names(location, TAGS)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        branches = dict(zip(names, pool.map(partial(read_branch, location), names), strict=True))
+        tags = dict(zip(tag_names, pool.map(partial(read_tag, location), tag_names), strict=True))
     # A ref that vanished between the listing and the read was deleted meanwhile.
     return RefTable(
         branches={name: branch for name, branch in branches.items() if branch is not None},

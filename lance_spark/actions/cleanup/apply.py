@@ -1,0 +1,113 @@
+"""Carrying out a plan: record it, look again, delete manifests, then files, then what is left empty.
+
+Manifests go first: should the run end in between, every version that is still listed has all of its files. What
+their absence leaves without a proof is in the record, from which the next run takes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.actions.cleanup.plan import CleanupPlan, branch_names, removed_paths, version_counts, warnings
+from lance_spark.actions.cleanup.stages import DeleteFiles, Look, Watch, delete_rows
+from lance_spark.cleanup.candidates import CANDIDATES
+from lance_spark.cleanup.decide import OLD_VERSION
+from lance_spark.cleanup.names import BLOB, INDEX, MANIFEST
+from lance_spark.cleanup.outcome import FAILED, OUTCOMES, add_up
+from lance_spark.cleanup.pace import Pace
+from lance_spark.cleanup.report import CleanupReport, sums_rows
+from lance_spark.store import plans
+from lance_spark.store.deleting import BATCH, remove_empty_directories
+
+DIRECTORIES = pa.schema([("directory", pa.string())])
+
+
+def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -> CleanupReport:
+    """Delete what the plan says, but what became live since; returns what became of every file.
+
+    Safe to repeat: what is gone already counts as gone. Files that could not be deleted are in the report; a record
+    below the dataset's ``_cleanup`` then stays, with which the next run finishes. Raises as ``plan_cleanup`` when the
+    world cannot be looked at again.
+    """
+    look = _look(plan)
+    Watch(look).live()  # a store that cannot be looked at stops the run before anything is written
+    unfinished = [(directory, plans.read_document(directory)) for directory in plans.records(plan.location)]
+    recorded = plan.store(plans.record(plan.location, plan.facts.id))
+    assert recorded.directory is not None
+    outcomes = [_delete_manifests(recorded, look, max_deletes_per_second)]
+    share = None if max_deletes_per_second is None else max_deletes_per_second / plan.runner.parallelism
+    delete = DeleteFiles(recorded.directory, plan.location, look, share)
+    found = plan.runner.flat_map("delete files", recorded.parts, delete, OUTCOMES)
+    outcomes.append(plan.runner.collect("delete files", found).cast(OUTCOMES))
+    total = add_up(pa.concat_tables(outcomes))
+    if FAILED not in total["outcome"].to_pylist():
+        if plan.location.is_local:
+            _tidy(recorded)
+        for directory, document in unfinished:
+            plans.forget(directory, document.get("parts", ()))
+        plans.forget(recorded.directory, recorded.parts)
+    return CleanupReport(
+        plan_id=plan.facts.id,
+        dataset=plan.location.uri,
+        executed=True,
+        planned=sums_rows(plan.facts.sums),
+        outcomes=sums_rows(total),
+        versions=version_counts(plan.facts.survey, plan.facts.verdicts),
+        warnings=warnings(plan.facts.survey),
+    )
+
+
+def _look(plan: CleanupPlan) -> Look:
+    facts = plan.facts
+    removed = frozenset(removed_paths(facts.survey, facts.verdicts))
+    return Look(facts.survey, facts.verdicts, removed, facts.clones, facts.clones_from)
+
+
+def _delete_manifests(plan: CleanupPlan, look: Look, per_second: float | None) -> pa.Table:
+    """Delete the manifests of versions that go, oldest first, so that no version hint ever points into a hole."""
+    watch, pace = Watch(look), Pace(per_second)
+    outcomes = [OUTCOMES.empty_table()]
+    rows = _manifest_rows(plan)
+    while taken := list(islice(rows, BATCH)):
+        batch = pa.RecordBatch.from_pylist(taken, CANDIDATES)
+        time.sleep(pace.wait(time.monotonic(), batch.num_rows))
+        deleted = delete_rows(plan.location, batch, watch.live())
+        outcomes.append(pa.Table.from_batches([deleted]))
+    return pa.concat_tables(outcomes)
+
+
+def _manifest_rows(plan: CleanupPlan) -> Iterator[Mapping[str, object]]:
+    survey, names = plan.facts.survey, branch_names(plan.facts.survey)
+    for index, chain in survey.owned():
+        for position in plan.facts.verdicts[index].removed:
+            manifest = chain.files[position]
+            path = chain.path(manifest)
+            yield {
+                "path": f"{plan.location.uri}/{path}",
+                "kind": MANIFEST,
+                "size": manifest.size,
+                "branch": names[index],
+                "reason": OLD_VERSION,
+                "verified": True,
+                "file": path,
+                "key": path,
+                "local": path,
+            }
+
+
+def _tidy(plan: CleanupPlan) -> None:
+    """Remove directories that deletion left empty: those of indexes and of blobs, on local disks."""
+    emptied = plan.runner.map("tidy up", plan.candidates(), _directories, DIRECTORIES)
+    remove_empty_directories(plan.location, plan.runner.collect("tidy up", emptied)["directory"].to_pylist())
+
+
+def _directories(candidates: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in candidates:
+        nested = batch.filter(pc.is_in(batch["kind"], value_set=pa.array([INDEX, BLOB])))
+        found = {file.rpartition("/")[0] for file in nested["file"].to_pylist()}
+        yield pa.record_batch([pa.array(sorted(found), pa.string())], DIRECTORIES)

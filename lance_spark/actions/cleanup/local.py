@@ -1,0 +1,66 @@
+"""Runs a cleanup in this process, with threads: a small dataset should not wait for a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from lance_spark.actions.cleanup.runner import Item
+
+_LEAST_THREADS = 8
+"""Stores answer after milliseconds, in which a core has nothing to do."""
+
+
+class LocalRunner:
+    """Frames are Arrow tables. Memory grows with the number of files: some 500 bytes each."""
+
+    def __init__(self, parallelism: int | None = None, say: Callable[[str], object] = str) -> None:
+        """``say`` is told the stage that begins."""
+        self.parallelism = parallelism or max(_LEAST_THREADS, 2 * (os.cpu_count() or 1))
+        self._say = say
+
+    def flat_map(
+        self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> pa.Table:
+        """All batches of all items, in the order of the items."""
+        self._say(stage)
+        with ThreadPoolExecutor(self.parallelism) as pool:
+            found = list(pool.map(lambda item: list(function(item)), items))
+        return pa.Table.from_batches([batch for batches in found for batch in batches], schema)
+
+    def map(
+        self,
+        stage: str,
+        frame: pa.Table,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+    ) -> pa.Table:
+        """The function's batches for the whole table."""
+        self._say(stage)
+        return pa.Table.from_batches(function(iter(frame.to_batches())), schema)
+
+    def match(
+        self,
+        stage: str,
+        frames: tuple[pa.Table, pa.Table],
+        function: Callable[[pa.Table, pa.Table], pa.Table],
+        schema: pa.Schema,
+    ) -> pa.Table:
+        """The function's table for all rows at once."""
+        self._say(stage)
+        return function(*frames).cast(schema)
+
+    def union(self, frames: Sequence[pa.Table]) -> pa.Table:
+        """All rows."""
+        return pa.concat_tables(frames)
+
+    def keep(self, frame: pa.Table) -> pa.Table:
+        """The table itself."""
+        return frame
+
+    def collect(self, stage: str, frame: pa.Table) -> pa.Table:  # noqa: ARG002 - it is there already
+        """The table itself."""
+        return frame

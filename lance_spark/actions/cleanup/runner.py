@@ -1,0 +1,57 @@
+"""What a cleanup needs of an engine: a few operations on tables that may be too large for one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+Item = TypeVar("Item")
+Frame = Any
+"""A table as the engine holds it: a Spark DataFrame, or an Arrow table."""
+
+
+class Runner(Protocol):
+    """Runs pure functions over many items or rows. Functions and items pickle; they may run in other processes."""
+
+    parallelism: int
+    """How many tasks run side by side."""
+
+    def flat_map(
+        self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> Frame:
+        """All batches of all items. ``stage`` is what a user reads while it runs."""
+        ...
+
+    def map(
+        self,
+        stage: str,
+        frame: Frame,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+    ) -> Frame:
+        """The function's batches for every partition of a frame."""
+        ...
+
+    def match(
+        self,
+        stage: str,
+        frames: tuple[Frame, Frame],
+        function: Callable[[pa.Table, pa.Table], pa.Table],
+        schema: pa.Schema,
+    ) -> Frame:
+        """The function's tables for pairs of groups that hold all rows of some values of ``local``."""
+        ...
+
+    def union(self, frames: Sequence[Frame]) -> Frame:
+        """All rows of frames with one schema; of at least one frame."""
+        ...
+
+    def keep(self, frame: Frame) -> Frame:
+        """The same frame, computed once although it is used several times."""
+        ...
+
+    def collect(self, stage: str, frame: Frame) -> pa.Table:
+        """The rows, in this process. For sums and the like only."""
+        ...

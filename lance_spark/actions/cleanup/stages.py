@@ -1,0 +1,197 @@
+"""The pieces of a cleanup that run side by side, on executors or in threads. Each takes plain values that pickle."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.cleanup.candidates import is_manifest, to_candidates
+from lance_spark.cleanup.decide import to_files
+from lance_spark.cleanup.keep import Verdict
+from lance_spark.cleanup.marks import Places, Run, inspect, leftover_marks
+from lance_spark.cleanup.names import Roots
+from lance_spark.cleanup.outcome import Outcome, outcome_rows
+from lance_spark.cleanup.pace import Pace
+from lance_spark.cleanup.ranges import KeyRange
+from lance_spark.cleanup.survey import Survey
+from lance_spark.cleanup.watch import News
+from lance_spark.errors import CorruptData
+from lance_spark.location import DatasetLocation
+from lance_spark.store import plans
+from lance_spark.store.deleting import BATCH, delete_batch
+from lance_spark.store.listing import list_range
+from lance_spark.store.manifests import read_manifests
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Reads runs of versions and marks what they name."""
+
+    survey: Survey
+    may_be_gone: frozenset[str] = frozenset()
+    """Manifests that somebody else may delete at any time."""
+
+    def __call__(self, run: Run) -> Iterator[pa.RecordBatch]:
+        """MARKS of one run. Raises CorruptData for a manifest that cannot be read or is gone."""
+        chain = self.survey.chains[run.chain]
+        repository = self.survey.repositories[chain.repository]
+        paths = [chain.path(chain.files[position]) for position in run.positions]
+        contents = zip(run.positions, read_manifests(repository, paths), strict=True)
+        places = Places(self.survey, os.path.realpath)
+        yield from inspect(chain, run.chain, self._present(repository, contents, paths), places)
+
+    def _present(
+        self, repository: DatasetLocation, contents: Iterator[tuple[int, bytes | None]], paths: Sequence[str]
+    ) -> Iterator[tuple[int, bytes]]:
+        for path, (position, content) in zip(paths, contents, strict=True):
+            if content is not None:
+                yield position, content
+            elif path not in self.may_be_gone:
+                raise CorruptData(
+                    f"The manifest {path} of {repository.uri} was listed and is gone.",
+                    hint="Nothing was deleted. If another cleanup is running, wait for it and run this one again.",
+                )
+
+
+@dataclass(frozen=True)
+class ListFiles:
+    """Lists one range of keys and tells what each file is."""
+
+    location: DatasetLocation
+    chains: Mapping[str, int]
+    """Index of each chain of the dataset by its root."""
+
+    def __call__(self, part: KeyRange) -> Iterator[pa.RecordBatch]:
+        """FILES of one range."""
+        return self.batches(list_range(self.location, part))
+
+    def batches(self, listing: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """FILES from batches of LISTING."""
+        roots = Roots(self.chains)
+        for batch in listing:
+            if batch.num_rows:
+                yield to_files(batch, roots, self.chains)
+
+
+@dataclass(frozen=True)
+class SaveCandidates:
+    """Stores what was decided to go, as one file for each partition."""
+
+    directory: DatasetLocation
+    root: str
+    branches: tuple[str, ...]
+
+    def __call__(self, decided: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """WRITTEN, from batches of DECIDED."""
+        return plans.write_part(self.directory, to_candidates(decided, self.root, self.branches))
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """Evidence of a run that did not finish: files it had proved to be named by removed versions only."""
+
+    directory: DatasetLocation
+
+    def __call__(self, part: str) -> Iterator[pa.RecordBatch]:
+        """MARKS from one stored part."""
+        candidates = plans.read_part(self.directory, part)
+        if candidates is None:
+            return
+        for batch in candidates.filter(candidates["verified"]).to_batches():
+            yield leftover_marks(batch["key"], batch["local"])
+
+
+def live_keys(survey: Survey, found: Sequence[News], may_be_gone: frozenset[str]) -> frozenset[str]:
+    """What the manifests that are news name, as keys; see ``cleanup.marks.Places``."""
+    keys: set[str] = set()
+    for item in found:
+        index = survey.chains.index(item.chain)
+        for batch in Inspect(survey, may_be_gone)(Run(index, item.positions)):
+            keys.update(key for key in batch["key"].to_pylist() if key is not None)
+        if item.chain.repository == 0:
+            keys.update(item.chain.path(item.chain.files[position]) for position in item.positions)
+    return frozenset(keys)
+
+
+class Watch:
+    """Looks again whether anything became live, before each batch; reads a manifest that is news only once."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._read: dict[object, frozenset[str]] = {}
+        self._since = float("-inf")
+        self._live: frozenset[str] = frozenset()
+
+    def live(self) -> frozenset[str]:
+        """Keys that a version names which was not there, or was to be removed, at the mark."""
+        if time.monotonic() - self._since < self._look.rest:
+            return self._live
+        survey, found = self._look.news()
+        for item in found:
+            known = (item.chain, item.positions)
+            if known not in self._read:
+                self._read[known] = live_keys(survey, [item], self._look.removed)
+        self._live = frozenset().union(*self._read.values())
+        self._since = time.monotonic()
+        return self._live
+
+
+@dataclass(frozen=True)
+class Look:
+    """What it takes to look at the world again."""
+
+    survey: Survey
+    """As it was at the mark."""
+    verdicts: tuple[Verdict, ...]
+    removed: frozenset[str]
+    """Paths of the manifests that go."""
+    clones: tuple[str, ...] = ()
+    clones_from: tuple[str, ...] = ()
+    rest: float = 1.0
+    """Seconds for which one look is good: a store needs about as long to delete a batch."""
+
+    def news(self) -> tuple[Survey, list[News]]:
+        """The repository as it is now, and what became live in it."""
+        from lance_spark.cleanup.watch import news
+        from lance_spark.store.survey import survey
+
+        now = survey(self.survey.location, self.clones, self.clones_from)
+        return now, news(self.survey, now, self.verdicts)
+
+
+@dataclass(frozen=True)
+class DeleteFiles:
+    """Deletes the files of one stored part, looking again before each batch."""
+
+    directory: DatasetLocation
+    location: DatasetLocation
+    look: Look
+    per_second: float | None
+
+    def __call__(self, part: str) -> Iterator[pa.RecordBatch]:
+        """OUTCOMES of one part."""
+        candidates = plans.read_part(self.directory, part)
+        if candidates is None:
+            return
+        watch, pace = Watch(self.look), Pace(self.per_second)
+        for batch in candidates.to_batches(max_chunksize=BATCH):
+            rows = batch.filter(pc.invert(is_manifest(batch)))
+            if rows.num_rows:
+                time.sleep(pace.wait(time.monotonic(), rows.num_rows))
+                yield delete_rows(self.location, rows, watch.live())
+
+
+def delete_rows(location: DatasetLocation, rows: pa.RecordBatch, live: frozenset[str]) -> pa.RecordBatch:
+    """Delete candidates but those that became live; what became of each, as OUTCOMES."""
+    spared = {
+        file
+        for file, key, local in zip(*(rows[name].to_pylist() for name in ("file", "key", "local")), strict=True)
+        if key in live or f"*/{local}" in live
+    }
+    deleted = delete_batch(location, [file for file in rows["file"].to_pylist() if file not in spared])
+    return outcome_rows(rows, Outcome(frozenset(deleted.deleted), frozenset(deleted.gone), dict(deleted.failed)))

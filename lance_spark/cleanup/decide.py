@@ -1,0 +1,216 @@
+"""Which files go: listing and marks brought together. Pure, over Arrow tables; the same code on Spark and without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.cleanup import names
+from lance_spark.cleanup.keep import Verdict
+from lance_spark.cleanup.marks import ANYWHERE, LEFTOVER
+from lance_spark.cleanup.names import Roots, classify
+
+FILES = pa.schema(
+    [
+        ("path", pa.string()),  # relative to the dataset
+        ("kind", pa.string()),
+        ("chain", pa.int32()),  # index into Survey.chains of the chain it belongs to
+        ("key", pa.string()),  # what versions would name, relative to the dataset
+        ("local", pa.string()),  # the same, relative to the chain
+        ("size", pa.int64()),
+        ("modified_ns", pa.int64()),  # null where the store does not say
+    ]
+)
+DECIDED = pa.schema(
+    [
+        ("path", pa.string()),  # null in rows that sum up files that stay
+        ("kind", pa.string()),
+        ("chain", pa.int32()),
+        ("key", pa.string()),
+        ("local", pa.string()),
+        ("size", pa.int64()),
+        ("modified_ns", pa.int64()),
+        ("action", pa.string()),  # DELETE, KEEP or MISSING
+        ("reason", pa.string()),
+        ("verified", pa.bool_()),  # whether a removed version is known to name it
+        ("files", pa.int64()),  # 1, or how many files the row sums up
+    ]
+)
+DELETE, KEEP, MISSING = "delete", "keep", "missing"
+OLD_VERSION = "old version"
+ONLY_REMOVED = "only removed versions name it"
+NOT_NAMED = "no version names it"
+NAMED = "a kept version names it"
+YOUNG = "no version names it, but it is too young"
+CHANGED = "changed after the mark began"
+UNKNOWN_KIND = "unknown kind of file"
+BECAME_LIVE = "became live"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What deciding needs to know beside files and marks."""
+
+    verdicts: tuple[Verdict, ...]
+    latest: Mapping[int, int]
+    """Position of the latest version, by chain of the dataset itself."""
+    removed_manifests: frozenset[str]
+    """Paths relative to the dataset."""
+    started_ns: int
+    """When the mark began; what was modified later stays."""
+    unverified_before_ns: int | None
+    """Files that no version names go when they were modified before this; None when they go at any age."""
+    whole_listing: bool = True
+    """Whether a file that is not listed is missing: not so for an inventory, which may be older than it."""
+
+
+def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -> pa.RecordBatch:
+    """FILES from a batch of LISTING. ``chains`` has the index of each chain by its root."""
+    rows = [_file_row(path, roots, chains) for path in listing["path"].to_pylist()]
+    kinds, owners, keys, locals_ = zip(*rows, strict=True) if rows else ((), (), (), ())
+    modified = pc.multiply(listing["last_modified"].cast(pa.int64()), 1000)
+    columns = [listing["path"], kinds, owners, keys, locals_, listing["size"], modified]
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, FILES, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=FILES)
+
+
+def _file_row(path: str, roots: Roots, chains: Mapping[str, int]) -> tuple[str, int, str, str]:
+    root = roots.owner(path)
+    named = classify(path[len(root) + 1 :] if root else path)
+    return named.kind, chains[root], f"{root}/{named.key}" if root else named.key, named.key
+
+
+def decide(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
+    """DECIDED for some files and all marks with the same ``local``: a row for each file that goes or is missing.
+
+    Files that stay come summed up by kind, chain and reason.
+    """
+    live, dead = _split(marks, judgement)
+    anywhere = pc.binary_join_element_wise(pa.scalar(ANYWHERE), files["local"], "", null_handling="skip")
+    named = pc.or_(pc.is_in(files["key"], value_set=live), pc.is_in(anywhere, value_set=live))
+    verified = pc.is_in(files["key"], value_set=dead)
+    choices = _choices(files, named, verified, judgement)
+    reason = pc.case_when(pc.make_struct(*(mask for mask, _ in choices)), *(pa.scalar(word) for _, word in choices))
+    goes = pc.is_in(reason, value_set=pa.array([OLD_VERSION, ONLY_REMOVED, NOT_NAMED]))
+    decided = files.append_column("reason", reason).append_column("verified", verified)
+    found = [_going(decided.filter(goes)), _staying(decided.filter(pc.invert(goes)))]
+    if judgement.whole_listing:
+        found.append(_missing(files, marks, judgement))
+    return pa.concat_tables(found)
+
+
+def _split(marks: pa.Table, judgement: Judgement) -> tuple[pa.Array, pa.Array]:
+    """Keys that a kept version names, and keys that a removed version names."""
+    live, dead = [], []
+    for chain in pc.unique(marks["chain"]).to_pylist():
+        own = marks.filter(pc.equal(marks["chain"], chain))
+        if chain == LEFTOVER:
+            dead.append(own["key"])
+            continue
+        kept = judgement.verdicts[chain].kept
+        sums = pa.array([0, *_running(kept)], pa.int64())
+        last = pc.add(own["last"], 1)
+        alive = pc.subtract(sums.take(last.combine_chunks()), sums.take(own["first"].combine_chunks()))
+        live.append(own["key"].filter(pc.greater(alive, 0)))
+        dead.append(own["key"].filter(pc.less(alive, pc.subtract(last, own["first"]))))
+    return _joined(live), _joined(dead)
+
+
+def _running(kept: tuple[bool, ...]) -> list[int]:
+    total, sums = 0, []
+    for stays in kept:
+        total += stays
+        sums.append(total)
+    return sums
+
+
+def _joined(columns: list[pa.ChunkedArray]) -> pa.Array:
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()).combine_chunks()
+
+
+def _choices(
+    files: pa.Table, named: pa.ChunkedArray, verified: pa.ChunkedArray, judgement: Judgement
+) -> list[tuple[pa.ChunkedArray, str]]:
+    """Reasons in the order in which they count; the first that holds is the file's."""
+    kind, modified = files["kind"], files["modified_ns"]
+    is_manifest = pc.equal(kind, names.MANIFEST)
+    manifest_goes = pc.is_in(files["path"], value_set=pa.array(sorted(judgement.removed_manifests), pa.string()))
+    settled = pc.less(pc.fill_null(modified, judgement.started_ns), judgement.started_ns)
+    everything = pc.is_valid(files["path"])
+    before = judgement.unverified_before_ns
+    aged = everything if before is None else pc.less(pc.fill_null(modified, before), before)
+    return [
+        (pc.equal(kind, names.UNKNOWN), UNKNOWN_KIND),
+        (pc.equal(kind, names.BOOKKEEPING), NAMED),
+        (pc.invert(settled), CHANGED),
+        (pc.and_(is_manifest, manifest_goes), OLD_VERSION),
+        (pc.or_(is_manifest, named), NAMED),
+        (verified, ONLY_REMOVED),
+        (aged, NOT_NAMED),
+        (everything, YOUNG),
+    ]
+
+
+def _going(files: pa.Table) -> pa.Table:
+    return _shaped(files, DELETE)
+
+
+def _staying(files: pa.Table) -> pa.Table:
+    """One row for each kind, chain and reason; files of unknown kind come one by one, to be named in the report."""
+    unknown = pc.equal(files["reason"], UNKNOWN_KIND)
+    rest = files.filter(pc.invert(unknown))
+    sums = rest.group_by(["kind", "chain", "reason"]).aggregate([("size", "sum"), ("size", "count")])
+    count = sums.num_rows
+    summed = pa.table(
+        {
+            **{name: pa.nulls(count, FILES.field(name).type) for name in ("path", "key", "local", "modified_ns")},
+            **{name: sums[name] for name in ("kind", "chain", "reason")},
+            "size": sums["size_sum"],
+            "verified": pa.nulls(count, pa.bool_()),
+            "files": sums["size_count"],
+        }
+    )
+    return pa.concat_tables([_shaped(files.filter(unknown), KEEP), _shaped(summed, KEEP)])
+
+
+def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
+    """Data and deletion files of latest versions that the listing does not show."""
+    found = []
+    for chain, latest in judgement.latest.items():
+        covers = pc.and_(pc.less_equal(marks["first"], latest), pc.greater_equal(marks["last"], latest))
+        needed = marks.filter(pc.and_(pc.equal(marks["chain"], chain), covers))
+        local = needed["local"]
+        own = pc.invert(pc.starts_with(needed["key"], ANYWHERE))
+        data = pc.or_(pc.starts_with(local, "data/"), pc.starts_with(local, "_deletions/"))
+        absent = pc.invert(pc.is_in(needed["key"], value_set=files["key"].combine_chunks()))
+        found.append(needed.filter(pc.and_(pc.and_(own, data), absent)).select(["chain", "key", "local"]))
+    lost = pa.concat_tables(found) if found else marks.select(["chain", "key", "local"]).slice(0, 0)
+    count = lost.num_rows
+    return _shaped(
+        pa.table(
+            {
+                "path": lost["key"],
+                "kind": pa.array([names.DATA] * count, pa.string()),
+                **{name: lost[name] for name in ("chain", "key", "local")},
+                "size": pa.array([0] * count, pa.int64()),
+                "modified_ns": pa.nulls(count, pa.int64()),
+                "reason": pa.array([MISSING] * count, pa.string()),
+                "verified": pa.nulls(count, pa.bool_()),
+            }
+        ),
+        MISSING,
+    )
+
+
+def _shaped(rows: pa.Table, action: str) -> pa.Table:
+    count = rows.num_rows
+    columns = {name: rows[name] for name in rows.column_names}
+    columns.setdefault("files", pa.array([1] * count, pa.int64()))
+    columns["action"] = pa.array([action] * count, pa.string())
+    return pa.table([columns[field.name] for field in DECIDED], schema=DECIDED)

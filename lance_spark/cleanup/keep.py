@@ -1,0 +1,190 @@
+"""Which versions stay and which go, and why. Pure; the order of questions is that of the specification."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
+from lance_spark.cleanup.survey import Chain, Survey
+from lance_spark.errors import CorruptData, Refused
+from lance_spark.refs.model import Tag
+
+CLOCK_MARGIN = timedelta(hours=1)
+"""How far the clock of a store may be behind that of a writer."""
+_NANOSECONDS = 1_000
+"""In a microsecond."""
+LATEST, TAGGED, FORK, BY_POLICY, CLONE, DETACHED, NO_REF = (
+    "latest",
+    "tagged",
+    "fork of a branch",
+    "by the policy",
+    "of a clone",
+    "detached",
+    "branch without a ref",
+)
+
+Ages = Mapping[int, Mapping[int, int]]
+"""Commit time (nanoseconds since the epoch, from the manifest) by chain and position."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of the versions of one chain, by position."""
+
+    kept: tuple[bool, ...]
+    reasons: Mapping[str, int]
+    """How many versions stay for which reason."""
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        """Positions of the versions that go, ascending."""
+        return tuple(position for position, kept in enumerate(self.kept) if not kept)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run began, by the clock of who runs it."""
+
+    now_ns: int
+
+    def before(self, age: timedelta) -> int:
+        """Nanoseconds since the epoch, that long ago."""
+        return self.now_ns - nanoseconds(age)
+
+
+def nanoseconds(span: timedelta) -> int:
+    """A span of time in nanoseconds, exactly."""
+    return span // timedelta(microseconds=1) * _NANOSECONDS
+
+
+def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, moment: Moment) -> dict[int, list[int]]:
+    """By chain, the versions whose manifest has to be read to know whether they go.
+
+    A manifest is written after the time inside it was taken. So a file that is old enough by itself, with a margin
+    for clocks that differ, needs no reading; neither does a version that the rest of the rule lets stay.
+    """
+    unknown = {}
+    for index, chain in survey.owned():
+        rule = policy.rule_for(chain.branch)
+        if rule is None or rule.older_than is None or not chain.has_ref:
+            continue
+        certain = moment.before(rule.older_than + CLOCK_MARGIN)
+        found = [position for position in _eligible(chain, rule) if chain.versions[position].modified_ns >= certain]
+        if found:
+            unknown[index] = found
+    return unknown
+
+
+def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> list[Verdict]:
+    """What becomes of every version of every chain, in the order of ``survey.chains``.
+
+    ``ages`` has all that ``positions_of_unknown_age`` asked for. Raises Refused when a tag is on a version that would
+    go and the policy says that this is an error.
+    """
+    verdicts = []
+    tagged_old: list[Tag] = []
+    for index, chain in enumerate(survey.chains):
+        old = _old(chain, policy, moment, ages.get(index, {}))
+        tagged_old += _tags_that_forbid(survey, policy, chain, old)
+        verdicts.append(_verdict(survey, policy, chain, old))
+    if tagged_old:
+        names = ", ".join(f"'{tag.name}' ({tag.branch or 'main'}@{tag.version})" for tag in tagged_old[:10])
+        raise Refused(
+            f"{len(tagged_old)} tagged versions match the cleanup policy: {names}.",
+            hint="Keep them with --on-tagged keep (error_if_tagged_old_versions=False), or delete the tags first.",
+        )
+    return verdicts
+
+
+def _old(chain: Chain, policy: CleanupPolicy, moment: Moment, ages: Mapping[int, int]) -> set[int]:
+    """Positions that match the policy, whatever else may keep them."""
+    rule = policy.rule_for(chain.branch)
+    if chain.repository or rule is None or not chain.has_ref:
+        return set()
+    eligible = _eligible(chain, rule)
+    if rule.older_than is None:
+        return set(eligible)
+    cutoff, certain = moment.before(rule.older_than), moment.before(rule.older_than + CLOCK_MARGIN)
+    return {
+        position
+        for position in eligible
+        if (ages[position] < cutoff if position in ages else chain.versions[position].modified_ns < certain)
+    }
+
+
+def _eligible(chain: Chain, rule: VersionRule) -> Sequence[int]:
+    """Positions that match all of a rule but the age; never the latest."""
+    last = len(chain.versions) - (rule.retain_versions or 1)
+    return [
+        position
+        for position in range(max(0, min(last, len(chain.versions) - 1)))
+        if (rule.before_version is None or chain.versions[position].version < rule.before_version)
+        and (rule.versions is None or chain.versions[position].version in rule.versions)
+    ]
+
+
+def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Iterator[Tag]:
+    if chain.repository:
+        return
+    positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
+    for tag in survey.refs.tags.values():
+        if tag.branch != chain.branch or positions.get(tag.version) not in old:
+            continue
+        if tag.name not in survey.recorded_clones and policy.on_tagged(tag.name) == "error":
+            yield tag
+
+
+def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, str]:
+    """Why versions stay whatever their age, by position."""
+    positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
+    reasons = {}
+    if policy.keep_fork_versions:
+        for branch in survey.refs.branches.values():
+            if branch.parent_branch == chain.branch and branch.parent_version in positions:
+                reasons[positions[branch.parent_version]] = FORK
+    for tag in survey.refs.tags.values():
+        stays = tag.name in survey.recorded_clones or policy.on_tagged(tag.name) == "keep"
+        if stays and tag.branch == chain.branch and tag.version in positions:
+            reasons[positions[tag.version]] = TAGGED
+    if chain.versions:
+        reasons[len(chain.versions) - 1] = LATEST
+    return reasons
+
+
+def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Verdict:
+    pinned = {} if chain.repository else _pinned(survey, policy, chain)
+    default = CLONE if chain.repository else BY_POLICY if chain.has_ref else NO_REF
+    reasons = [
+        pinned.get(position) or (None if position in old else default) for position in range(len(chain.versions))
+    ] + [CLONE if chain.repository else DETACHED] * len(chain.detached)
+    counts = Counter(reason for reason in reasons if reason is not None)
+    return Verdict(tuple(reason is not None for reason in reasons), dict(counts))
+
+
+def check_evidence(survey: Survey) -> None:
+    """Raise unless everything that refs promise is there: what is not seen cannot be protected.
+
+    CorruptData for a dataset or branch without versions, and for a tag whose version is missing.
+    """
+    chains = {chain.branch: chain for _, chain in survey.owned() if chain.has_ref}
+    if None not in chains or not chains[None].versions:
+        raise CorruptData(
+            f"The listing of {survey.location.uri}/_versions shows no version.",
+            hint="Nothing was deleted. Check the path and what the credentials may list.",
+        )
+    for name in survey.refs.branches:
+        if name not in chains or not chains[name].versions:
+            raise CorruptData(
+                f"Branch '{name}' has a ref but its directory shows no versions.",
+                hint="Nothing was deleted. Delete the branch if it is lost, or restore its directory.",
+            )
+    for tag in survey.refs.tags.values():
+        numbers = {manifest.version for manifest in chains[tag.branch].versions} if tag.branch in chains else set()
+        if tag.version not in numbers:
+            raise CorruptData(
+                f"Tag '{tag.name}' names version {tag.branch or 'main'}@{tag.version}, which is not there.",
+                hint="Nothing was deleted. Delete the tag if the version is lost.",
+            )

@@ -1,0 +1,113 @@
+"""What a user wants to be rid of: which versions go, and how careful to be with files that no version names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from lance_spark.errors import InvalidOption
+from lance_spark.refs.names import MAIN
+
+DEFAULT_OLDER_THAN = timedelta(days=14)
+DEFAULT_UNVERIFIED_AGE = timedelta(days=7)
+
+OnTagged = Literal["error", "keep"]
+
+
+@dataclass(frozen=True)
+class VersionRule:
+    """Which versions of one branch go. All that is given must hold (specification "Version Cleanup")."""
+
+    older_than: timedelta | None = None
+    """Versions whose manifest was committed before now minus this; zero is every version."""
+    before_version: int | None = None
+    """Versions with a lower number."""
+    retain_versions: int | None = None
+    """All but this many of the newest versions."""
+    versions: frozenset[int] | None = None
+    """Exactly these; numbers that are not there are ignored."""
+
+    def __post_init__(self) -> None:
+        if self.older_than is not None and self.older_than < timedelta(0):
+            raise InvalidOption("older_than cannot be negative.", hint="Give the age of versions, e.g. 14d.")
+        if self.before_version is not None and self.before_version < 1:
+            raise InvalidOption("before_version must be 1 or more.")
+        if self.retain_versions is not None and self.retain_versions < 1:
+            raise InvalidOption("retain_versions must be 1 or more.", hint="The newest version always stays.")
+        if self.versions is not None and not self.versions:
+            raise InvalidOption("versions is empty.", hint="Name the versions to remove, or leave the option out.")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is asked for."""
+        return (self.older_than, self.before_version, self.retain_versions, self.versions) == (None, None, None, None)
+
+    @property
+    def names_numbers(self) -> bool:
+        """Whether it tells versions by number, which means something on one branch only."""
+        return self.before_version is not None or self.versions is not None
+
+
+@dataclass(frozen=True)
+class CleanupPolicy:
+    """What may be removed from a dataset: main, all branches, and files that no version names.
+
+    ``older_than``, ``before_version``, ``retain_versions`` and ``versions`` are those of :class:`VersionRule` and mean
+    what they mean to pylance; versions older than 14 days go when none of them is given. ``before_version`` and
+    ``versions`` count on main alone: the same number is another version on each branch. For a branch, name it in
+    ``branches``.
+    """
+
+    older_than: timedelta | None = None
+    before_version: int | None = None
+    retain_versions: int | None = None
+    versions: frozenset[int] | None = None
+    delete_unverified: bool = False
+    """Delete files that no version names whatever their age. Only safe while nobody writes."""
+    unverified_age: timedelta = DEFAULT_UNVERIFIED_AGE
+    """Age at which such files go otherwise: at least as long as the longest job."""
+    error_if_tagged_old_versions: bool = True
+    """Refuse to run when a tag is on a version that would go; else such versions stay."""
+    keep_fork_versions: bool = True
+    """Keep the version each living branch was made from, which merging the branch needs."""
+    clones: tuple[str, ...] = ()
+    """URIs of shallow clones; what they need of this dataset stays."""
+    clones_from: tuple[str, ...] = ()
+    """Directories; every dataset below them is taken for a clone."""
+    known_bases: tuple[str, ...] = ()
+    """Base paths of versions that need no looking after; others that lead nowhere stop the run."""
+    branches: Mapping[str, VersionRule] = field(default_factory=dict)
+    """Rules for branches by name or pattern (``exp/*``); the first that matches counts instead of the rule above."""
+    tags: Mapping[str, OnTagged] = field(default_factory=dict)
+    """What a tag of that name or pattern does to a version that would go: ``error`` or ``keep``."""
+
+    def __post_init__(self) -> None:
+        if self.versions is not None:
+            object.__setattr__(self, "versions", frozenset(self.versions))
+        if self.unverified_age < timedelta(0):
+            raise InvalidOption("unverified_age cannot be negative.")
+        self._rule()  # raises for values that cannot be
+
+    def rule_for(self, branch: str | None) -> VersionRule | None:
+        """The rule for a branch (None for main); None where nothing goes."""
+        for pattern, rule in self.branches.items():
+            if fnmatchcase(branch or MAIN, pattern):
+                return rule
+        rule = self._rule()
+        if branch is None or not rule.names_numbers:
+            return rule
+        return None
+
+    def on_tagged(self, tag: str) -> OnTagged:
+        """What a tag does to a version that would go."""
+        for pattern, choice in self.tags.items():
+            if fnmatchcase(tag, pattern):
+                return choice
+        return "error" if self.error_if_tagged_old_versions else "keep"
+
+    def _rule(self) -> VersionRule:
+        rule = VersionRule(self.older_than, self.before_version, self.retain_versions, self.versions)
+        return replace(rule, older_than=DEFAULT_OLDER_THAN) if rule.is_empty else rule

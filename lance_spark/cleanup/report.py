@@ -1,0 +1,142 @@
+"""What a cleanup would do or did, for people and for programs. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark.cleanup.decide import DELETE, KEEP, UNKNOWN_KIND
+from lance_spark.cleanup.outcome import DELETED, FAILED, GONE, KEPT
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+@dataclass(frozen=True)
+class CleanupReport:
+    """The result of a plan, or of carrying it out."""
+
+    plan_id: str
+    dataset: str
+    executed: bool
+    planned: Sequence[Mapping[str, Any]]
+    """Rows of SUMS: files and bytes by kind, branch, action and reason."""
+    outcomes: Sequence[Mapping[str, Any]] = ()
+    """Rows of OUTCOMES; empty for a dry run."""
+    versions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By branch: how many versions go (``removed``) and why others stay."""
+    warnings: Sequence[str] = ()
+
+    def count(self, outcome: str) -> tuple[int, int]:
+        """(files, bytes) that ended so: ``deleted``, ``already gone``, ``failed`` or ``kept``."""
+        rows = [row for row in self.outcomes if row["outcome"] == outcome]
+        return sum(row["files"] for row in rows), sum(row["bytes"] for row in rows)
+
+    @property
+    def to_delete(self) -> tuple[int, int]:
+        """(files, bytes) the plan would delete."""
+        rows = [row for row in self.planned if row["action"] == DELETE]
+        return sum(row["files"] for row in rows), sum(row["bytes"] for row in rows)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing failed."""
+        return self.count(FAILED)[0] == 0
+
+    def to_json(self) -> str:
+        """All of it as a JSON object."""
+        totals = {name: dict(zip(("files", "bytes"), self.count(name), strict=True)) for name in _ENDS}
+        return json.dumps(
+            {
+                "plan": self.plan_id,
+                "dataset": self.dataset,
+                "executed": self.executed,
+                "to_delete": dict(zip(("files", "bytes"), self.to_delete, strict=True)),
+                "totals": totals if self.executed else {},
+                "versions": {branch: dict(counts) for branch, counts in self.versions.items()},
+                "planned": [dict(row) for row in self.planned],
+                "outcomes": [dict(row) for row in self.outcomes],
+                "warnings": list(self.warnings),
+            },
+            indent=2,
+        )
+
+    def __str__(self) -> str:
+        """Tables of versions and of files and bytes by kind and branch, and one line that sums it up."""
+        parts = [self._versions_table(), self._files_table(), *(f"warning: {text}" for text in self.warnings)]
+        return "\n\n".join(part for part in [*parts, self.summary()] if part)
+
+    def summary(self) -> str:
+        """One line."""
+        if not self.executed:
+            files, size = self.to_delete
+            return f"dry run: {files:,} files, {readable(size)} would be deleted (plan {self.plan_id})"
+        ends = [f"{self.count(end)[0]:,} {end}" for end in _ENDS if end == DELETED or self.count(end)[0]]
+        return f"{', '.join(ends)}; {readable(self.count(DELETED)[1])} freed (plan {self.plan_id})"
+
+    def _versions_table(self) -> str:
+        rows = [(branch, f"{counts.get('removed', 0):,}", _reasons(counts)) for branch, counts in self.versions.items()]
+        return table(("branch", "versions that go", "versions that stay"), rows, right={1})
+
+    def _files_table(self) -> str:
+        if self.executed:
+            found = [
+                (row["branch"], row["kind"], row["outcome"], row["reason"], row["files"], row["bytes"], row["example"])
+                for row in self.outcomes
+            ]
+        else:
+            found = [
+                (row["branch"], row["kind"], row["action"], row["reason"], row["files"], row["bytes"], row["example"])
+                for row in self.planned
+                if row["action"] != KEEP or row["reason"] == UNKNOWN_KIND
+            ]
+        rows = [(*row[:4], f"{row[4]:,}", readable(row[5]), row[6] if _worth_showing(row) else "") for row in found]
+        if not rows:
+            return "Nothing to delete."
+        return table(("branch", "kind", "what", "why", "files", "bytes", "such as"), rows, right={4, 5})
+
+
+_ENDS = (DELETED, GONE, FAILED, KEPT)
+
+
+def _worth_showing(row: tuple[Any, ...]) -> bool:
+    return row[2] in (FAILED, KEPT, KEEP)
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items()) if reason != "removed")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
+    """Text in columns, those in ``right`` aligned to the right."""
+    lines = [tuple(header), *(tuple(row) for row in rows)]
+    if len(lines) == 1:
+        return ""
+    widths = [max(len(str(line[column])) for line in lines) for column in range(len(header))]
+    numbers = set(right)
+    return "\n".join(
+        "  ".join(
+            str(cell).rjust(width) if column in numbers else str(cell).ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def readable(size: int) -> str:
+    """A number of bytes with a unit."""
+    amount = float(size)
+    for unit in _UNITS[:-1]:
+        if amount < 1024:
+            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} {_UNITS[-1]}"
+
+
+def sums_rows(sums: pa.Table) -> list[dict[str, Any]]:
+    """Rows of a small table as dicts."""
+    rows: list[dict[str, Any]] = sums.to_pylist()
+    return rows

@@ -1,0 +1,101 @@
+"""Stores cleanup plans: candidates as Parquet, and a document that is written last and makes the plan a plan.
+
+A part counts only if the document lists it: what a failed or repeated task wrote is never read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lance_spark.cleanup.candidates import CANDIDATES
+from lance_spark.errors import CorruptData, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.store import files
+from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
+
+RECORDS = "_cleanup"
+"""Directory below the dataset's root with the plans that are being carried out; pylance never looks there."""
+_DOCUMENT = "plan.json"
+WRITTEN = pa.schema([("part", pa.string())])
+
+
+def write_part(directory: DatasetLocation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Store CANDIDATES as one file, durably; yields its name as WRITTEN. No rows, no file."""
+    table = pa.Table.from_batches(batches, CANDIDATES)
+    if not table.num_rows:
+        return
+    content = io.BytesIO()
+    pq.write_table(table, content, compression="zstd")
+    name = f"candidates-{uuid4().hex}.parquet"
+    write_file(directory, name, content.getvalue())
+    yield pa.record_batch([pa.array([name])], WRITTEN)
+
+
+def read_part(directory: DatasetLocation, name: str) -> pa.Table | None:
+    """The candidates of one part; None where it is gone, because another run finished the plan."""
+    content = files.read(directory, name)
+    return None if content is None else pq.read_table(io.BytesIO(content), schema=CANDIDATES)
+
+
+def write_document(directory: DatasetLocation, document: Mapping[str, Any]) -> None:
+    """Store what makes the parts a plan."""
+    write_file(directory, _DOCUMENT, json.dumps(document, indent=1).encode())
+
+
+def read_document(directory: DatasetLocation) -> dict[str, Any]:
+    """A stored plan's document. Raises NotFound where there is none, CorruptData for one that cannot be read."""
+    content = files.read(directory, _DOCUMENT)
+    if content is None:
+        raise NotFound(f"There is no cleanup plan in {directory.uri}.", hint="Make one with --plan-dir.")
+    try:
+        document: dict[str, Any] = json.loads(content)
+    except ValueError:
+        raise CorruptData(f"{directory.uri}/{_DOCUMENT} cannot be read.", hint="Make the plan again.") from None
+    return document
+
+
+def records(location: DatasetLocation) -> list[DatasetLocation]:
+    """Directories of the plans that a run began to carry out and did not finish."""
+    found = [record(location, name) for name in files.list_names(location, RECORDS)]
+    return [directory for directory in found if files.read(directory, _DOCUMENT) is not None]
+
+
+def record(location: DatasetLocation, name: str) -> DatasetLocation:
+    """The directory in which a plan is recorded while it is carried out."""
+    return DatasetLocation(f"{location.uri}/{RECORDS}/{name}", location.options)
+
+
+def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
+    """Remove a record: the document last, so that a crash leaves a record that says what it lists."""
+    files.delete(directory, [*parts, _DOCUMENT])
+    if directory.is_local:
+        files.delete(directory, [""])
+
+
+def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
+    """Write a small file at once; on local disks it is on the disk before this returns."""
+    with reachable(directory):
+        filesystem = open_filesystem(directory)
+        if not directory.is_local:
+            filesystem.pipe_file(whole_path(directory, name), content)
+            return
+        filesystem.makedirs(directory.uri, exist_ok=True)
+        _write_durably(whole_path(directory, name), content)
+
+
+def _write_durably(path: str, content: bytes) -> None:
+    import os
+
+    temporary = f"{path}.{uuid4().hex}.tmp"
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

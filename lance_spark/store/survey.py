@@ -1,0 +1,155 @@
+"""Looks a repository over: its refs, its chains and their manifests by name. No manifest is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.cleanup.names import read_manifest_name
+from lance_spark.cleanup.ranges import KeyRange
+from lance_spark.cleanup.survey import Chain, Survey, VersionFile, join
+from lance_spark.errors import CorruptData, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import RefTable
+from lance_spark.refs.names import is_dataset_directory
+from lance_spark.refs.parse import BRANCHES
+from lance_spark.store import files, refs
+from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
+from lance_spark.store.listing import list_range
+from lance_spark.store.uri import locate
+
+CLONES = "_clones"
+"""Directory below the dataset's root where clones made by this package are recorded."""
+_THREADS = 16
+
+
+def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()) -> Survey:
+    """The dataset and its clones as they are now. ``clones`` and ``clones_from`` are URIs, see CleanupPolicy.
+
+    Refs are read before versions: a branch that is made in between has a directory, at worst without a ref.
+    Raises NotFound for a missing dataset or declared clone, CorruptData for a ref file that cannot be read.
+    """
+    found = refs.read_refs(location)
+    recorded = recorded_clones(location)
+    options = location.storage_options
+    declared = [locate(uri, options) for uri in clones]
+    for root in clones_from:
+        declared += datasets_below(locate(root, options))
+    for clone in declared:
+        if not files.list_names(clone, "_versions"):
+            raise NotFound(f"There is no Lance dataset at {clone.uri}, which was given as a clone.")
+    known = [clone for uri in recorded.values() if files.list_names(clone := locate(uri, options), "_versions")]
+    others = dict.fromkeys(clone for clone in [*declared, *known] if clone.uri != location.uri)
+    repositories = (location, *others)
+    chains = [
+        chain
+        for index, repository in enumerate(repositories)
+        for chain in _chains(repository, index, found if index == 0 else None)
+    ]
+    return Survey(repositories, tuple(chains), found, recorded)
+
+
+def recorded_clones(location: DatasetLocation) -> dict[str, str]:
+    """The clones this package made of a dataset: tag on the cloned version, and the clone's URI."""
+    recorded = {}
+    for name in files.list_names(location, CLONES):
+        content = files.read(location, f"{CLONES}/{name}")
+        if content is None:
+            continue
+        try:
+            recorded[name.removesuffix(".json")] = str(json.loads(content)["uri"])
+        except (ValueError, KeyError, TypeError):
+            raise CorruptData(
+                f"{CLONES}/{name} of {location.uri} cannot be read, so the clone it names cannot be protected.",
+                hint="Nothing was deleted. Restore the file, or remove it if the clone is gone.",
+            ) from None
+    return recorded
+
+
+def datasets_below(root: DatasetLocation) -> list[DatasetLocation]:
+    """Every dataset below a directory, and the directory itself if it is one."""
+    found = []
+    pending = [""]
+    while pending:
+        directory = pending.pop()
+        names = _directories(root, directory)
+        if "_versions" in names:
+            found.append(DatasetLocation(f"{root.uri}/{_encoded(root, directory)}".rstrip("/"), root.options))
+        else:
+            pending += [join(directory, name) for name in names]
+    return found
+
+
+def _encoded(root: DatasetLocation, directory: str) -> str:
+    return locate(f"{root.uri}/{directory}").uri[len(root.uri) + 1 :]
+
+
+def _chains(repository: DatasetLocation, index: int, found: RefTable | None) -> Iterator[Chain]:
+    named = set(found.branches if found is not None else refs.list_ref_names(repository, BRANCHES))
+    branches = sorted(named | set(_branch_directories(repository)))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        listed = list(pool.map(lambda branch: _version_files(repository, branch), [None, *branches]))
+    for branch, manifests in zip([None, *branches], listed, strict=True):
+        has_ref = branch is None or branch in named
+        if manifests or has_ref:
+            yield _chain(index, branch, has_ref, manifests)
+
+
+def _chain(repository: int, branch: str | None, has_ref: bool, manifests: Iterable[tuple[bool, VersionFile]]) -> Chain:
+    ordered = sorted(manifests, key=lambda entry: entry[1].version)
+    return Chain(
+        repository=repository,
+        root="" if branch is None else f"tree/{branch}",
+        branch=branch,
+        has_ref=has_ref,
+        versions=tuple(manifest for detached, manifest in ordered if not detached),
+        detached=tuple(manifest for detached, manifest in ordered if detached),
+    )
+
+
+def _version_files(repository: DatasetLocation, branch: str | None) -> list[tuple[bool, VersionFile]]:
+    directory = "_versions/" if branch is None else f"tree/{branch}/_versions/"
+    manifests = []
+    for batch in list_range(repository, KeyRange(directory, f"{directory[:-1]}0")):
+        for path, size, modified in zip(*(column.to_pylist() for column in _plain(batch)), strict=True):
+            name = path[len(directory) :]
+            read = read_manifest_name(name)
+            if read is not None and path.startswith(directory):
+                manifests.append((read.detached, VersionFile(read.version, name, size, modified)))
+    return manifests
+
+
+def _plain(batch: pa.RecordBatch) -> list[pa.Array]:
+    # A store that does not tell the time of a manifest lets it look as if it were made just now: read, not guessed.
+    modified = pc.fill_null(batch["last_modified"].cast(pa.int64()), 2**52)
+    return [batch["path"], batch["size"], pc.multiply(modified, 1000)]
+
+
+def _branch_directories(repository: DatasetLocation) -> Iterator[str]:
+    """Branches that have a directory with versions below ``tree/``, with or without a ref."""
+    pending = ["tree"]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while pending:
+            listed = list(pool.map(lambda directory: _directories(repository, directory), pending))
+            below = []
+            for directory, names in zip(pending, listed, strict=True):
+                if "_versions" in names and directory != "tree":
+                    yield directory.removeprefix("tree/")
+                below += [
+                    f"{directory}/{name}" for name in names if directory == "tree" or not is_dataset_directory(name)
+                ]
+            pending = below
+
+
+def _directories(repository: DatasetLocation, directory: str) -> list[str]:
+    """Names of the directories in a directory; empty where there is none."""
+    with reachable(repository):
+        try:
+            entries = open_filesystem(repository).ls(whole_path(repository, directory), detail=True, refresh=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    return [str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in entries if entry["type"] == "directory"]
