@@ -20,7 +20,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from lance_spark import LanceTable
+from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
 from lance_spark.spark.session import job_session
 from lance_spark.store import files
@@ -107,13 +107,13 @@ class Story:
             say(self._rows(), version=table.version)
 
     def _clean(self, table: LanceTable) -> None:
-        """Old versions of main go; until the distributed cleanup exists, pylance does it."""
-        import lance
-
-        with step("clean", "versions of main that no tag or branch needs") as say:
-            dataset = lance.dataset(table.location.uri, storage_options=self.storage or None)
-            stats = dataset.cleanup_old_versions(retain_versions=1, error_if_tagged_old_versions=False)
-            say(self._rows(), note=f"left, {stats.old_versions} version removed, {stats.bytes_removed:,} bytes")
+        """Old versions of main and of the branch go, but what a tag is on or a branch was made from."""
+        with step("clean", "versions that no tag and no branch needs") as say:
+            policy = CleanupPolicy(retain_versions=1, error_if_tagged_old_versions=False)
+            report = table.cleanup(policy, execute=True)
+            versions = sum(counts["removed"] for counts in report.versions.values())
+            files, size = report.count("deleted")
+            say(self._rows(), note=f"left, {versions} versions, {files} files, {size:,} bytes removed")
 
     def _check_new(self) -> None:
         try:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from lance_spark.errors import AlreadyExists, Refused
+from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import clones
+from lance_spark.store import clones, refs
 from lance_spark.store.datasets import find_latest
 
 
-def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
+def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, record: bool = True) -> None:
     """Clone metadata only. Raises Refused for another store and AlreadyExists for a target in use.
+
+    The clone needs the source's files, and nothing in the source would say so: a cleanup there breaks it (research/
+    cleanup.md section 5). So with ``record`` the cloned version is tagged, which holds every tool's cleanup off it,
+    and the clone's place is noted down, so that our cleanup keeps what the clone's own later versions need.
 
     pylance 14.0.2 writes a clone that should go to another bucket into the source's bucket, under the target's
     key, and then fails to open it (research/format.md section 4); so that is refused before anything is written.
@@ -21,7 +25,27 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
             hint="Use deep_clone(), which copies the data, or a target in the same bucket.",
         )
     _check_free(target)
-    clones.shallow_clone(source, pin, target)
+    if not record:
+        clones.shallow_clone(source, pin, target)
+        return
+    _protect(source, pin, target)
+    try:
+        clones.shallow_clone(source, pin, target)
+    except LanceSparkError:
+        if find_latest(target, None) is None:
+            clones.delete_record(source, target)
+            refs.delete_tag(source, clones.record_name(target))
+        raise
+
+
+def _protect(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
+    """Before the clone is there: should this end in between, too much is protected and nothing is lost."""
+    clones.write_record(source, target, pin)
+    name = clones.record_name(target)
+    if refs.read_tag(source, name) is None:
+        refs.create_tag(source, name, pin)
+    else:
+        refs.move_tag(source, name, pin)  # an earlier clone at the same place, which is gone
 
 
 def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:

@@ -72,7 +72,8 @@ def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -
     rows = [_file_row(path, roots, chains) for path in listing["path"].to_pylist()]
     kinds, owners, keys, locals_ = zip(*rows, strict=True) if rows else ((), (), (), ())
     modified = pc.multiply(listing["last_modified"].cast(pa.int64()), 1000)
-    columns = [listing["path"], kinds, owners, keys, locals_, listing["size"], modified]
+    size = pc.fill_null(listing["size"], 0)  # of a store that does not say; sums would count no such file
+    columns = [listing["path"], kinds, owners, keys, locals_, size, modified]
     arrays = [
         column if isinstance(column, pa.Array) else pa.array(column, field.type)
         for column, field in zip(columns, FILES, strict=True)
@@ -98,7 +99,8 @@ def decide(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
     choices = _choices(files, named, verified, judgement)
     reason = pc.case_when(pc.make_struct(*(mask for mask, _ in choices)), *(pa.scalar(word) for _, word in choices))
     goes = pc.is_in(reason, value_set=pa.array([OLD_VERSION, ONLY_REMOVED, NOT_NAMED]))
-    decided = files.append_column("reason", reason).append_column("verified", verified)
+    proven = pc.or_(verified, pc.equal(reason, OLD_VERSION))
+    decided = files.append_column("reason", reason).append_column("verified", proven)
     found = [_going(decided.filter(goes)), _staying(decided.filter(pc.invert(goes)))]
     if judgement.whole_listing:
         found.append(_missing(files, marks, judgement))

@@ -34,6 +34,8 @@ class PlanFacts:
     """SUMS: files and bytes by kind, branch, action and reason."""
     clones: tuple[str, ...] = ()
     clones_from: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What a user should know about the dataset."""
 
 
 def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
         "policy": dict(facts.policy),
         "clones": list(facts.clones),
         "clones_from": list(facts.clones_from),
+        "warnings": list(facts.warnings),
         "totals": facts.sums.to_pylist(),
         "parts": list(parts),
         "survey": _survey(facts.survey),
@@ -76,6 +79,7 @@ def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tup
             sums=pa.Table.from_pylist(document["totals"], SUMS),
             clones=tuple(document["clones"]),
             clones_from=tuple(document["clones_from"]),
+            warnings=tuple(document["warnings"]),
         )
         return facts, list(document["parts"])
     except (KeyError, TypeError, ValueError, IndexError) as problem:

@@ -51,8 +51,8 @@ class Moment:
     now_ns: int
 
     def before(self, age: timedelta) -> int:
-        """Nanoseconds since the epoch, that long ago."""
-        return self.now_ns - nanoseconds(age)
+        """Nanoseconds since the epoch, that long ago; 0 for all ages before it, which Arrow's integers may not hold."""
+        return max(0, self.now_ns - nanoseconds(age))
 
 
 def nanoseconds(span: timedelta) -> int:
@@ -146,8 +146,7 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, st
             if branch.parent_branch == chain.branch and branch.parent_version in positions:
                 reasons[positions[branch.parent_version]] = FORK
     for tag in survey.refs.tags.values():
-        stays = tag.name in survey.recorded_clones or policy.on_tagged(tag.name) == "keep"
-        if stays and tag.branch == chain.branch and tag.version in positions:
+        if tag.branch == chain.branch and tag.version in positions:
             reasons[positions[tag.version]] = TAGGED
     if chain.versions:
         reasons[len(chain.versions) - 1] = LATEST
@@ -167,7 +166,8 @@ def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int])
 def check_evidence(survey: Survey) -> None:
     """Raise unless everything that refs promise is there: what is not seen cannot be protected.
 
-    CorruptData for a dataset or branch without versions, and for a tag whose version is missing.
+    CorruptData for a dataset or branch without versions, those of clones as well, and for a tag whose version is
+    missing.
     """
     chains = {chain.branch: chain for _, chain in survey.owned() if chain.has_ref}
     if None not in chains or not chains[None].versions:
@@ -175,12 +175,17 @@ def check_evidence(survey: Survey) -> None:
             f"The listing of {survey.location.uri}/_versions shows no version.",
             hint="Nothing was deleted. Check the path and what the credentials may list.",
         )
-    for name in survey.refs.branches:
-        if name not in chains or not chains[name].versions:
-            raise CorruptData(
-                f"Branch '{name}' has a ref but its directory shows no versions.",
-                hint="Nothing was deleted. Delete the branch if it is lost, or restore its directory.",
-            )
+    lost = [(survey.location, name) for name in survey.refs.branches if name not in chains]
+    lost += [
+        (survey.repositories[chain.repository], chain.name)
+        for chain in survey.chains
+        if chain.has_ref and not chain.versions
+    ]
+    for location, name in lost:
+        raise CorruptData(
+            f"Branch '{name}' of {location.uri} has a ref but its directory shows no versions.",
+            hint="Nothing was deleted. Delete the branch if it is lost, or restore its directory.",
+        )
     for tag in survey.refs.tags.values():
         numbers = {manifest.version for manifest in chains[tag.branch].versions} if tag.branch in chains else set()
         if tag.version not in numbers:
@@ -188,3 +193,17 @@ def check_evidence(survey: Survey) -> None:
                 f"Tag '{tag.name}' names version {tag.branch or 'main'}@{tag.version}, which is not there.",
                 hint="Nothing was deleted. Delete the tag if the version is lost.",
             )
+
+
+def removed_paths(seen: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Paths of the manifests that go, by chain and then ascending by version."""
+    for index, chain in seen.owned():
+        yield from (chain.path(chain.files[position]) for position in verdicts[index].removed)
+
+
+def version_counts(seen: Survey, verdicts: Sequence[Verdict]) -> dict[str, dict[str, int]]:
+    """By branch of the dataset: how many versions go, and why the others stay."""
+    return {
+        chain.name: {"removed": len(verdicts[index].removed), **verdicts[index].reasons}
+        for index, chain in seen.owned()
+    }

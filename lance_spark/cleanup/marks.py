@@ -74,7 +74,9 @@ class Places:
     def __init__(self, survey: Survey, realpath: Callable[[str], str]) -> None:
         self._repositories = [location.uri for location in survey.repositories]
         self._roots = Roots(chain.root for _, chain in survey.owned())
-        self._resolve = lru_cache(maxsize=None)(lambda base: self._resolved(base, realpath))
+        self._realpath = realpath
+        self._resolve = lru_cache(maxsize=None)(self._resolved)
+        self._in_clone = lru_cache(maxsize=None)(self._leads_into_clone)
 
     def place(self, chain: Chain, file: NamedFile) -> tuple[str, str] | None:
         """(key, local) of a file; None for one that is not the dataset's."""
@@ -96,7 +98,7 @@ class Places:
         owner = self._roots.owner(path)
         return path, path[len(owner) + 1 :] if owner else path
 
-    def _resolved(self, base: str, realpath: Callable[[str], str]) -> str | None:
+    def _resolved(self, base: str) -> str | None:
         """A base path relative to the dataset; None for one that is elsewhere."""
         own = self._repositories[0]
         if "://" not in base and not base.startswith("/") and not base.startswith("file:"):
@@ -104,25 +106,25 @@ class Places:
             parts = [part for part in base.split("/") if part not in ("", ".", "..")]
             if parts and own.split("/")[-len(parts) :] == parts:
                 return ""
+        uri = self._canonical(base)
+        if uri is None or not _within(uri, own):
+            return None
+        rest = uri[len(own) + 1 :]
+        return unquote(rest) if "://" in own else rest
+
+    def _leads_into_clone(self, base: str) -> bool:
+        uri = self._canonical(base)
+        return uri is not None and any(_within(uri, clone) for clone in self._repositories[1:])
+
+    def _canonical(self, base: str) -> str | None:
         try:
-            uri = canonical_uri(base, realpath)
+            return canonical_uri(base, self._realpath)
         except InvalidOption:
             return None
-        if uri == own:
-            return ""
-        rest = uri[len(own) + 1 :] if uri.startswith(f"{own}/") else None
-        return None if rest is None else unquote(rest) if "://" in own else rest
-
-    def _in_clone(self, base: str) -> bool:
-        return any(_within(base, clone) for clone in self._repositories[1:])
 
 
-def _within(base: str, uri: str) -> bool:
-    try:
-        spelled = canonical_uri(base, lambda path: path.rstrip("/"))
-    except InvalidOption:
-        return False
-    return spelled == uri or spelled.startswith(f"{uri}/")
+def _within(uri: str, root: str) -> bool:
+    return uri == root or uri.startswith(f"{root}/")
 
 
 def inspect(

@@ -29,6 +29,7 @@ _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")
 _HEX = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HIGHEST = 2**64 - 1
+_NO_NAMES = frozenset({"", ".", ".."})
 _OWN = ("_refs/", "_cleanup/", "_clones/")
 
 
@@ -51,7 +52,8 @@ class ManifestName:
 def read_manifest_name(name: str) -> ManifestName | None:
     """The version a file in ``_versions`` holds; None for what is no finished manifest."""
     if _INVERTED.fullmatch(name):
-        return ManifestName(_HIGHEST - int(name[:20]), detached=False)
+        version = _HIGHEST - int(name[:20])
+        return ManifestName(version, detached=False) if version >= 0 else None
     if _PLAIN.fullmatch(name):
         return ManifestName(int(name.removesuffix(".manifest")), detached=False)
     if match := _DETACHED.fullmatch(name):
@@ -62,9 +64,10 @@ def read_manifest_name(name: str) -> ManifestName | None:
 def classify(path: str) -> Named:
     """What a file is. ``path`` is relative to the root of its chain.
 
-    A path that ends with a slash is an object with which a tool marked a directory.
+    A path that ends with a slash is an object with which a tool marked a directory. Object stores also have keys with
+    empty and dotted parts, which no version names and no file system can tell from other paths.
     """
-    if path.endswith("/"):
+    if not _NO_NAMES.isdisjoint(path.split("/")):
         return Named(UNKNOWN, path)
     directory, _, rest = path.partition("/")
     name = rest.rpartition("/")[2]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, get_args
 
 from lance_spark.errors import InvalidOption
 from lance_spark.refs.names import MAIN
@@ -80,7 +80,8 @@ class CleanupPolicy:
     known_bases: tuple[str, ...] = ()
     """Base paths of versions that need no looking after; others that lead nowhere stop the run."""
     branches: Mapping[str, VersionRule] = field(default_factory=dict)
-    """Rules for branches by name or pattern (``exp/*``); the first that matches counts instead of the rule above."""
+    """Rules for branches by name or pattern (``exp/*``); the first that matches counts instead of the rule above.
+    An empty rule means 14 days as well."""
     tags: Mapping[str, OnTagged] = field(default_factory=dict)
     """What a tag of that name or pattern does to a version that would go: ``error`` or ``keep``."""
 
@@ -89,13 +90,16 @@ class CleanupPolicy:
             object.__setattr__(self, "versions", frozenset(self.versions))
         if self.unverified_age < timedelta(0):
             raise InvalidOption("unverified_age cannot be negative.")
+        for pattern, choice in self.tags.items():
+            if choice not in get_args(OnTagged):
+                raise InvalidOption(f"The rule for tags '{pattern}' is {choice!r}.", hint="Say 'error' or 'keep'.")
         self._rule()  # raises for values that cannot be
 
     def rule_for(self, branch: str | None) -> VersionRule | None:
         """The rule for a branch (None for main); None where nothing goes."""
         for pattern, rule in self.branches.items():
             if fnmatchcase(branch or MAIN, pattern):
-                return rule
+                return _or_default(rule)
         rule = self._rule()
         if branch is None or not rule.names_numbers:
             return rule
@@ -109,5 +113,9 @@ class CleanupPolicy:
         return "error" if self.error_if_tagged_old_versions else "keep"
 
     def _rule(self) -> VersionRule:
-        rule = VersionRule(self.older_than, self.before_version, self.retain_versions, self.versions)
-        return replace(rule, older_than=DEFAULT_OLDER_THAN) if rule.is_empty else rule
+        return _or_default(VersionRule(self.older_than, self.before_version, self.retain_versions, self.versions))
+
+
+def _or_default(rule: VersionRule) -> VersionRule:
+    # No condition at all would hold for every version.
+    return replace(rule, older_than=DEFAULT_OLDER_THAN) if rule.is_empty else rule

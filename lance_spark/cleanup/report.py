@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from lance_spark.cleanup.decide import DELETE, KEEP, UNKNOWN_KIND
 from lance_spark.cleanup.outcome import DELETED, FAILED, GONE, KEPT
 
@@ -134,9 +132,3 @@ def readable(size: int) -> str:
             return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
         amount /= 1024
     return f"{amount:,.1f} {_UNITS[-1]}"
-
-
-def sums_rows(sums: pa.Table) -> list[dict[str, Any]]:
-    """Rows of a small table as dicts."""
-    rows: list[dict[str, Any]] = sums.to_pylist()
-    return rows

@@ -70,6 +70,11 @@ class Survey:
         """The dataset that is cleaned."""
         return self.repositories[0]
 
+    @property
+    def branch_names(self) -> tuple[str, ...]:
+        """The branch of every chain, as users know it."""
+        return tuple(chain.name for chain in self.chains)
+
     def owned(self) -> Iterator[tuple[int, Chain]]:
         """The chains of the dataset itself with their index; only there is anything deleted."""
         return ((index, chain) for index, chain in enumerate(self.chains) if chain.repository == 0)

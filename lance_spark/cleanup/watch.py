@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lance_spark.cleanup.keep import Verdict
 from lance_spark.cleanup.survey import Chain, Survey
+from lance_spark.refs.model import Branch
 
 
 @dataclass(frozen=True)
@@ -19,36 +20,47 @@ class News:
     """In the chain as it is now."""
 
 
-def news(before: Survey, after: Survey, verdicts: Sequence[Verdict]) -> list[News]:
+def news(before: Survey, after: Survey, verdicts: Sequence[Verdict], listed_is_live: bool = False) -> list[News]:
     """Per chain, the manifests that were not there at the mark, and removed ones that something holds on to now.
 
-    That is a tag, a branch made from them, or that they are the latest. A restore, a commit of old fragments and a
-    branch in the making all show as a new manifest.
+    That is a tag, a branch made from them since, or that they are the latest. A restore, a commit of old fragments
+    and a branch in the making all show as a new manifest.
+
+    ``listed_is_live`` says that manifests have had their turn: a removed one that is still listed could not be
+    deleted, or was spared for a tag that is gone again. It would be listed and unreadable without its files.
     """
+    # By URI: with another clone that was recorded in between, the numbers of repositories are others.
     seen = {
-        (chain.repository, chain.root, manifest): verdicts[index].kept[position]
+        (before.repositories[chain.repository].uri, chain.root, manifest): verdicts[index].kept[position]
         for index, chain in enumerate(before.chains)
         for position, manifest in enumerate(chain.files)
     }
     found = []
     for chain in after.chains:
-        held = _held(after, chain)
+        uri, held = after.repositories[chain.repository].uri, _held(before, after, chain)
+        kept = [seen.get((uri, chain.root, manifest)) for manifest in chain.files]
         positions = tuple(
             position
-            for position, manifest in enumerate(chain.files)
-            if not seen.get((chain.repository, chain.root, manifest), False)
-            and ((chain.repository, chain.root, manifest) not in seen or position in held)
+            for position, stays in enumerate(kept)
+            if stays is None or (not stays and (listed_is_live or position in held))
         )
         if positions:
             found.append(News(chain, positions))
     return found
 
 
-def _held(survey: Survey, chain: Chain) -> set[int]:
-    """Positions that refs point at, and the latest one."""
+def _held(before: Survey, after: Survey, chain: Chain) -> set[int]:
+    """Positions that tags and new branches point at, and the latest one."""
     if chain.repository or not chain.versions:
         return set()
-    named = {tag.version for tag in survey.refs.tags.values() if tag.branch == chain.branch}
-    named |= {branch.parent_version for branch in survey.refs.branches.values() if branch.parent_branch == chain.branch}
+    # What an older branch was made from was judged already: the policy may let it go.
+    known = {_origin(branch) for branch in before.refs.branches.values()}
+    new = [branch for branch in after.refs.branches.values() if _origin(branch) not in known]
+    named = {tag.version for tag in after.refs.tags.values() if tag.branch == chain.branch}
+    named |= {branch.parent_version for branch in new if branch.parent_branch == chain.branch}
     latest = len(chain.versions) - 1
     return {position for position, manifest in enumerate(chain.versions) if manifest.version in named} | {latest}
+
+
+def _origin(branch: Branch) -> tuple[object, ...]:
+    return branch.name, branch.parent_branch, branch.parent_version, branch.created_at

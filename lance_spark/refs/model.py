@@ -64,6 +64,11 @@ class PinnedVersion:
     """Commit time in nanoseconds since the epoch, as the manifest has it. It tells this version from one of the
     same number in a dataset that was deleted and made anew at the same place. None where it is not known."""
 
+    @property
+    def reference(self) -> tuple[str, int]:
+        """(branch, version) as pylance takes it."""
+        return self.branch or MAIN, self.version
+
     def __str__(self) -> str:
         """``branch@version``."""
         return f"{self.branch or MAIN}@{self.version}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lance_spark import errors
 from lance_spark.errors import LanceSparkError
 
 
@@ -22,3 +24,16 @@ def plainly() -> Iterator[None]:
     except LanceSparkError as error:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise error from None
+
+
+_OWN = re.compile(r"lance_spark\.errors\.(\w+): (.*?)(?:\n  hint: ([^\n]*))?(?:\n|$)", re.S)
+
+
+def own_error(text: str) -> LanceSparkError | None:
+    """The error of this package that a task raised, from the text Spark made of it; None for other failures."""
+    found = _OWN.search(text)
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or not (isinstance(kind, type) and issubclass(kind, LanceSparkError)):
+        return None
+    error: LanceSparkError = kind(found[2], found[3])
+    return error

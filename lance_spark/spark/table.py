@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lance_spark.actions import auto_cleanup, clone
 from lance_spark.actions import branches as branch_actions
-from lance_spark.actions import clone
 from lance_spark.actions import tags as tag_actions
 from lance_spark.actions.place import dataset_at
 from lance_spark.actions.read import PinnedRead, blob_names, read_schema
@@ -23,15 +24,22 @@ from lance_spark.options.storage import PREFIX
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag
 from lance_spark.refs.names import MAIN, branch_or_none
 from lance_spark.schema.projection import ROW_ID
+from lance_spark.spark import cleanup
 from lance_spark.spark.datasource import register
 from lance_spark.spark.types import to_spark
 from lance_spark.store import datasets, scanning
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from lance_spark.actions.cleanup.planned import CleanupPlan
+    from lance_spark.cleanup.policy import CleanupPolicy
+    from lance_spark.cleanup.report import CleanupReport
+    from lance_spark.spark.cleanup import Where
 
 _SOURCE = "lance_spark"
 """Name under which a table registers the data source: ``lance`` may belong to the JVM connector."""
@@ -134,13 +142,56 @@ class LanceTable:
         pin = restore(self.location, self._pin())
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
-    def shallow_clone(self, target_uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
-        """A new dataset in the same store that shares this version's files. Refused across stores."""
-        return self._cloned(clone.shallow_clone, target_uri, storage_options)
+    def shallow_clone(
+        self, target_uri: str, storage_options: Mapping[str, str] | None = None, record: bool = True
+    ) -> LanceTable:
+        """A new dataset in the same store that shares this version's files. Refused across stores.
+
+        With ``record`` this dataset remembers the clone, by a tag and a note, so that no cleanup breaks it.
+        """
+        return self._cloned(partial(clone.shallow_clone, record=record), target_uri, storage_options)
 
     def deep_clone(self, target_uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
         """A new dataset with copies of this version's files, in any store."""
         return self._cloned(clone.deep_clone, target_uri, storage_options)
+
+    def plan_cleanup(
+        self, policy: CleanupPolicy | None = None, where: Where = "spark", inventory: DataFrame | pa.Table | None = None
+    ) -> CleanupPlan:
+        """What a cleanup of the whole dataset would delete, main and all branches; nothing is changed.
+
+        ``where`` is "spark" or, for small datasets, "local". ``inventory`` has the columns path, size and
+        last_modified and is used instead of listing the store. Raises Refused, CorruptData, NotFound or StorageFailure
+        where evidence is missing.
+        """
+        return cleanup.plan(self.spark, self.location, policy, where, inventory)
+
+    def open_cleanup_plan(self, directory: str, where: Where = "spark") -> CleanupPlan:
+        """A plan that was stored with ``plan.store(...)`` or ``--plan-dir``."""
+        return cleanup.stored(self.spark, self.location, directory, where)
+
+    def cleanup(
+        self, policy: CleanupPolicy | None = None, execute: bool = False, where: Where = "spark"
+    ) -> CleanupReport:
+        """Plan a cleanup and, with ``execute``, carry it out. Without, the report says what would go."""
+        plan = self.plan_cleanup(policy, where)
+        try:
+            return plan.apply() if execute else plan.report()
+        finally:
+            plan.runner.release()
+
+    def enable_auto_cleanup(
+        self, interval: int, older_than: timedelta | None = None, retain_versions: int | None = None
+    ) -> None:
+        """Let pylance clean this branch by itself after every ``interval``-th version, whoever commits it.
+
+        Raises Refused where its hook would lose data: branches made through another spelling of the URI, and clones.
+        """
+        auto_cleanup.enable_auto_cleanup(self.location, self._pin().branch, interval, older_than, retain_versions)
+
+    def disable_auto_cleanup(self) -> None:
+        """Switch that off for this branch."""
+        auto_cleanup.disable_auto_cleanup(self.location, self._pin().branch)
 
     def _cloned(self, make: Any, target_uri: str, storage_options: Mapping[str, str] | None) -> LanceTable:
         options = self.location.storage_options if storage_options is None else storage_options

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
+
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.names import MAIN
+from lance_spark.store import files
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
+from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
+from lance_spark.store.survey import CLONES
 
 
 def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
     """A new dataset that shares the source's data files. Both must be in one store; checked by the caller."""
     dataset = open_latest(source)
     with translated(target, "making a shallow clone"):
-        dataset.shallow_clone(target.uri, _reference(pin), target.storage_options)
+        dataset.shallow_clone(target.uri, pin.reference, target.storage_options)
+
+
+def record_name(target: DatasetLocation) -> str:
+    """Name of the tag, and of the record, that protect what a clone needs."""
+    return f"clone-{sha256(target.uri.encode()).hexdigest()[:16]}"
+
+
+def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVersion) -> None:
+    """Note down in the source where a clone of it is."""
+    content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
+    with reachable(source):
+        path = whole_path(source, f"{CLONES}/{record_name(target)}.json")
+        filesystem = open_filesystem(source)
+        if source.is_local:
+            filesystem.makedirs(whole_path(source, CLONES), exist_ok=True)
+        filesystem.pipe_file(path, json.dumps(content).encode())
+
+
+def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:
+    """Forget a clone that was not made after all."""
+    files.delete(source, [f"{CLONES}/{record_name(target)}.json"])
 
 
 def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
@@ -25,7 +51,7 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
     dataset = open_latest(source)
     with translated(target, "making a deep clone"):
         try:
-            dataset.deep_clone(target.uri, _reference(pin), target.storage_options)
+            dataset.deep_clone(target.uri, pin.reference, target.storage_options)
         except OSError as problem:
             if "empty path segment" not in str(problem):
                 raise
@@ -35,7 +61,3 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
                 "cannot copy those out of an object store.",
                 hint="Write its rows: table.to_df().write.format('lance').mode('append').save(target).",
             ) from None
-
-
-def _reference(pin: PinnedVersion) -> tuple[str, int]:
-    return (pin.branch or MAIN, pin.version)

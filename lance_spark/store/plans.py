@@ -22,7 +22,8 @@ from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
 
 RECORDS = "_cleanup"
 """Directory below the dataset's root with the plans that are being carried out; pylance never looks there."""
-_DOCUMENT = "plan.json"
+_DOCUMENT = "_plan.json"
+"""Begins with an underscore, so that Spark reads the directory as Parquet and passes it over."""
 WRITTEN = pa.schema([("part", pa.string())])
 
 

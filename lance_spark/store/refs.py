@@ -7,7 +7,6 @@ from functools import partial
 
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
-from lance_spark.refs.names import MAIN
 from lance_spark.refs.parse import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
 from lance_spark.store import files
 from lance_spark.store.datasets import list_version_numbers, open_latest
@@ -53,7 +52,7 @@ def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -
     """Create a branch at a version: its first manifest, then its ref file."""
     dataset = open_latest(location)
     with translated(location, f"creating branch '{name}'"):
-        dataset.create_branch(name, _reference(source), storage_options=location.storage_options or None)
+        dataset.create_branch(name, source.reference, storage_options=location.storage_options or None)
 
 
 def branch_starts(location: DatasetLocation, name: str) -> list[int]:
@@ -81,14 +80,14 @@ def create_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> N
     """Create a tag at a version."""
     dataset = open_latest(location)
     with translated(location, f"creating tag '{name}'"):
-        dataset.tags.create(name, _reference(target))
+        dataset.tags.create(name, target.reference)
 
 
 def move_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
     """Point an existing tag at another version."""
     dataset = open_latest(location)
     with translated(location, f"moving tag '{name}'"):
-        dataset.tags.update(name, _reference(target))
+        dataset.tags.update(name, target.reference)
 
 
 def delete_tag(location: DatasetLocation, name: str) -> None:
@@ -96,7 +95,3 @@ def delete_tag(location: DatasetLocation, name: str) -> None:
     dataset = open_latest(location)
     with translated(location, f"deleting tag '{name}'"):
         dataset.tags.delete(name)
-
-
-def _reference(pin: PinnedVersion) -> tuple[str, int]:
-    return (pin.branch or MAIN, pin.version)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
-from lance_spark import LanceTable
+from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import LanceSparkError
 
 
@@ -54,7 +55,17 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "taken": first_line(lambda: table.tags.create("v1")),
         "bad type": first_line(lambda: rows.selectExpr("name AS id").write.format("lance").mode("append").save(uri)),
         "workers": workers(spark),
+        "cleaned": cleaned(table),
     }
+
+
+def cleaned(table: LanceTable) -> dict[str, object]:
+    """Old versions removed by Spark jobs; what a dry run had said, and what is left."""
+    policy = CleanupPolicy(older_than=timedelta(0))
+    said = table.plan_cleanup(policy).candidates().count()
+    report = table.cleanup(policy, execute=True)
+    removed = {branch: counts["removed"] for branch, counts in report.versions.items()}
+    return {"said": said, "deleted": report.count("deleted")[0], "removed": removed}
 
 
 def view(spark: SparkSession, uri: str) -> int:

@@ -8,15 +8,21 @@ import sys
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 from cluster import HOME, environment, standalone_cluster
 
 pytestmark = pytest.mark.spark
 STORY = Path(__file__).with_name("story.py")
+JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"
+
+
+def run(command: list[str], cwd: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900)
 
 
 def told(command: list[str], cwd: Path) -> dict:
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900)
+    done = run(command, cwd)
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
 
@@ -35,6 +41,8 @@ def check(story: dict, uri: str) -> None:
     assert "lance_spark.errors.NotFound: There is no branch 'exp/b'." in story["missing"]
     assert story["taken"] == "AlreadyExists: Tag 'v1' already exists, at version 1."
     assert "lance_spark.errors.SchemaMismatch: Column 'id' is string" in story["bad type"]
+    assert story["cleaned"]["removed"] == {"main": 0, "exp/a": 2}
+    assert story["cleaned"]["said"] == story["cleaned"]["deleted"] > 4
     assert sorted(lance.dataset(uri).to_table(columns=["id"])["id"].to_pylist()) == list(range(1000))
     assert lance.dataset(f"{uri}/tree/exp/a").count_rows() == 5
 
@@ -48,5 +56,26 @@ def test_standalone_cluster_with_two_workers(uri, tmp_path):
         submit = [str(HOME / "bin" / "spark-submit"), "--master", master, "--conf", "spark.ui.enabled=false"]
         options = ["--conf", "spark.executor.memory=512m", "--conf", "spark.scheduler.minRegisteredResourcesRatio=1"]
         story = told([*submit, *options, str(STORY), uri], tmp_path)
-    check(story, uri)
-    assert story["workers"] == 2
+        check(story, uri)
+        assert story["workers"] == 2
+        check_job([*submit, *options, str(JOB)], uri, tmp_path)
+
+
+def check_job(job: list[str], uri: str, home: Path) -> None:
+    """The cleanup job as people schedule it: a plan first, then the plan carried out, then a refusal."""
+    for number in range(3):
+        lance.write_dataset(pa.table({"id": pa.array([number], pa.int64())}), uri, mode="overwrite")
+    arguments = ["--older-than", "0s", "--on-tagged", "keep"]
+    planned = run([*job, uri, *arguments, "--plan-dir", str(home / "plan"), "--report", str(home / "dry.json")], home)
+    assert planned.returncode == 0, planned.stderr[-3000:]
+    assert "dry run: " in planned.stdout
+    assert len(lance.dataset(uri).versions()) == 4
+    applied = run([*job, uri, "--apply-plan", str(home / "plan"), "--report", str(home / "done.json")], home)
+    assert applied.returncode == 0, applied.stderr[-3000:]
+    assert [entry["version"] for entry in lance.dataset(uri).versions()] == [1, 4]
+    dry, done = (json.loads((home / name).read_text()) for name in ("dry.json", "done.json"))
+    assert dry["to_delete"] == done["totals"]["deleted"]
+    assert dry["to_delete"]["files"] > 4
+    refused = run([*job, uri, "--older-than", "0s"], home)
+    assert refused.returncode == 3
+    assert "error: 1 tagged versions match the cleanup policy: 'v1' (main@1)" in refused.stderr

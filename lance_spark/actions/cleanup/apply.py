@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.actions.cleanup.plan import CleanupPlan, branch_names, removed_paths, version_counts, warnings
 from lance_spark.actions.cleanup.stages import DeleteFiles, Look, Watch, delete_rows
 from lance_spark.cleanup.candidates import CANDIDATES
 from lance_spark.cleanup.decide import OLD_VERSION
+from lance_spark.cleanup.keep import removed_paths, version_counts
 from lance_spark.cleanup.names import BLOB, INDEX, MANIFEST
 from lance_spark.cleanup.outcome import FAILED, OUTCOMES, add_up
 from lance_spark.cleanup.pace import Pace
-from lance_spark.cleanup.report import CleanupReport, sums_rows
+from lance_spark.cleanup.report import CleanupReport
 from lance_spark.store import plans
 from lance_spark.store.deleting import BATCH, remove_empty_directories
+
+if TYPE_CHECKING:
+    from lance_spark.actions.cleanup.planned import CleanupPlan
 
 DIRECTORIES = pa.schema([("directory", pa.string())])
 
@@ -41,7 +46,7 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     assert recorded.directory is not None
     outcomes = [_delete_manifests(recorded, look, max_deletes_per_second)]
     share = None if max_deletes_per_second is None else max_deletes_per_second / plan.runner.parallelism
-    delete = DeleteFiles(recorded.directory, plan.location, look, share)
+    delete = DeleteFiles(recorded.directory, plan.location, replace(look, listed_is_live=True), share)
     found = plan.runner.flat_map("delete files", recorded.parts, delete, OUTCOMES)
     outcomes.append(plan.runner.collect("delete files", found).cast(OUTCOMES))
     total = add_up(pa.concat_tables(outcomes))
@@ -55,10 +60,10 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
         plan_id=plan.facts.id,
         dataset=plan.location.uri,
         executed=True,
-        planned=sums_rows(plan.facts.sums),
-        outcomes=sums_rows(total),
+        planned=plan.facts.sums.to_pylist(),
+        outcomes=total.to_pylist(),
         versions=version_counts(plan.facts.survey, plan.facts.verdicts),
-        warnings=warnings(plan.facts.survey),
+        warnings=plan.facts.warnings,
     )
 
 
@@ -82,7 +87,7 @@ def _delete_manifests(plan: CleanupPlan, look: Look, per_second: float | None) -
 
 
 def _manifest_rows(plan: CleanupPlan) -> Iterator[Mapping[str, object]]:
-    survey, names = plan.facts.survey, branch_names(plan.facts.survey)
+    survey = plan.facts.survey
     for index, chain in survey.owned():
         for position in plan.facts.verdicts[index].removed:
             manifest = chain.files[position]
@@ -91,7 +96,7 @@ def _manifest_rows(plan: CleanupPlan) -> Iterator[Mapping[str, object]]:
                 "path": f"{plan.location.uri}/{path}",
                 "kind": MANIFEST,
                 "size": manifest.size,
-                "branch": names[index],
+                "branch": chain.name,
                 "reason": OLD_VERSION,
                 "verified": True,
                 "file": path,
@@ -109,5 +114,15 @@ def _tidy(plan: CleanupPlan) -> None:
 def _directories(candidates: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in candidates:
         nested = batch.filter(pc.is_in(batch["kind"], value_set=pa.array([INDEX, BLOB])))
-        found = {file.rpartition("/")[0] for file in nested["file"].to_pylist()}
+        named = zip(nested["file"].to_pylist(), nested["key"].to_pylist(), strict=True)
+        found = {directory for file, key in named for directory in _above(file, key)}
         yield pa.record_batch([pa.array(sorted(found), pa.string())], DIRECTORIES)
+
+
+def _above(file: str, key: str) -> Iterator[str]:
+    """The directory of a file, and those above it up to the index's, whose directory is its key."""
+    directory = file.rpartition("/")[0]
+    yield directory
+    while directory.startswith(f"{key}/"):
+        directory = directory.rpartition("/")[0]
+        yield directory

@@ -40,8 +40,12 @@ class Runner(Protocol):
         frames: tuple[Frame, Frame],
         function: Callable[[pa.Table, pa.Table], pa.Table],
         schema: pa.Schema,
+        rows: int,
     ) -> Frame:
-        """The function's tables for pairs of groups that hold all rows of some values of ``local``."""
+        """The function's tables for pairs of groups that hold all rows of some values of ``local``.
+
+        ``rows`` is about how many there are: groups have to fit into memory.
+        """
         ...
 
     def union(self, frames: Sequence[Frame]) -> Frame:
@@ -54,4 +58,8 @@ class Runner(Protocol):
 
     def collect(self, stage: str, frame: Frame) -> pa.Table:
         """The rows, in this process. For sums and the like only."""
+        ...
+
+    def release(self) -> None:
+        """Let go of what was kept; frames stay usable, but may be computed again."""
         ...

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.candidates import is_manifest, to_candidates
 from lance_spark.cleanup.decide import to_files
+from lance_spark.cleanup.inventory import to_listing
 from lance_spark.cleanup.keep import Verdict
 from lance_spark.cleanup.marks import Places, Run, inspect, leftover_marks
 from lance_spark.cleanup.names import Roots
@@ -69,6 +70,10 @@ class ListFiles:
     def __call__(self, part: KeyRange) -> Iterator[pa.RecordBatch]:
         """FILES of one range."""
         return self.batches(list_range(self.location, part))
+
+    def inventory(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """FILES from batches of an inventory."""
+        return self.batches(listed for batch in batches for listed in to_listing(batch, self.location.uri).to_batches())
 
     def batches(self, listing: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """FILES from batches of LISTING."""
@@ -154,6 +159,8 @@ class Look:
     clones_from: tuple[str, ...] = ()
     rest: float = 1.0
     """Seconds for which one look is good: a store needs about as long to delete a batch."""
+    listed_is_live: bool = False
+    """Whether manifests have had their turn, so that one that is still listed keeps its files; see ``news``."""
 
     def news(self) -> tuple[Survey, list[News]]:
         """The repository as it is now, and what became live in it."""
@@ -161,7 +168,7 @@ class Look:
         from lance_spark.store.survey import survey
 
         now = survey(self.survey.location, self.clones, self.clones_from)
-        return now, news(self.survey, now, self.verdicts)
+        return now, news(self.survey, now, self.verdicts, self.listed_is_live)
 
 
 @dataclass(frozen=True)

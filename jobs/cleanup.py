@@ -1,0 +1,208 @@
+"""Cleanup: removes old versions of a Lance dataset, and files that nothing needs, over main and all branches.
+
+    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d              # what would go, and why
+    spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d --execute    # delete it
+
+Kept: the newest version of main and of every branch, every tagged version, the version each branch was made from,
+whatever the policy keeps, and what clones need. Files that no version names go when they are 7 days old.
+
+Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, a next run
+finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file cannot be understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
+from lance_spark.actions.cleanup.planned import CleanupPlan
+from lance_spark.actions.cleanup.runner import Runner
+from lance_spark.actions.place import dataset_at
+from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.policy_file import parse_policy
+from lance_spark.cleanup.report import CleanupReport
+from lance_spark.errors import InvalidOption, LanceSparkError
+from lance_spark.location import DatasetLocation
+from lance_spark.options.text import to_span
+from lance_spark.spark.cleanup import runner
+from lance_spark.spark.session import job_session
+from lance_spark.store.inventories import read_inventory
+from lance_spark.store.plans import write_file
+from lance_spark.store.uri import locate
+
+PARTIAL_FAILURE = 6
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit code."""
+    arguments = parser().parse_args(argv)
+    progress = Progress()
+    try:
+        report = run(arguments, progress)
+        progress.end()
+        print(report)
+        if arguments.report:
+            _write_report(report, arguments.report, _storage(arguments))
+    except LanceSparkError as error:
+        progress.end()
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0 if report.complete else PARTIAL_FAILURE
+
+
+def run(arguments: argparse.Namespace, progress: Progress) -> CleanupReport:
+    """Plan, store and apply, as the arguments say."""
+    location = dataset_at(arguments.uri, _storage(arguments))
+    engine = _engine(arguments, progress)
+    if arguments.apply_plan:
+        _check_alone(arguments)
+        plan = open_plan(location, locate(arguments.apply_plan, location.storage_options), engine)
+        return plan.apply(arguments.max_deletes_per_second)
+    plan = plan_cleanup(location, _policy(arguments), engine, _inventory(arguments))
+    if arguments.plan_dir:
+        plan = _stored(plan, locate(arguments.plan_dir, location.storage_options))
+    return plan.apply(arguments.max_deletes_per_second) if arguments.execute else plan.report()
+
+
+def _stored(plan: CleanupPlan, directory: DatasetLocation) -> CleanupPlan:
+    stored = plan.store(directory)
+    print(f"plan {plan.facts.id} is in {directory.uri}; carry it out with --apply-plan {directory.uri}")
+    return stored
+
+
+def _engine(arguments: argparse.Namespace, progress: Progress) -> Runner:
+    settings = {"parallelism": arguments.parallelism, "say": progress.say}
+    if arguments.local:
+        return runner(None, "local", **settings)
+    return runner(job_session("lance cleanup"), "spark", **settings)
+
+
+def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
+    """The policy of the file, with what the command line says instead."""
+    base = parse_policy(_text(arguments.policy)) if arguments.policy else CleanupPolicy()
+    given: dict[str, Any] = {
+        "older_than": _span(arguments, "older_than"),
+        "before_version": arguments.before_version,
+        "retain_versions": arguments.retain_versions,
+        "versions": frozenset(arguments.version) or None,
+        "unverified_age": _span(arguments, "unverified_age"),
+        "delete_unverified": arguments.delete_unverified or None,
+        "keep_fork_versions": False if arguments.drop_fork_versions else None,
+        "error_if_tagged_old_versions": None if arguments.on_tagged is None else arguments.on_tagged == "error",
+        "clones": (*base.clones, *arguments.clone),
+        "clones_from": (*base.clones_from, *arguments.clones_from),
+        "known_bases": (*base.known_bases, *arguments.known_base),
+    }
+    return replace(base, **{name: value for name, value in given.items() if value is not None})
+
+
+def _inventory(arguments: argparse.Namespace) -> Any:
+    """A table of path, size and last_modified, from Parquet or CSV."""
+    if not arguments.inventory:
+        return None
+    if arguments.local:
+        return read_inventory(arguments.inventory)
+    reader = job_session("lance cleanup").read
+    if arguments.inventory.endswith((".csv", ".csv.gz")):
+        return reader.csv(arguments.inventory, header=True)
+    return reader.parquet(arguments.inventory)
+
+
+def _check_alone(arguments: argparse.Namespace) -> None:
+    """A stored plan has its policy already: a second one on the command line would count for nothing."""
+    plain = vars(parser().parse_args([arguments.uri]))
+    free = {"apply_plan", "execute", "report", "storage", "parallelism", "local", "max_deletes_per_second"}
+    for name, value in vars(arguments).items():
+        if name not in free and value != plain[name]:
+            option = "--" + name.replace("_", "-")
+            raise InvalidOption(f"{option} does not go with --apply-plan.", hint="The plan has its own policy.")
+
+
+def _span(arguments: argparse.Namespace, name: str) -> Any:
+    value = getattr(arguments, name)
+    return None if value is None else to_span("--" + name.replace("_", "-"), value)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as problem:
+        raise InvalidOption(f"The policy file {path} cannot be read: {problem.strerror}.") from None
+
+
+def _write_report(report: CleanupReport, path: str, storage: dict[str, str]) -> None:
+    directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
+    write_file(locate(directory or "/", storage), name, report.to_json().encode())
+
+
+def _storage(arguments: argparse.Namespace) -> dict[str, str]:
+    for pair in arguments.storage:
+        if "=" not in pair:
+            raise InvalidOption("--storage takes KEY=VALUE.", hint="For example --storage aws_region=eu-west-1.")
+    return dict(pair.split("=", 1) for pair in arguments.storage)
+
+
+class Progress:
+    """Says on the terminal which stage runs, and how long each took."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._since = time.monotonic()
+
+    def say(self, stage: str) -> None:
+        """A stage begins; the one before has ended."""
+        if stage != self._stage:
+            self.end()
+            self._stage, self._since = stage, time.monotonic()
+
+    def end(self) -> None:
+        """The last stage has ended."""
+        if self._stage:
+            print(f"{self._stage:<22} {time.monotonic() - self._since:8.1f} s", file=sys.stderr, flush=True)
+        self._stage = ""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="cleanup.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("uri", metavar="URI", help="the dataset: a path or a URI")
+    which = made.add_argument_group("which versions go; all that is given must hold (default: --older-than 14d)")
+    which.add_argument("--older-than", metavar="SPAN", help="committed longer ago than this, e.g. 14d, 36h, 0s")
+    which.add_argument("--before-version", type=int, metavar="N", help="with a lower number; on main")
+    which.add_argument("--retain-versions", type=int, metavar="N", help="all but the N newest of each branch")
+    which.add_argument("--version", type=int, action="append", default=[], metavar="N", help="exactly these; on main")
+    which.add_argument(
+        "--on-tagged", choices=("error", "keep"), help="a tag on such a version: refuse (default), or keep"
+    )
+    which.add_argument("--drop-fork-versions", action="store_true", help="also versions that branches were made from")
+    which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
+    files = made.add_argument_group("files that no version names")
+    files.add_argument("--unverified-age", metavar="SPAN", help="go at this age, at least the longest job (default 7d)")
+    files.add_argument("--delete-unverified", action="store_true", help="go at any age; only while nobody writes")
+    others = made.add_argument_group("datasets that need this one's files")
+    others.add_argument("--clone", action="append", default=[], metavar="URI", help="a shallow clone (repeatable)")
+    others.add_argument("--clones-from", action="append", default=[], metavar="URI", help="all datasets below it")
+    others.add_argument("--known-base", action="append", default=[], metavar="URI", help="a base path to ignore")
+    how = made.add_argument_group("how")
+    how.add_argument("--execute", action="store_true", help="delete; without, only say what would go")
+    how.add_argument("--plan-dir", metavar="DIR", help="store the plan there")
+    how.add_argument("--apply-plan", metavar="DIR", help="carry out a stored plan, after looking at the dataset again")
+    how.add_argument("--inventory", metavar="FILE", help="path, size, last_modified as Parquet or CSV: lists nothing")
+    how.add_argument("--report", metavar="FILE", help="write the report as JSON")
+    how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side (default: the cores)")
+    how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tasks together")
+    how.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
+    how.add_argument("--local", action="store_true", help="without Spark, in this process")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Marking: which manifests are read, and when. What they name comes back as frames of marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.actions.cleanup.runner import Frame, Runner
+from lance_spark.actions.cleanup.stages import Inspect, Leftovers
+from lance_spark.cleanup.keep import CLOCK_MARGIN, Ages, Moment, Verdict, positions_of_unknown_age
+from lance_spark.cleanup.marks import MARKS, Run, cut_runs
+from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.survey import Survey
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.store import files, plans
+from lance_spark.store.uri import locate
+
+_TIMES = ("chain", "first", "timestamp_ns")
+
+
+class Marking:
+    """Reads manifests in two steps: those whose age is not known, then the rest of those that are needed."""
+
+    def __init__(self, seen: Survey, policy: CleanupPolicy, runner: Runner) -> None:
+        self._seen, self._policy, self._runner = seen, policy, runner
+        self._frames: list[Frame] = []
+        self._read: dict[int, set[int]] = {}
+        self._known_bases = {locate(uri, seen.location.storage_options).uri for uri in policy.known_bases}
+
+    def ages(self, moment: Moment) -> Ages:
+        """Commit times of the versions whose age decides."""
+        return self._mark("read manifests", positions_of_unknown_age(self._seen, self._policy, moment))
+
+    def mark_the_rest(self, verdicts: Sequence[Verdict], moment: Moment) -> None:
+        """Mark what all kept versions name, and removed ones that may name a file too young to go without a proof.
+
+        A file is older than every manifest that names it. So a removed manifest that is old enough itself names only
+        files that go anyway, and is not read.
+        """
+        young = None if self._policy.delete_unverified else moment.before(self._policy.unverified_age + CLOCK_MARGIN)
+        wanted: dict[int, list[int]] = {}
+        for index, (chain, verdict) in enumerate(zip(self._seen.chains, verdicts, strict=True)):
+            known = self._read.get(index, set())
+            found = [
+                position
+                for position, (manifest, kept) in enumerate(zip(chain.files, verdict.kept, strict=True))
+                if position not in known and (kept or (young is not None and manifest.modified_ns >= young))
+            ]
+            if found:
+                wanted[index] = found
+        self._mark("mark files", wanted)
+
+    def marks(self) -> Frame:
+        """All marks, with the evidence that unfinished runs left."""
+        left = [
+            (directory, part)
+            for directory in plans.records(self._seen.location)
+            for part in plans.read_document(directory).get("parts", ())
+        ]
+        frames = list(self._frames)
+        if left or not frames:
+            frames.append(self._runner.flat_map("read unfinished plans", left, _leftovers, MARKS))
+        return self._runner.union(frames)
+
+    def _mark(self, stage: str, positions: dict[int, list[int]]) -> dict[int, dict[int, int]]:
+        runs: list[Run] = cut_runs(self._seen, positions, 2 * self._runner.parallelism)
+        if not runs:
+            return {}
+        frame = self._runner.keep(self._runner.flat_map(stage, runs, Inspect(self._seen), MARKS))
+        about = self._runner.map(stage, frame, _about_versions, MARKS)
+        found = self._runner.collect(stage, about)
+        self._check_bases(found)
+        self._frames.append(frame)
+        for chain, read in positions.items():
+            self._read.setdefault(chain, set()).update(read)
+        times: dict[int, dict[int, int]] = {}
+        for chain, position, stamp in zip(*(found[name].to_pylist() for name in _TIMES), strict=True):
+            if stamp is not None:
+                times.setdefault(chain, {})[position] = stamp
+        return times
+
+    def _check_bases(self, found: pa.Table) -> None:
+        """Raise Refused for a base path that leads nowhere: then files may be needed that no mark protects."""
+        foreign = {base for base in pc.unique(found["foreign"]).to_pylist() if base is not None}
+        for base in sorted(foreign):
+            try:
+                place = locate(base, self._seen.location.storage_options)
+            except InvalidOption as problem:
+                raise _unknown_base(base, problem.message) from None
+            if place.uri in self._known_bases:
+                continue
+            if not files.exists(place):
+                raise _unknown_base(base, "nothing is there")
+
+
+def _unknown_base(base: str, why: str) -> Refused:
+    return Refused(
+        f"A version has files in the base path '{base}', but {why}.",
+        hint="Nothing was deleted. If the dataset was moved, this is where it was; if you know the base and nothing "
+        "there belongs to this dataset, name it with --known-base.",
+    )
+
+
+def _about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.filter(pc.is_null(batch["key"]))
+
+
+def _leftovers(item: tuple[DatasetLocation, str]) -> Iterator[pa.RecordBatch]:
+    directory, part = item
+    return Leftovers(directory)(part)

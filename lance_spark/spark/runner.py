@@ -1,0 +1,133 @@
+"""Runs a cleanup as Spark jobs. Works on Spark Connect: DataFrames of Arrow batches, nothing of the JVM."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from lance_spark.actions.cleanup.runner import Item
+from lance_spark.spark.failures import own_error, plainly
+from lance_spark.spark.types import to_spark, wire_schema
+
+Batches = Iterator[pa.RecordBatch]
+_BUCKET = "bucket"
+_BUCKET_ROWS = 100_000
+"""Rows that one task holds at once: some 50 MB."""
+
+
+class SparkRunner:
+    """Frames are DataFrames. The driver holds sums and lists of versions, never lists of files."""
+
+    def __init__(self, spark: SparkSession, parallelism: int | None = None, say: Callable[[str], object] = str) -> None:
+        """``parallelism`` is the number of tasks side by side, by default that of the executors' cores.
+
+        ``say`` is told the stage that begins.
+        """
+        self._spark = spark
+        self._say = say
+        self._kept: list[DataFrame] = []
+        self.parallelism = parallelism or self._cores()
+
+    def flat_map(
+        self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
+    ) -> DataFrame:
+        """A DataFrame with one task for each item."""
+        packed = [pickle.dumps(item) for item in items]
+        if not packed:
+            return self._spark.createDataFrame([], to_spark(schema))
+
+        def run(batches: Batches) -> Batches:
+            with plainly():
+                for batch in batches:
+                    for number in batch["id"].to_pylist():
+                        yield from function(pickle.loads(packed[number]))
+
+        self._say(stage)
+        numbers = self._spark.range(0, len(packed), 1, len(packed))
+        return numbers.mapInArrow(run, to_spark(schema))
+
+    def map(self, stage: str, frame: DataFrame, function: Callable[[Batches], Batches], schema: pa.Schema) -> DataFrame:
+        """A DataFrame with the function's batches for each partition."""
+        given = wire_schema(frame.schema)
+
+        def run(batches: Batches) -> Batches:
+            with plainly():
+                yield from function(_plain(batch, given) for batch in batches)
+
+        self._say(stage)
+        return frame.mapInArrow(run, to_spark(schema))
+
+    def match(
+        self,
+        stage: str,
+        frames: tuple[DataFrame, DataFrame],
+        function: Callable[[pa.Table, pa.Table], pa.Table],
+        schema: pa.Schema,
+        rows: int,
+    ) -> DataFrame:
+        """A DataFrame with the function's rows for each bucket of ``local``; a bucket fits into one task's memory."""
+        given = tuple(wire_schema(frame.schema) for frame in frames)
+        bucket = F.abs(F.hash("local")) % max(2 * self.parallelism, rows // _BUCKET_ROWS)
+        ours, theirs = (frame.withColumn(_BUCKET, bucket).groupBy(_BUCKET) for frame in frames)
+
+        def run(first: pa.Table, second: pa.Table) -> pa.Table:
+            with plainly():
+                return function(
+                    first.select(given[0].names).cast(given[0]), second.select(given[1].names).cast(given[1])
+                )
+
+        self._say(stage)
+        return ours.cogroup(theirs).applyInArrow(run, to_spark(schema))
+
+    def union(self, frames: Sequence[DataFrame]) -> DataFrame:
+        """All rows."""
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """The DataFrame, cached where the platform has a cache; elsewhere it is computed again, with the same rows."""
+        try:
+            kept = frame.persist()
+        except PySparkException:
+            return frame  # serverless platforms have no cache
+        self._kept.append(kept)
+        return kept
+
+    def release(self) -> None:
+        """Let go of everything that was kept."""
+        while self._kept:
+            self._kept.pop().unpersist()
+
+    def collect(self, stage: str, frame: DataFrame) -> pa.Table:
+        """The rows as an Arrow table. Raises this package's own errors where a task did."""
+        with self._described(stage):
+            return frame.toArrow()
+
+    @contextmanager
+    def _described(self, stage: str) -> Iterator[None]:
+        """Name the jobs inside in Spark's UI, and raise our own errors as what they are."""
+        tag = f"lance cleanup: {stage}"
+        self._spark.addTag(tag)
+        try:
+            yield
+        except PySparkException as problem:
+            raise own_error(str(problem)) or problem from None
+        finally:
+            self._spark.removeTag(tag)
+
+    def _cores(self) -> int:
+        """Cores of the executors: the number of partitions Spark gives a range by itself."""
+        return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
+
+
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in plain types: a setting of Spark's makes all strings large ones."""
+    return batch if batch.schema.equals(schema) else pa.Table.from_batches([batch]).cast(schema).to_batches()[0]
