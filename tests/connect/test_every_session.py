@@ -76,6 +76,6 @@ def check_job(job: list[str], uri: str, home: Path) -> None:
     dry, done = (json.loads((home / name).read_text()) for name in ("dry.json", "done.json"))
     assert dry["to_delete"] == done["totals"]["deleted"]
     assert dry["to_delete"]["files"] > 4
-    refused = run([*job, uri, "--older-than", "0s"], home)
+    refused = run([sys.executable, str(JOB), uri, "--older-than", "0s", "--local"], home)
     assert refused.returncode == 3
     assert "error: 1 tagged versions match the cleanup policy: 'v1' (main@1)" in refused.stderr
