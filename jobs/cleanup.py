@@ -28,7 +28,6 @@ from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.policy_file import parse_policy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.location import DatasetLocation
 from lance_spark.options.text import to_span
 from lance_spark.spark.cleanup import runner
 from lance_spark.spark.session import job_session
@@ -66,13 +65,13 @@ def run(arguments: argparse.Namespace, progress: Progress) -> CleanupReport:
         return plan.apply(arguments.max_deletes_per_second)
     plan = plan_cleanup(location, _policy(arguments), engine, _inventory(arguments))
     if arguments.plan_dir:
-        plan = _stored(plan, locate(arguments.plan_dir, location.storage_options))
+        plan = _stored(plan, arguments.plan_dir)
     return plan.apply(arguments.max_deletes_per_second) if arguments.execute else plan.report()
 
 
-def _stored(plan: CleanupPlan, directory: DatasetLocation) -> CleanupPlan:
+def _stored(plan: CleanupPlan, directory: str) -> CleanupPlan:
     stored = plan.store(directory)
-    print(f"plan {plan.facts.id} is in {directory.uri}; carry it out with --apply-plan {directory.uri}")
+    print(f"plan {plan.facts.id} is in {directory}; carry it out with --apply-plan {directory}")
     return stored
 
 

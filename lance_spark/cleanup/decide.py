@@ -190,7 +190,8 @@ def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table
         local = needed["local"]
         own = pc.invert(pc.starts_with(needed["key"], ANYWHERE))
         data = pc.or_(pc.starts_with(local, "data/"), pc.starts_with(local, "_deletions/"))
-        absent = pc.invert(pc.is_in(needed["key"], value_set=files["key"].combine_chunks()))
+        # By path: the key of a data file is also that of its blobs, which may be listed where it is not.
+        absent = pc.invert(pc.is_in(needed["key"], value_set=files["path"].combine_chunks()))
         found.append(needed.filter(pc.and_(pc.and_(own, data), absent)).select(["chain", "key", "local"]))
     lost = pa.concat_tables(found) if found else marks.select(["chain", "key", "local"]).slice(0, 0)
     count = lost.num_rows

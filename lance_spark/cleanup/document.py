@@ -36,6 +36,8 @@ class PlanFacts:
     clones_from: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     """What a user should know about the dataset."""
+    finishes: tuple[str, ...] = ()
+    """Unfinished plans whose evidence went into this one; they are finished when this one is carried out."""
 
 
 def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
@@ -50,6 +52,7 @@ def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
         "clones": list(facts.clones),
         "clones_from": list(facts.clones_from),
         "warnings": list(facts.warnings),
+        "finishes": list(facts.finishes),
         "totals": facts.sums.to_pylist(),
         "parts": list(parts),
         "survey": _survey(facts.survey),
@@ -80,6 +83,7 @@ def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tup
             clones=tuple(document["clones"]),
             clones_from=tuple(document["clones_from"]),
             warnings=tuple(document["warnings"]),
+            finishes=tuple(document["finishes"]),
         )
         return facts, list(document["parts"])
     except (KeyError, TypeError, ValueError, IndexError) as problem:

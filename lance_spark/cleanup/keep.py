@@ -117,10 +117,9 @@ def _old(chain: Chain, policy: CleanupPolicy, moment: Moment, ages: Mapping[int,
 
 def _eligible(chain: Chain, rule: VersionRule) -> Sequence[int]:
     """Positions that match all of a rule but the age; never the latest."""
-    last = len(chain.versions) - (rule.retain_versions or 1)
     return [
         position
-        for position in range(max(0, min(last, len(chain.versions) - 1)))
+        for position in range(len(chain.versions) - (rule.retain_versions or 1))
         if (rule.before_version is None or chain.versions[position].version < rule.before_version)
         and (rule.versions is None or chain.versions[position].version in rule.versions)
     ]

@@ -104,8 +104,9 @@ class Places:
         if "://" not in base and not base.startswith("/") and not base.startswith("file:"):
             # Relative to the directory of whoever wrote it, which nobody knows any more.
             parts = [part for part in base.split("/") if part not in ("", ".", "..")]
-            if parts and own.split("/")[-len(parts) :] == parts:
-                return ""
+            for count in range(len(parts), 0, -1):
+                if own.split("/")[-count:] == parts[:count] and parts[count : count + 1] in ([], ["tree"]):
+                    return "/".join(parts[count:])
         uri = self._canonical(base)
         if uri is None or not _within(uri, own):
             return None

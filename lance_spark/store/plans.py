@@ -52,20 +52,37 @@ def write_document(directory: DatasetLocation, document: Mapping[str, Any]) -> N
 
 def read_document(directory: DatasetLocation) -> dict[str, Any]:
     """A stored plan's document. Raises NotFound where there is none, CorruptData for one that cannot be read."""
-    content = files.read(directory, _DOCUMENT)
-    if content is None:
+    document = _document(directory)
+    if document is None:
         raise NotFound(f"There is no cleanup plan in {directory.uri}.", hint="Make one with --plan-dir.")
-    try:
-        document: dict[str, Any] = json.loads(content)
-    except ValueError:
-        raise CorruptData(f"{directory.uri}/{_DOCUMENT} cannot be read.", hint="Make the plan again.") from None
     return document
 
 
-def records(location: DatasetLocation) -> list[DatasetLocation]:
-    """Directories of the plans that a run began to carry out and did not finish."""
-    found = [record(location, name) for name in files.list_names(location, RECORDS)]
-    return [directory for directory in found if files.read(directory, _DOCUMENT) is not None]
+def _document(directory: DatasetLocation) -> dict[str, Any] | None:
+    content = files.read(directory, _DOCUMENT)
+    if content is None:
+        return None
+    try:
+        document = json.loads(content)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise CorruptData(f"{directory.uri}/{_DOCUMENT} cannot be read.", hint="Make the plan again.")
+    return document
+
+
+def unfinished(location: DatasetLocation) -> dict[str, tuple[DatasetLocation, tuple[str, ...]]]:
+    """Plans that a run began to carry out and did not finish: by name, the directory and the parts.
+
+    Raises CorruptData for a document that cannot be read.
+    """
+    found = {}
+    for name in files.list_names(location, RECORDS):
+        directory = record(location, name)
+        document = _document(directory)
+        if document is not None:
+            found[name] = directory, tuple(document.get("parts", ()))
+    return found
 
 
 def record(location: DatasetLocation, name: str) -> DatasetLocation:

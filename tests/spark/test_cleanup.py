@@ -106,9 +106,7 @@ def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
 
 def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
-    from lance_spark.store.uri import locate
-
-    table.plan_cleanup(EVERYTHING_OLD).store(locate(str(tmp_path / "plan")))
+    table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
     table.tags.create("rescued", version=4)
     lance.dataset(history, version=5).restore()
     report = table.open_cleanup_plan(str(tmp_path / "plan")).apply()
@@ -119,10 +117,8 @@ def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, hi
 
 
 def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
-    from lance_spark.store.uri import locate
-
     table = LanceTable.for_path(spark, history)
-    table.plan_cleanup(EVERYTHING_OLD).store(locate(str(tmp_path / "plan")))
+    table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
     lance.write_dataset(rows(0, 3), str(tmp_path / "other.lance"))
     with pytest.raises(InvalidOption, match=r"is for .*t.*lance, not for .*other.lance"):
         LanceTable.for_path(spark, str(tmp_path / "other.lance")).open_cleanup_plan(str(tmp_path / "plan"))

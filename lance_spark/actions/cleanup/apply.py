@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from lance_spark.cleanup.names import BLOB, INDEX, MANIFEST
 from lance_spark.cleanup.outcome import FAILED, OUTCOMES, add_up
 from lance_spark.cleanup.pace import Pace
 from lance_spark.cleanup.report import CleanupReport
+from lance_spark.location import DatasetLocation
 from lance_spark.store import plans
 from lance_spark.store.deleting import BATCH, remove_empty_directories
 
@@ -41,7 +43,8 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     """
     look = _look(plan)
     Watch(look).live()  # a store that cannot be looked at stops the run before anything is written
-    unfinished = [(directory, plans.read_document(directory)) for directory in plans.records(plan.location)]
+    # Others are left alone: what they prove was not known to this plan, and would wait for days without them.
+    finished = [found for name, found in plans.unfinished(plan.location).items() if name in plan.facts.finishes]
     recorded = plan.store(plans.record(plan.location, plan.facts.id))
     assert recorded.directory is not None
     outcomes = [_delete_manifests(recorded, look, max_deletes_per_second)]
@@ -53,8 +56,8 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     if FAILED not in total["outcome"].to_pylist():
         if plan.location.is_local:
             _tidy(recorded)
-        for directory, document in unfinished:
-            plans.forget(directory, document.get("parts", ()))
+        for directory, parts in finished:
+            plans.forget(directory, parts)
         plans.forget(recorded.directory, recorded.parts)
     return CleanupReport(
         plan_id=plan.facts.id,
@@ -107,16 +110,19 @@ def _manifest_rows(plan: CleanupPlan) -> Iterator[Mapping[str, object]]:
 
 def _tidy(plan: CleanupPlan) -> None:
     """Remove directories that deletion left empty: those of indexes and of blobs, on local disks."""
-    emptied = plan.runner.map("tidy up", plan.candidates(), _directories, DIRECTORIES)
+    assert plan.directory is not None
+    emptied = plan.runner.flat_map("tidy up", plan.parts, partial(_directories, plan.directory), DIRECTORIES)
     remove_empty_directories(plan.location, plan.runner.collect("tidy up", emptied)["directory"].to_pylist())
 
 
-def _directories(candidates: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in candidates:
-        nested = batch.filter(pc.is_in(batch["kind"], value_set=pa.array([INDEX, BLOB])))
-        named = zip(nested["file"].to_pylist(), nested["key"].to_pylist(), strict=True)
-        found = {directory for file, key in named for directory in _above(file, key)}
-        yield pa.record_batch([pa.array(sorted(found), pa.string())], DIRECTORIES)
+def _directories(record: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]:
+    candidates = plans.read_part(record, part)
+    if candidates is None:
+        return  # another run has finished this one's work, and tidied up
+    nested = candidates.filter(pc.is_in(candidates["kind"], value_set=pa.array([INDEX, BLOB])))
+    named = zip(nested["file"].to_pylist(), nested["key"].to_pylist(), strict=True)
+    found = {directory for file, key in named for directory in _above(file, key)}
+    yield pa.record_batch([pa.array(sorted(found), pa.string())], DIRECTORIES)
 
 
 def _above(file: str, key: str) -> Iterator[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.actions.cleanup.runner import Frame, Runner
 from lance_spark.actions.cleanup.stages import Inspect, Leftovers
-from lance_spark.cleanup.keep import CLOCK_MARGIN, Ages, Moment, Verdict, positions_of_unknown_age
+from lance_spark.cleanup.keep import CLOCK_MARGIN, Ages, Moment, Verdict, positions_of_unknown_age, removed_paths
 from lance_spark.cleanup.marks import MARKS, Run, cut_runs
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.survey import Survey
@@ -28,11 +28,20 @@ class Marking:
         self._seen, self._policy, self._runner = seen, policy, runner
         self._frames: list[Frame] = []
         self._read: dict[int, set[int]] = {}
+        self._asked: dict[int, list[int]] = {}
+        self.finishes: tuple[str, ...] = ()
+        """Names of the unfinished plans whose evidence is among the marks."""
         self._known_bases = {locate(uri, seen.location.storage_options).uri for uri in policy.known_bases}
 
     def ages(self, moment: Moment) -> Ages:
-        """Commit times of the versions whose age decides."""
-        return self._mark("read manifests", positions_of_unknown_age(self._seen, self._policy, moment))
+        """Commit times of the versions whose age decides, but of those that are gone by now; see ``lacks``."""
+        self._asked = positions_of_unknown_age(self._seen, self._policy, moment)
+        return self._mark("read manifests", self._asked, frozenset(self._paths(self._asked)))
+
+    def lacks(self, ages: Ages) -> list[str]:
+        """Manifests that were listed and are gone: another cleanup is running."""
+        rest = {index: [at for at in asked if at not in ages.get(index, {})] for index, asked in self._asked.items()}
+        return list(self._paths(rest))
 
     def mark_the_rest(self, verdicts: Sequence[Verdict], moment: Moment) -> None:
         """Mark what all kept versions name, and removed ones that may name a file too young to go without a proof.
@@ -51,25 +60,30 @@ class Marking:
             ]
             if found:
                 wanted[index] = found
-        self._mark("mark files", wanted)
+        self._mark("mark files", wanted, frozenset(removed_paths(self._seen, verdicts)))
 
     def marks(self) -> Frame:
         """All marks, with the evidence that unfinished runs left."""
-        left = [
-            (directory, part)
-            for directory in plans.records(self._seen.location)
-            for part in plans.read_document(directory).get("parts", ())
-        ]
+        unfinished = plans.unfinished(self._seen.location)
+        self.finishes = tuple(unfinished)
+        left = [(directory, part) for directory, parts in unfinished.values() for part in parts]
         frames = list(self._frames)
         if left or not frames:
             frames.append(self._runner.flat_map("read unfinished plans", left, _leftovers, MARKS))
         return self._runner.union(frames)
 
-    def _mark(self, stage: str, positions: dict[int, list[int]]) -> dict[int, dict[int, int]]:
+    def _paths(self, positions: Mapping[int, Sequence[int]]) -> Iterator[str]:
+        for index, found in positions.items():
+            chain = self._seen.chains[index]
+            yield from (chain.path(chain.files[position]) for position in found)
+
+    def _mark(
+        self, stage: str, positions: dict[int, list[int]], may_be_gone: frozenset[str]
+    ) -> dict[int, dict[int, int]]:
         runs: list[Run] = cut_runs(self._seen, positions, 2 * self._runner.parallelism)
         if not runs:
             return {}
-        frame = self._runner.keep(self._runner.flat_map(stage, runs, Inspect(self._seen), MARKS))
+        frame = self._runner.keep(self._runner.flat_map(stage, runs, Inspect(self._seen, may_be_gone), MARKS))
         about = self._runner.map(stage, frame, _about_versions, MARKS)
         found = self._runner.collect(stage, about)
         self._check_bases(found)

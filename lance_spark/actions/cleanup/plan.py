@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from lance_spark.actions.cleanup.marking import Marking
 from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.actions.cleanup.runner import Frame, Runner
-from lance_spark.actions.cleanup.stages import ListFiles
+from lance_spark.actions.cleanup.stages import ListFiles, manifest_gone
 from lance_spark.cleanup.candidates import SUMS, sum_up, total
 from lance_spark.cleanup.decide import DECIDED, FILES, MISSING, Judgement, decide
 from lance_spark.cleanup.document import PlanFacts, from_document
-from lance_spark.cleanup.keep import Moment, Verdict, check_evidence, judge, removed_paths
+from lance_spark.cleanup.keep import Ages, Moment, Verdict, check_evidence, judge, removed_paths
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.ranges import tile
 from lance_spark.cleanup.survey import Survey
@@ -27,6 +27,8 @@ from lance_spark.store import plans
 from lance_spark.store.survey import survey
 from lance_spark.store.uri import locate
 
+_SURVEYS = 5
+"""How often to look before the run gives way to other cleanups."""
 _BYTES_PER_FILE = 60
 """What a file takes in a manifest, at the least."""
 
@@ -41,10 +43,8 @@ def plan_cleanup(
     Refused for tags on versions that would go; see CleanupPolicy.
     """
     moment = Moment(time.time_ns())
-    seen = survey(location, policy.clones, policy.clones_from)
-    check_evidence(seen)
-    marking = Marking(seen, policy, runner)
-    verdicts = tuple(judge(seen, policy, moment, marking.ages(moment)))
+    seen, marking, ages = _with_ages(location, policy, runner, moment)
+    verdicts = tuple(judge(seen, policy, moment, ages))
     marking.mark_the_rest(verdicts, moment)
     judgement = _judgement(seen, policy, moment, verdicts, whole=inventory is None)
     decided = _decided(seen, runner, judgement, marking.marks(), inventory)
@@ -60,8 +60,27 @@ def plan_cleanup(
         clones=policy.clones,
         clones_from=policy.clones_from,
         warnings=_warnings(seen),
+        finishes=marking.finishes,
     )
     return CleanupPlan(facts, runner, decided)
+
+
+def _with_ages(
+    location: DatasetLocation, policy: CleanupPolicy, runner: Runner, moment: Moment
+) -> tuple[Survey, Marking, Ages]:
+    """The repository and the ages of its versions; looked at again where another cleanup took manifests meanwhile."""
+    attempts = 0
+    while True:
+        attempts += 1
+        seen = survey(location, policy.clones, policy.clones_from)
+        check_evidence(seen)
+        marking = Marking(seen, policy, runner)
+        ages = marking.ages(moment)
+        gone = marking.lacks(ages)
+        if not gone:
+            return seen, marking, ages
+        if attempts == _SURVEYS:
+            raise manifest_gone(location, gone[0])
 
 
 def open_plan(location: DatasetLocation, directory: DatasetLocation, runner: Runner) -> CleanupPlan:

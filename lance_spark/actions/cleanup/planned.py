@@ -18,6 +18,7 @@ from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.store import plans
+from lance_spark.store.uri import locate
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ class CleanupPlan:
             CANDIDATES,
         )
 
-    def store(self, directory: DatasetLocation) -> CleanupPlan:
+    def store(self, place: DatasetLocation | str) -> CleanupPlan:
         """The same plan, stored in a directory: candidates as Parquet, then the document that makes them a plan."""
+        directory = locate(place, self.location.storage_options) if isinstance(place, str) else place
         if self.directory is not None:
             parts = tuple(self._copied_to(directory))
         else:

@@ -35,7 +35,7 @@ class Inspect:
 
     survey: Survey
     may_be_gone: frozenset[str] = frozenset()
-    """Manifests that somebody else may delete at any time."""
+    """Manifests of the dataset that somebody else may delete at any time."""
 
     def __call__(self, run: Run) -> Iterator[pa.RecordBatch]:
         """MARKS of one run. Raises CorruptData for a manifest that cannot be read or is gone."""
@@ -44,19 +44,30 @@ class Inspect:
         paths = [chain.path(chain.files[position]) for position in run.positions]
         contents = zip(run.positions, read_manifests(repository, paths), strict=True)
         places = Places(self.survey, os.path.realpath)
-        yield from inspect(chain, run.chain, self._present(repository, contents, paths), places)
+        # A clone's manifests have the same paths, and none of them may be missed.
+        missable = self.may_be_gone if chain.repository == 0 else frozenset[str]()
+        yield from inspect(chain, run.chain, _present(repository, contents, paths, missable), places)
 
-    def _present(
-        self, repository: DatasetLocation, contents: Iterator[tuple[int, bytes | None]], paths: Sequence[str]
-    ) -> Iterator[tuple[int, bytes]]:
-        for path, (position, content) in zip(paths, contents, strict=True):
-            if content is not None:
-                yield position, content
-            elif path not in self.may_be_gone:
-                raise CorruptData(
-                    f"The manifest {path} of {repository.uri} was listed and is gone.",
-                    hint="Nothing was deleted. If another cleanup is running, wait for it and run this one again.",
-                )
+
+def _present(
+    repository: DatasetLocation,
+    contents: Iterator[tuple[int, bytes | None]],
+    paths: Sequence[str],
+    may_be_gone: frozenset[str],
+) -> Iterator[tuple[int, bytes]]:
+    for path, (position, content) in zip(paths, contents, strict=True):
+        if content is not None:
+            yield position, content
+        elif path not in may_be_gone:
+            raise manifest_gone(repository, path)
+
+
+def manifest_gone(repository: DatasetLocation, path: str) -> CorruptData:
+    """The error for a manifest that was listed and cannot be found."""
+    return CorruptData(
+        f"The manifest {path} of {repository.uri} was listed and is gone.",
+        hint="Nothing was deleted. If another cleanup is running, wait for it and run this one again.",
+    )
 
 
 @dataclass(frozen=True)
