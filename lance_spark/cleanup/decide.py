@@ -190,8 +190,7 @@ def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table
         local = needed["local"]
         own = pc.invert(pc.starts_with(needed["key"], ANYWHERE))
         data = pc.or_(pc.starts_with(local, "data/"), pc.starts_with(local, "_deletions/"))
-        # By path: the key of a data file is also that of its blobs, which may be listed where it is not.
-        absent = pc.invert(pc.is_in(needed["key"], value_set=files["path"].combine_chunks()))
+        absent = pc.invert(pc.is_in(needed["key"], value_set=_listed(files)))
         found.append(needed.filter(pc.and_(pc.and_(own, data), absent)).select(["chain", "key", "local"]))
     lost = pa.concat_tables(found) if found else marks.select(["chain", "key", "local"]).slice(0, 0)
     count = lost.num_rows
@@ -209,6 +208,11 @@ def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table
         ),
         MISSING,
     )
+
+
+def _listed(files: pa.Table) -> pa.Array:
+    # The key of a data file is also that of its blobs, which may be listed where it is not.
+    return files.filter(pc.not_equal(files["kind"], names.BLOB))["key"].combine_chunks()
 
 
 def _shaped(rows: pa.Table, action: str) -> pa.Table:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from lance_spark.cleanup.names import Roots
+from lance_spark.cleanup.names import Roots, data_key
 from lance_spark.cleanup.survey import Chain, Survey, join
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 from lance_spark.location import canonical_uri
@@ -96,7 +96,9 @@ class Places:
 
     def _owned(self, path: str) -> tuple[str, str]:
         owner = self._roots.owner(path)
-        return path, path[len(owner) + 1 :] if owner else path
+        local = path[len(owner) + 1 :] if owner else path
+        local = data_key(local) if local.startswith("data/") else local
+        return join(owner, local), local
 
     def _resolved(self, base: str) -> str | None:
         """A base path relative to the dataset; None for one that is elsewhere."""

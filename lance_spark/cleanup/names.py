@@ -84,13 +84,17 @@ def classify(path: str) -> Named:
 
 
 def _in_data(path: str, rest: str, name: str) -> Named:
-    if name.startswith(".tmp"):
-        return Named(STAGING, path)
-    if name.endswith(".lance"):
-        return Named(DATA, path)
     if rest.count("/") == 1 and _BLOB_NAME.fullmatch(name):
         return Named(BLOB, f"data/{rest.partition('/')[0]}.lance")
-    return Named(UNKNOWN, path)
+    if name.startswith(".tmp"):
+        return Named(STAGING, path)
+    return Named(DATA, data_key(path)) if name.endswith(".lance") else Named(UNKNOWN, path)
+
+
+def data_key(path: str) -> str:
+    """The name under which versions know what lies below ``data/``: pylance escapes a slash in a data file's name."""
+    directory, slash, rest = path.partition("/")
+    return directory + slash + rest.replace("/", "%2F") if "/" in rest else path
 
 
 def _in_versions(name: str) -> str:

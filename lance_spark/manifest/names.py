@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from lance_spark.errors import CorruptData
@@ -12,6 +14,8 @@ from lance_spark.manifest.model import BasePath, NamedFile
 
 _DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 _UUID_BYTES = 16
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+_NOT_ESCAPED = " !$&'()+,:;=@"
 
 Bases = Mapping[int, BasePath]
 
@@ -55,7 +59,7 @@ def _data_files(files: Iterable[Any], bases: Bases) -> list[NamedFile]:
     found = []
     for file in files:
         base, prefix = _place(places, file.base_id)
-        found.append(NamedFile(base, prefix + _named(file.path)))
+        found.append(NamedFile(base, prefix + _stored(_named(file.path))))
     return found
 
 
@@ -88,6 +92,14 @@ def _place(places: Mapping[int, tuple[BasePath | None, str]], base_id: int) -> t
         return places[base_id]
     except KeyError:
         raise CorruptData(f"The manifest is damaged: a file is in base {base_id}, where no file can be.") from None
+
+
+def _stored(name: str) -> str:
+    """The name a data file has in the store, where pylance escapes what could mean something in a path.
+
+    Unescaped, a listing would not show the file that ``ü.lance`` stands for, and it would be deleted as nobody's.
+    """
+    return name if _PLAIN.fullmatch(name) else quote(name, safe=_NOT_ESCAPED).replace("~", "%7E")
 
 
 def _named(path: str | bytes) -> str:

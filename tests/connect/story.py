@@ -56,7 +56,25 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "bad type": first_line(lambda: rows.selectExpr("name AS id").write.format("lance").mode("append").save(uri)),
         "workers": workers(spark),
         "cleaned": cleaned(table),
+        "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
     }
+
+
+def retried(spark: SparkSession, uri: str) -> list[int]:
+    """Rows and distinct rows after a job in which each task failed once, when it had handed over all its rows."""
+
+    def fail_once(batches):
+        import os
+
+        from pyspark import TaskContext
+
+        yield from batches
+        if TaskContext.get().attemptNumber() == 0:
+            raise ValueError(f"own fault of {os.getpid()}")
+
+    spark.range(0, 100, 1, 4).mapInArrow(fail_once, "id bigint").write.format("lance").mode("append").save(uri)
+    written = spark.read.format("lance").load(uri)
+    return [written.count(), written.distinct().count()]
 
 
 def cleaned(table: LanceTable) -> dict[str, object]:

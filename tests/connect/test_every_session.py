@@ -58,6 +58,10 @@ def test_standalone_cluster_with_two_workers(uri, tmp_path):
         story = told([*submit, *options, str(STORY), uri], tmp_path)
         check(story, uri)
         assert story["workers"] == 2
+        assert story["retried"] == [100, 100]
+        assert len(list(Path(f"{uri}-retried", "data").iterdir())) == len(
+            lance.dataset(f"{uri}-retried").get_fragments()
+        )
         check_job([*submit, *options, str(JOB)], uri, tmp_path)
 
 

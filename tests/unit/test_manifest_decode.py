@@ -69,7 +69,7 @@ def test_a_manifest_without_fragments_names_its_transaction():
 
 def test_data_files_are_below_the_data_directory():
     assert names(fragment(0, [data_file("a.lance"), data_file("x/b.lance")]), fragment(1, [data_file("c.lance")])) == (
-        own("data/a.lance", "data/x/b.lance", "data/c.lance")
+        own("data/a.lance", "data/x%2Fb.lance", "data/c.lance")
     )
 
 
@@ -171,3 +171,19 @@ def test_a_version_without_a_number_is_corrupt():
     for message in (b"", field(20, "exp"), head(0)):
         with pytest.raises(CorruptData, match="no version number"):
             decode_head(manifest_file(message))
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("é.lance", "%C3%A9.lance"),
+        ("a~b.lance", "a%7Eb.lance"),
+        ("2024/x.lance", "2024%2Fx.lance"),
+        ("a%20b.lance", "a%2520b.lance"),
+        ('"#%*<>?[\\]^`{|}~', "%22%23%25%2A%3C%3E%3F%5B%5C%5D%5E%60%7B%7C%7D%7E"),
+        (" !$&'()+,-.09:;=@AZ_az.lance", " !$&'()+,-.09:;=@AZ_az.lance"),
+    ],
+)
+def test_a_data_file_has_the_name_under_which_pylance_stores_it(name, stored):
+    content = manifest_file(fragment(0, [data_file(name)]) + head())
+    assert named_files(content) == {NamedFile(None, f"data/{stored}")}

@@ -48,7 +48,8 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     recorded = plan.store(plans.record(plan.location, plan.facts.id))
     assert recorded.directory is not None
     outcomes = [_delete_manifests(recorded, look, max_deletes_per_second)]
-    share = None if max_deletes_per_second is None else max_deletes_per_second / plan.runner.parallelism
+    side_by_side = max(1, min(plan.runner.parallelism, len(recorded.parts)))
+    share = None if max_deletes_per_second is None else max_deletes_per_second / side_by_side
     delete = DeleteFiles(recorded.directory, plan.location, replace(look, listed_is_live=True), share)
     found = plan.runner.flat_map("delete files", recorded.parts, delete, OUTCOMES)
     outcomes.append(plan.runner.collect("delete files", found).cast(OUTCOMES))
@@ -86,6 +87,7 @@ def _delete_manifests(plan: CleanupPlan, look: Look, per_second: float | None) -
         time.sleep(pace.wait(time.monotonic(), batch.num_rows))
         deleted = delete_rows(plan.location, batch, watch.live())
         outcomes.append(pa.Table.from_batches([deleted]))
+    time.sleep(pace.wait(time.monotonic(), 0))
     return pa.concat_tables(outcomes)
 
 

@@ -12,6 +12,8 @@ from lance_spark.actions.cleanup.runner import Item
 
 _LEAST_THREADS = 8
 """Stores answer after milliseconds, in which a core has nothing to do."""
+_SLICE_ROWS = 1_000
+"""Rows below which a slice is not worth a thread: what one request deletes."""
 
 
 class LocalRunner:
@@ -38,9 +40,14 @@ class LocalRunner:
         function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         schema: pa.Schema,
     ) -> pa.Table:
-        """The function's batches for the whole table."""
+        """The function's batches for slices of the table: a table of candidates is stored and deleted in as many."""
         self._say(stage)
-        return pa.Table.from_batches(function(iter(frame.to_batches())), schema)
+        count = min(self.parallelism, frame.num_rows // _SLICE_ROWS) or 1
+        size = -(-frame.num_rows // count)
+        slices = [frame.slice(number * size, size).to_batches() for number in range(count)]
+        with ThreadPoolExecutor(self.parallelism) as pool:
+            found = list(pool.map(lambda batches: list(function(iter(batches))), slices))
+        return pa.Table.from_batches([batch for batches in found for batch in batches], schema)
 
     def match(
         self,

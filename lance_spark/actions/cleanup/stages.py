@@ -202,6 +202,8 @@ class DeleteFiles:
             if rows.num_rows:
                 time.sleep(pace.wait(time.monotonic(), rows.num_rows))
                 yield delete_rows(self.location, rows, watch.live())
+        # Paid for before the next part begins, or the first batch of every part would be free.
+        time.sleep(pace.wait(time.monotonic(), 0))
 
 
 def delete_rows(location: DatasetLocation, rows: pa.RecordBatch, live: frozenset[str]) -> pa.RecordBatch:

@@ -1,0 +1,54 @@
+"""Small repositories as values: chains of versions, refs, and what a listing says of them."""
+
+from __future__ import annotations
+
+import posixpath
+from datetime import datetime, timezone
+
+from lance_spark.cleanup.survey import Chain, Survey, VersionFile
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import Branch, RefTable, Tag
+
+HOUR = 3_600 * 1_000_000_000
+DAY = 24 * HOUR
+NOW = 20_000 * DAY
+"""When the runs of these tests begin, nanoseconds since the epoch."""
+ROOT = "/warehouse/t.lance"
+CLONE = "/clones/c.lance"
+
+
+def manifest(version, modified_ns=NOW - 100 * DAY, size=100):
+    return VersionFile(version, f"{2**64 - 1 - version:020d}.manifest", size, modified_ns)
+
+
+def chain(branch=None, versions=(1, 2, 3), repository=0, has_ref=True, detached=()):
+    """A chain from version numbers or VersionFiles."""
+    files = tuple(each if isinstance(each, VersionFile) else manifest(each) for each in versions)
+    root = f"tree/{branch}" if branch else ""
+    return Chain(repository, root, branch, has_ref, files, tuple(detached))
+
+
+def fork(name, parent_version, parent=None, created=0):
+    return Branch(name, parent, parent_version, datetime.fromtimestamp(created, timezone.utc))
+
+
+def survey(*chains, branches=(), tags=(), recorded=None, repositories=(ROOT, CLONE)):
+    """``branches`` are Branch values, ``tags`` are (name, branch, version)."""
+    return Survey(
+        tuple(DatasetLocation(uri) for uri in repositories),
+        tuple(chains),
+        RefTable({branch.name: branch for branch in branches}, {tag[0]: Tag(*tag) for tag in tags}),
+        recorded or {},
+    )
+
+
+_LINKS = {"/links/table": ROOT, "/links/clone": CLONE}
+
+
+def realpath(path):
+    """The real path in a world with two symbolic links, seen from the directory above the table."""
+    path = posixpath.normpath(posixpath.join("/warehouse", path))
+    for link, target in _LINKS.items():
+        if path == link or path.startswith(f"{link}/"):
+            return target + path[len(link) :]
+    return path
