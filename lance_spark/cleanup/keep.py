@@ -166,7 +166,7 @@ def check_evidence(survey: Survey) -> None:
     """Raise unless everything that refs promise is there: what is not seen cannot be protected.
 
     CorruptData for a dataset or branch without versions, those of clones as well, and for a tag whose version is
-    missing.
+    missing, or a version that is there twice.
     """
     chains = {chain.branch: chain for _, chain in survey.owned() if chain.has_ref}
     if None not in chains or not chains[None].versions:
@@ -185,9 +185,16 @@ def check_evidence(survey: Survey) -> None:
             f"Branch '{name}' of {location.uri} has a ref but its directory shows no versions.",
             hint="Nothing was deleted. Delete the branch if it is lost, or restore its directory.",
         )
+    for _, chain in survey.owned():
+        numbers = [manifest.version for manifest in chain.versions]
+        if len(set(numbers)) < len(numbers):
+            raise CorruptData(
+                f"A version of '{chain.name}' has two manifests: their names are being changed to the newer scheme.",
+                hint="Nothing was deleted. Let the migration of manifest names end first.",
+            )
     for tag in survey.refs.tags.values():
-        numbers = {manifest.version for manifest in chains[tag.branch].versions} if tag.branch in chains else set()
-        if tag.version not in numbers:
+        found = chains[tag.branch].versions if tag.branch in chains else ()
+        if tag.version not in {manifest.version for manifest in found}:
             raise CorruptData(
                 f"Tag '{tag.name}' names version {tag.branch or 'main'}@{tag.version}, which is not there.",
                 hint="Nothing was deleted. Delete the tag if the version is lost.",

@@ -6,7 +6,7 @@ versions share nearly all their files, so one mark stands for thousands of versi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -49,8 +49,14 @@ class Run:
     positions: tuple[int, ...]
 
 
-def cut_runs(survey: Survey, positions: Mapping[int, Sequence[int]], tasks: int) -> list[Run]:
-    """The versions to read as runs of neighbours of about equal bytes, about ``tasks`` of them in all."""
+def cut_runs(
+    survey: Survey, positions: Mapping[int, Sequence[int]], tasks: int, read: Mapping[int, Collection[int]]
+) -> list[Run]:
+    """The versions to read as runs of neighbours of about equal bytes, about ``tasks`` of them in all.
+
+    ``read`` are versions that were read before. No run reaches across one: a mark says that all versions read between
+    its ends name the file, and that one may not.
+    """
     total = sum(survey.chains[chain].files[at].size for chain, found in positions.items() for at in found)
     share = max(1, total // max(1, tasks))
     runs = []
@@ -58,11 +64,11 @@ def cut_runs(survey: Survey, positions: Mapping[int, Sequence[int]], tasks: int)
         taken: list[int] = []
         size = 0
         for position in sorted(found):
-            taken.append(position)
-            size += survey.chains[chain].files[position].size
-            if size >= share:
+            if taken and (size >= share or any(at in read.get(chain, ()) for at in range(taken[-1] + 1, position))):
                 runs.append(Run(chain, tuple(taken)))
                 taken, size = [], 0
+            taken.append(position)
+            size += survey.chains[chain].files[position].size
         if taken:
             runs.append(Run(chain, tuple(taken)))
     return runs

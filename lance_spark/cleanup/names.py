@@ -17,7 +17,7 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "staging",
 )
 BOOKKEEPING = "bookkeeping"
-"""Refs, version hints and records of cleanups: never deleted, and not worth a word."""
+"""Refs, version hints and notes of clones: never deleted, and not worth a word."""
 UNKNOWN = "unknown"
 """Whatever else lies there: never deleted, only reported."""
 KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
@@ -30,7 +30,7 @@ _BLOB_NAME = re.compile(r"[01]{32}\.blob")
 _HEX = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HIGHEST = 2**64 - 1
 _NO_NAMES = frozenset({"", ".", ".."})
-_OWN = ("_refs/", "_cleanup/", "_clones/")
+_OWN = ("_refs/", "_clones/")
 
 
 class Named(NamedTuple):
@@ -78,6 +78,8 @@ def classify(path: str) -> Named:
     if directory == "_indices" and "/" in rest:
         identifier = rest.partition("/")[0]
         return Named(INDEX, f"_indices/{identifier}") if _HEX.fullmatch(identifier) else Named(UNKNOWN, path)
+    if directory == "_cleanup":
+        return Named(STAGING, path)  # records of runs that never ended; what they prove is worth nothing after days
     if directory in ("_transactions", "_deletions") and "/" not in rest:
         return Named(_in_flat(directory, rest), path)
     return Named(BOOKKEEPING if path.startswith(_OWN) or path == "_latest.manifest" else UNKNOWN, path)

@@ -117,3 +117,8 @@ def _write_durably(path: str, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(directory)  # or a power cut may take the name of a file whose content is safe
+    finally:
+        os.close(directory)

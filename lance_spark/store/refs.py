@@ -19,6 +19,11 @@ _THREADS = 16
 def read_refs(location: DatasetLocation) -> RefTable:
     """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
     open_latest(location)
+    return read_ref_files(location)
+
+
+def read_ref_files(location: DatasetLocation) -> RefTable:
+    """All branches and tags, without a look at whether there is a dataset. Raises CorruptData."""
     names, tag_names = list_ref_names(location, BRANCHES), list_ref_names(location, TAGS)
     with ThreadPoolExecutor(_THREADS) as pool:
         branches = dict(zip(names, pool.map(partial(read_branch, location), names), strict=True))

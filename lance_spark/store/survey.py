@@ -31,9 +31,9 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     """The dataset and its clones as they are now. ``clones`` and ``clones_from`` are URIs, see CleanupPolicy.
 
     Refs are read before versions: a branch that is made in between has a directory, at worst without a ref.
-    Raises NotFound for a missing dataset or declared clone, CorruptData for a ref file that cannot be read.
+    Raises NotFound for a declared clone that is missing, CorruptData for a ref file that cannot be read.
     """
-    found = refs.read_refs(location)
+    found = refs.read_ref_files(location)
     recorded = recorded_clones(location)
     options = location.storage_options
     declared = [locate(uri, options) for uri in clones]
@@ -112,7 +112,9 @@ def _chain(repository: int, branch: str | None, has_ref: bool, manifests: Iterab
 
 
 def _version_files(repository: DatasetLocation, branch: str | None) -> list[tuple[bool, VersionFile]]:
+    """(whether it is detached, manifest) of one chain, in no particular order."""
     directory = "_versions/" if branch is None else f"tree/{branch}/_versions/"
+    hint = _hint(repository, directory)  # before the listing: a commit in between is no contradiction
     manifests = []
     for batch in list_range(repository, KeyRange(directory, f"{directory[:-1]}0")):
         for path, size, modified in zip(*(column.to_pylist() for column in _plain(batch)), strict=True):
@@ -120,7 +122,24 @@ def _version_files(repository: DatasetLocation, branch: str | None) -> list[tupl
             read = read_manifest_name(name)
             if read is not None and path.startswith(directory):
                 manifests.append((read.detached, VersionFile(read.version, name, size, modified)))
+    newest = max((manifest.version for detached, manifest in manifests if not detached), default=0)
+    if hint > newest:
+        raise CorruptData(
+            f"The listing of {repository.uri}/{directory} ends with version {newest}, but version {hint} was written.",
+            hint="Nothing was deleted. Check the file system, and restore the missing manifests.",
+        )
     return manifests
+
+
+def _hint(repository: DatasetLocation, directory: str) -> int:
+    """The newest version that pylance noted down, which it does on local disks; 0 for none."""
+    if not repository.is_local:
+        return 0
+    content = files.read(repository, f"{directory}latest_version_hint.json")
+    try:
+        return int(json.loads(content)["version"]) if content is not None else 0
+    except (ValueError, KeyError, TypeError):
+        return 0  # half written: a hint promises nothing
 
 
 def _plain(batch: pa.RecordBatch) -> list[pa.Array]:

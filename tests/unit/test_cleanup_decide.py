@@ -108,8 +108,13 @@ def test_unknown_kinds_stay_and_are_named_one_by_one():
     assert sums(decided) == {("unknown", 0, "unknown kind of file"): 4, ("unknown", 1, "unknown kind of file"): 1}
 
 
+def test_what_a_run_that_never_ended_left_goes_when_it_is_old_enough():
+    files = {"_cleanup/p/candidates.parquet": OLD, "_cleanup/q/candidates.parquet": NOW - 1}
+    assert list(deleted(decide_on(files))) == ["_cleanup/p/candidates.parquet"]
+
+
 def test_bookkeeping_stays_whatever_its_age():
-    files = dict.fromkeys(["_refs/tags/t.json", "_cleanup/p/plan.json", "_versions/latest_version_hint.json"], OLD)
+    files = dict.fromkeys(["_refs/tags/t.json", "_clones/c.json", "_versions/latest_version_hint.json"], OLD)
     assert deleted(decide_on(files, before=None)) == {}
 
 

@@ -207,3 +207,9 @@ def test_a_whole_repository_is_evidence_enough():
     clone = (chain(repository=1), chain("left", (), repository=1, has_ref=False))
     seen = survey(chain(), chain("a"), chain("z", has_ref=False), *clone, branches=[fork("a", 9)], tags=[("t", "a", 2)])
     check_evidence(seen)
+
+
+def test_a_version_with_two_manifests_stops_the_run():
+    twice = [manifest(1), replace(manifest(1), name="1.manifest"), manifest(2)]
+    with pytest.raises(CorruptData, match="two manifests"):
+        check_evidence(survey(chain(versions=twice)))

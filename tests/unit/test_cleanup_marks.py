@@ -134,7 +134,7 @@ def test_runs_hold_every_version_to_read_exactly_once_and_in_order(chains, wante
         number: wanted.draw(st.lists(st.integers(0, len(sizes) - 1), unique=True))
         for number, sizes in enumerate(chains)
     }
-    runs = cut_runs(seen, positions, tasks)
+    runs = cut_runs(seen, positions, tasks, {})
     for number, found in positions.items():
         assert [at for run in runs if run.chain == number for at in run.positions] == sorted(found)
     assert all(run.positions for run in runs)
@@ -145,8 +145,14 @@ def test_runs_hold_every_version_to_read_exactly_once_and_in_order(chains, wante
 
 def test_runs_are_of_about_equal_bytes():
     seen = survey(chain(versions=[manifest(at, size=10) for at in range(100)]))
-    assert [len(run.positions) for run in cut_runs(seen, {0: range(100)}, 4)] == [25] * 4
-    assert cut_runs(seen, {}, 4) == cut_runs(seen, {0: []}, 4) == []
+    assert [len(run.positions) for run in cut_runs(seen, {0: range(100)}, 4, {})] == [25] * 4
+    assert cut_runs(seen, {}, 4, {}) == cut_runs(seen, {0: []}, 4, {}) == []
+
+
+def test_no_run_reaches_across_a_version_that_was_read_before():
+    seen = survey(chain(versions=[manifest(at, size=10) for at in range(8)]))
+    runs = cut_runs(seen, {0: [0, 1, 3, 5, 6]}, 1, {0: {2, 7}})
+    assert [run.positions for run in runs] == [(0, 1), (3, 5, 6)]
 
 
 def test_what_an_unfinished_run_proved_is_marked_as_named_by_no_version_that_is_left():

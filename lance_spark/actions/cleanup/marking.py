@@ -80,7 +80,7 @@ class Marking:
     def _mark(
         self, stage: str, positions: dict[int, list[int]], may_be_gone: frozenset[str]
     ) -> dict[int, dict[int, int]]:
-        runs: list[Run] = cut_runs(self._seen, positions, 2 * self._runner.parallelism)
+        runs: list[Run] = cut_runs(self._seen, positions, 2 * self._runner.parallelism, self._read)
         if not runs:
             return {}
         frame = self._runner.keep(self._runner.flat_map(stage, runs, Inspect(self._seen, may_be_gone), MARKS))

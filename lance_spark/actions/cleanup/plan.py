@@ -24,6 +24,7 @@ from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.store import plans
+from lance_spark.store.datasets import open_latest
 from lance_spark.store.survey import survey
 from lance_spark.store.uri import locate
 
@@ -73,6 +74,8 @@ def _with_ages(
     while True:
         attempts += 1
         seen = survey(location, policy.clones, policy.clones_from)
+        if not any(chain.versions for _, chain in seen.owned()):
+            open_latest(location)  # tells "there is no dataset" from a listing that shows none
         check_evidence(seen)
         marking = Marking(seen, policy, runner)
         ages = marking.ages(moment)
@@ -100,7 +103,8 @@ def _judgement(
 ) -> Judgement:
     return Judgement(
         verdicts=verdicts,
-        latest={index: len(chain.versions) - 1 for index, chain in seen.owned() if chain.versions},
+        # What a deleted branch left may lack files; it says nothing about the listing.
+        latest={index: len(chain.versions) - 1 for index, chain in seen.owned() if chain.has_ref},
         removed_manifests=frozenset(removed_paths(seen, verdicts)),
         started_ns=moment.now_ns,
         unverified_before_ns=None if policy.delete_unverified else moment.before(policy.unverified_age),
@@ -159,4 +163,4 @@ def _warnings(seen: Survey) -> tuple[str, ...]:
 
 
 def _described(policy: CleanupPolicy) -> dict[str, Any]:
-    return {name: str(value) for name, value in vars(policy).items() if value not in (None, (), {}, False)}
+    return {name: str(value) for name, value in vars(policy).items() if value not in (None, (), {})}

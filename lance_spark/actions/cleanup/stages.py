@@ -14,7 +14,7 @@ from lance_spark.cleanup.candidates import is_manifest, to_candidates
 from lance_spark.cleanup.decide import to_files
 from lance_spark.cleanup.inventory import to_listing
 from lance_spark.cleanup.keep import Verdict
-from lance_spark.cleanup.marks import Places, Run, inspect, leftover_marks
+from lance_spark.cleanup.marks import ANYWHERE, Places, Run, inspect, leftover_marks
 from lance_spark.cleanup.names import Roots
 from lance_spark.cleanup.outcome import Outcome, outcome_rows
 from lance_spark.cleanup.pace import Pace
@@ -122,16 +122,16 @@ class Leftovers:
             yield leftover_marks(batch["key"], batch["local"])
 
 
-def live_keys(survey: Survey, found: Sequence[News], may_be_gone: frozenset[str]) -> frozenset[str]:
-    """What the manifests that are news name, as keys; see ``cleanup.marks.Places``."""
-    keys: set[str] = set()
-    for item in found:
-        index = survey.chains.index(item.chain)
-        for batch in Inspect(survey, may_be_gone)(Run(index, item.positions)):
-            keys.update(key for key in batch["key"].to_pylist() if key is not None)
-        if item.chain.repository == 0:
-            keys.update(item.chain.path(item.chain.files[position]) for position in item.positions)
-    return frozenset(keys)
+def live_keys(survey: Survey, item: News) -> frozenset[str]:
+    """What manifests that are news name, as keys; see ``cleanup.marks.Places``.
+
+    One that is gone again was old to another cleanup, and needs nothing any more.
+    """
+    chain, index = item.chain, survey.chains.index(item.chain)
+    own = frozenset(chain.path(chain.files[position]) for position in item.positions)
+    batches = Inspect(survey, may_be_gone=own)(Run(index, item.positions))
+    keys = {key for batch in batches for key in batch["key"].to_pylist() if key is not None}
+    return frozenset(keys | own if chain.repository == 0 else keys)
 
 
 class Watch:
@@ -140,20 +140,22 @@ class Watch:
     def __init__(self, look: Look) -> None:
         self._look = look
         self._read: dict[object, frozenset[str]] = {}
-        self._since = float("-inf")
+        self._good_until = float("-inf")
         self._live: frozenset[str] = frozenset()
 
     def live(self) -> frozenset[str]:
         """Keys that a version names which was not there, or was to be removed, at the mark."""
-        if time.monotonic() - self._since < self._look.rest:
+        began = time.monotonic()
+        if began < self._good_until:
             return self._live
         survey, found = self._look.news()
         for item in found:
             known = (item.chain, item.positions)
             if known not in self._read:
-                self._read[known] = live_keys(survey, [item], self._look.removed)
+                self._read[known] = live_keys(survey, item)
         self._live = frozenset().union(*self._read.values())
-        self._since = time.monotonic()
+        now = time.monotonic()
+        self._good_until = now + (now - began if self._look.rest is None else self._look.rest)
         return self._live
 
 
@@ -168,8 +170,9 @@ class Look:
     """Paths of the manifests that go."""
     clones: tuple[str, ...] = ()
     clones_from: tuple[str, ...] = ()
-    rest: float = 1.0
-    """Seconds for which one look is good: a store needs about as long to delete a batch."""
+    rest: float | None = None
+    """Seconds for which one look is good; None for as long as it took. So a dataset with very many versions spends at
+    most half of its time on looking, and any other looks before every batch."""
     listed_is_live: bool = False
     """Whether manifests have had their turn, so that one that is still listed keeps its files; see ``news``."""
 
@@ -211,7 +214,7 @@ def delete_rows(location: DatasetLocation, rows: pa.RecordBatch, live: frozenset
     spared = {
         file
         for file, key, local in zip(*(rows[name].to_pylist() for name in ("file", "key", "local")), strict=True)
-        if key in live or f"*/{local}" in live
+        if key in live or ANYWHERE + local in live
     }
     deleted = delete_batch(location, [file for file in rows["file"].to_pylist() if file not in spared])
     return outcome_rows(rows, Outcome(frozenset(deleted.deleted), frozenset(deleted.gone), dict(deleted.failed)))
