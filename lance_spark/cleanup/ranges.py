@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 _DIGITS = 9
 """Read versions and fragment ids, with which transaction and deletion files begin, begin with 1 to 9."""
@@ -26,6 +26,12 @@ class KeyRange:
 
     until: str | None
     """Inclusive upper bound; None to the end."""
+
+    @property
+    def prefix(self) -> str:
+        """What all paths in the range begin with; it may be empty."""
+        pairs = zip(self.after or "", self.until or "", strict=False)
+        return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def holds(self, path: str) -> bool:
         """Whether a path is in the range."""

@@ -73,8 +73,11 @@ class SparkRunner:
     ) -> DataFrame:
         """A DataFrame with the function's rows for each bucket of ``local``; a bucket fits into one task's memory."""
         given = tuple(wire_schema(frame.schema) for frame in frames)
-        bucket = F.abs(F.hash("local")) % max(2 * self.parallelism, rows // _BUCKET_ROWS)
-        ours, theirs = (frame.withColumn(_BUCKET, bucket).groupBy(_BUCKET) for frame in frames)
+        buckets = max(2 * self.parallelism, rows // _BUCKET_ROWS)
+        bucket = F.abs(F.hash("local")) % buckets
+        # As many partitions as buckets: the session's shuffle setting, 200, would make 200 tasks of a small dataset.
+        parted = (frame.withColumn(_BUCKET, bucket).repartition(buckets, _BUCKET) for frame in frames)
+        ours, theirs = (frame.groupBy(_BUCKET) for frame in parted)
 
         def run(first: pa.Table, second: pa.Table) -> pa.Table:
             with plainly():

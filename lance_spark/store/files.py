@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lance_spark.location import DatasetLocation
-from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
+from lance_spark.store.filesystem import entries, open_filesystem, reachable, whole_path
 
 
 def list_names(location: DatasetLocation, directory: str) -> list[str]:
     """Names of the entries of a directory below the root, sorted; empty where there is no such directory."""
-    with reachable(location):
-        try:
-            found = open_filesystem(location).ls(whole_path(location, directory), detail=False, refresh=True)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in found)
+    return sorted(name for name, _ in entries(location, directory))
 
 
 def list_files(location: DatasetLocation) -> list[str]:

@@ -44,6 +44,37 @@ def bucket_and_prefix(location: DatasetLocation) -> tuple[str, str]:
     return bucket, f"{key}/" if key else ""
 
 
+def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]:
+    """What is in a directory, as (name, whether it is a directory); nothing for one that is not there.
+
+    Raises StorageFailure for whatever could not be listed.
+    """
+    with reachable(location):
+        try:
+            if location.uri.startswith("s3://"):
+                return list(_entries_on_s3(location, directory))
+            found = open_filesystem(location).ls(whole_path(location, directory), detail=True, refresh=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    return [(str(entry["name"]).rstrip("/").rpartition("/")[2], entry["type"] == "directory") for entry in found]
+
+
+def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[str, bool]]:
+    """One request for each 1,000 entries; s3fs asks again for the directory above where it finds nothing."""
+    bucket, prefix = bucket_and_prefix(location)
+    prefix += f"{directory}/" if directory else ""
+    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+    while True:
+        page = open_filesystem(location).call_s3("list_objects_v2", **asked)
+        yield from ((found["Prefix"][len(prefix) :].rstrip("/"), True) for found in page.get("CommonPrefixes", ()))
+        yield from (
+            (found["Key"][len(prefix) :], False) for found in page.get("Contents", ()) if found["Key"] != prefix
+        )
+        if not page.get("IsTruncated"):
+            return
+        asked["ContinuationToken"] = page["NextContinuationToken"]
+
+
 @contextmanager
 def reachable(location: DatasetLocation) -> Iterator[None]:
     """Every failure but "not there" becomes a StorageFailure."""

@@ -65,7 +65,9 @@ def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordB
 
 def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
     bucket, prefix = bucket_and_prefix(location)
-    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS}
+    # Without what all keys of the range have in common, each range would read a page beyond its end.
+    within = prefix + part.prefix
+    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": within, "MaxKeys": _PAGE_KEYS}
     if part.after is not None:
         asked["StartAfter"] = prefix + part.after
     last = asked.get("StartAfter", prefix)

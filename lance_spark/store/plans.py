@@ -18,6 +18,7 @@ from lance_spark.cleanup.candidates import CANDIDATES
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.store import files
+from lance_spark.store.deleting import BATCH, delete_batch
 from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
 
 RECORDS = "_cleanup"
@@ -92,9 +93,12 @@ def record(location: DatasetLocation, name: str) -> DatasetLocation:
 
 def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
     """Remove a record: the document last, so that a crash leaves a record that says what it lists."""
-    files.delete(directory, [*parts, _DOCUMENT])
     if directory.is_local:
-        files.delete(directory, [""])
+        files.delete(directory, [*parts, _DOCUMENT, ""])
+        return
+    for first in range(0, len(parts), BATCH):
+        delete_batch(directory, parts[first : first + BATCH])
+    delete_batch(directory, [_DOCUMENT])
 
 
 def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -14,11 +14,10 @@ from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile, join
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefTable
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.refs.parse import BRANCHES
 from lance_spark.store import files, refs
-from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
+from lance_spark.store.filesystem import entries
 from lance_spark.store.listing import list_range
 from lance_spark.store.uri import locate
 
@@ -33,8 +32,10 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     Refs are read before versions: a branch that is made in between has a directory, at worst without a ref.
     Raises NotFound for a declared clone that is missing, CorruptData for a ref file that cannot be read.
     """
-    found = refs.read_ref_files(location)
-    recorded = recorded_clones(location)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        reading, noting = pool.submit(refs.read_ref_files, location), pool.submit(recorded_clones, location)
+        looking = pool.submit(_branch_directories, location)
+        found, recorded, directories = reading.result(), noting.result(), looking.result()
     options = location.storage_options
     declared = [locate(uri, options) for uri in clones]
     for root in clones_from:
@@ -45,11 +46,10 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     known = [clone for uri in recorded.values() if files.list_names(clone := locate(uri, options), "_versions")]
     others = dict.fromkeys(clone for clone in [*declared, *known] if clone.uri != location.uri)
     repositories = (location, *others)
-    chains = [
-        chain
-        for index, repository in enumerate(repositories)
-        for chain in _chains(repository, index, found if index == 0 else None)
-    ]
+    chains = list(_chains(location, 0, set(found.branches), directories))
+    for index, clone in enumerate(others, start=1):
+        named = set(refs.list_ref_names(clone, BRANCHES))
+        chains += _chains(clone, index, named, _branch_directories(clone))
     return Survey(repositories, tuple(chains), found, recorded)
 
 
@@ -88,9 +88,11 @@ def _encoded(root: DatasetLocation, directory: str) -> str:
     return locate(f"{root.uri}/{directory}").uri[len(root.uri) + 1 :]
 
 
-def _chains(repository: DatasetLocation, index: int, found: RefTable | None) -> Iterator[Chain]:
-    named = set(found.branches if found is not None else refs.list_ref_names(repository, BRANCHES))
-    branches = sorted(named | set(_branch_directories(repository)))
+def _chains(
+    repository: DatasetLocation, index: int, named: Collection[str], directories: Collection[str]
+) -> Iterator[Chain]:
+    """Main and the branches that have a ref (``named``), a directory with versions, or both."""
+    branches = sorted({*named, *directories})
     with ThreadPoolExecutor(_THREADS) as pool:
         listed = list(pool.map(lambda branch: _version_files(repository, branch), [None, *branches]))
     for branch, manifests in zip([None, *branches], listed, strict=True):
@@ -148,8 +150,9 @@ def _plain(batch: pa.RecordBatch) -> list[pa.Array]:
     return [batch["path"], batch["size"], pc.multiply(modified, 1000)]
 
 
-def _branch_directories(repository: DatasetLocation) -> Iterator[str]:
+def _branch_directories(repository: DatasetLocation) -> list[str]:
     """Branches that have a directory with versions below ``tree/``, with or without a ref."""
+    found = []
     pending = ["tree"]
     with ThreadPoolExecutor(_THREADS) as pool:
         while pending:
@@ -157,18 +160,14 @@ def _branch_directories(repository: DatasetLocation) -> Iterator[str]:
             below = []
             for directory, names in zip(pending, listed, strict=True):
                 if "_versions" in names and directory != "tree":
-                    yield directory.removeprefix("tree/")
+                    found.append(directory.removeprefix("tree/"))
                 below += [
                     f"{directory}/{name}" for name in names if directory == "tree" or not is_dataset_directory(name)
                 ]
             pending = below
+    return found
 
 
 def _directories(repository: DatasetLocation, directory: str) -> list[str]:
     """Names of the directories in a directory; empty where there is none."""
-    with reachable(repository):
-        try:
-            entries = open_filesystem(repository).ls(whole_path(repository, directory), detail=True, refresh=True)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    return [str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in entries if entry["type"] == "directory"]
+    return [name for name, is_directory in entries(repository, directory) if is_directory]

@@ -121,3 +121,14 @@ def test_a_large_branch_is_cut_as_main_is():
 def test_no_split_is_no_tiling(splits):
     with pytest.raises(ValueError, match="cannot be cut"):
         tile([""], splits)
+
+
+@given(
+    after=st.none() | st.text("a/0\x7fé", max_size=5),
+    until=st.none() | st.text("a/0\x7fé", max_size=5),
+    path=st.text("a/0\x7fé"),
+)
+def test_every_path_of_a_range_begins_with_its_prefix(after, until, path):
+    part = KeyRange(after, until)
+    assert not part.holds(path) or path.startswith(part.prefix)
+    assert KeyRange("data/000", "data/001").prefix == "data/00"

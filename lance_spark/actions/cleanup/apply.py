@@ -42,12 +42,13 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     world cannot be looked at again.
     """
     look = _look(plan)
-    Watch(look).live()  # a store that cannot be looked at stops the run before anything is written
+    watch = Watch(look)
+    watch.live()  # a store that cannot be looked at stops the run before anything is written
     # Others are left alone: what they prove was not known to this plan, and would wait for days without them.
     finished = [found for name, found in plans.unfinished(plan.location).items() if name in plan.facts.finishes]
     recorded = plan.store(plans.record(plan.location, plan.facts.id))
     assert recorded.directory is not None
-    outcomes = [_delete_manifests(recorded, look, max_deletes_per_second)]
+    outcomes = [_delete_manifests(recorded, watch, max_deletes_per_second)]
     side_by_side = max(1, min(plan.runner.parallelism, len(recorded.parts)))
     share = None if max_deletes_per_second is None else max_deletes_per_second / side_by_side
     delete = DeleteFiles(recorded.directory, plan.location, replace(look, listed_is_live=True), share)
@@ -77,9 +78,9 @@ def _look(plan: CleanupPlan) -> Look:
     return Look(facts.survey, facts.verdicts, removed, facts.clones, facts.clones_from)
 
 
-def _delete_manifests(plan: CleanupPlan, look: Look, per_second: float | None) -> pa.Table:
+def _delete_manifests(plan: CleanupPlan, watch: Watch, per_second: float | None) -> pa.Table:
     """Delete the manifests of versions that go, oldest first, so that no version hint ever points into a hole."""
-    watch, pace = Watch(look), Pace(per_second)
+    pace = Pace(per_second)
     outcomes = [OUTCOMES.empty_table()]
     rows = _manifest_rows(plan)
     while taken := list(islice(rows, BATCH)):

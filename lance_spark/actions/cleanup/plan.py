@@ -30,6 +30,8 @@ from lance_spark.store.uri import locate
 
 _SURVEYS = 5
 """How often to look before the run gives way to other cleanups."""
+_ROWS_OF_A_REQUEST, _ROWS_OF_A_WALK = 1_000, 20_000
+"""Files below which listing them side by side costs more than it saves."""
 _BYTES_PER_FILE = 60
 """What a file takes in a manifest, at the least."""
 
@@ -116,12 +118,18 @@ def _decided(seen: Survey, runner: Runner, judgement: Judgement, marks: Frame, i
     chains = {chain.root: index for index, chain in seen.owned()}
     lister = ListFiles(seen.location, chains)
     if inventory is None:
-        listed = runner.flat_map("list files", tile(list(chains), runner.parallelism), lister, FILES)
+        listed = runner.flat_map("list files", tile(list(chains), _splits(seen, runner)), lister, FILES)
     else:
         listed = runner.map("read the inventory", inventory, lister.inventory, FILES)
     return runner.keep(
         runner.match("decide", (listed, marks), partial(decide, judgement=judgement), DECIDED, _rows(seen))
     )
+
+
+def _splits(seen: Survey, runner: Runner) -> int:
+    """Into how many large ranges to cut the listing: each costs a request, or a walk through the directories."""
+    worth = _ROWS_OF_A_WALK if seen.location.is_local else _ROWS_OF_A_REQUEST
+    return min(runner.parallelism, 1 + _rows(seen) // worth)
 
 
 def _rows(seen: Survey) -> int:
