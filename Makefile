@@ -12,10 +12,10 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-.PHONY: help demo test test-oldest lint bench venv venv-oldest clean
+.PHONY: help demo test test-oldest lint bench bench-cleanup venv venv-oldest clean
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
 
 demo: venv ## write, audit, publish on 336,776 flights (URI=s3://... to run it elsewhere)
 	@$(call with_python,$(VENV)) $(VENV)/bin/spark-submit --properties-file conf/spark-defaults.conf \
@@ -36,6 +36,9 @@ lint: venv ## ruff, mypy, import contracts
 
 bench: venv ## the benchmark against its peers
 	@$(call in_venv,$(VENV)) -m benchmarks $(ARGS)
+
+bench-cleanup: venv ## the benchmark of cleanups, beside pylance's own (ARGS="--only a,c --scale 0.1")
+	@$(call in_venv,$(VENV)) -m benchmarks.cleanup $(ARGS)
 
 venv:
 	@.ci/venv $(VENV) '$(NEWEST)' test,lint,demo

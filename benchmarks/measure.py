@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 Answer = Sequence[float | int | None]
 Work = Callable[[], Answer]
@@ -20,14 +21,16 @@ class Target:
     peer: str | None = None
     factor: float = 1.0
     seconds: float = math.inf
+    who: str = "ours"
+    """Whose promise it is, where there is more than one of ours."""
 
     def reached(self, medians: dict[str, float]) -> bool | None:
         """None when the peer was not measured."""
-        if "ours" not in medians:
+        if self.who not in medians:
             return False
         if self.peer is None:
-            return medians["ours"] <= self.seconds
-        return medians[self.peer] / medians["ours"] >= self.factor if self.peer in medians else None
+            return medians[self.who] <= self.seconds
+        return medians[self.peer] / medians[self.who] >= self.factor if self.peer in medians else None
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Result:
     case: Case
     seconds: dict[str, list[float]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    details: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What else there is to know about the last round of each."""
 
     @property
     def medians(self) -> dict[str, float]:

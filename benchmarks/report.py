@@ -27,9 +27,13 @@ def machine() -> dict[str, Any]:
 
 
 def headline(facts: dict[str, Any]) -> str:
+    return f"{machine_line(facts)}; {facts['rows']:,} rows, median of {facts['rounds']}"
+
+
+def machine_line(facts: dict[str, Any]) -> str:
     return (
         f"{facts['cores']} cores, {facts['memory_gib']} GiB; Spark {facts['pyspark']}, pylance {facts['pylance']}, "
-        f"pyarrow {facts['pyarrow']}, Python {facts['python']}; {facts['rows']:,} rows, median of {facts['rounds']}"
+        f"pyarrow {facts['pyarrow']}, Python {facts['python']}"
     )
 
 
@@ -50,7 +54,7 @@ def _rows(result: Result) -> list[str]:
         notes = [
             f"{target.text}: {_WORDS[target.reached(medians)]}"
             for target in result.case.targets
-            if peer == "ours" and (target.peer is None or target.peer in result.case.work)
+            if peer == target.who and (target.peer is None or target.peer in result.case.work)
         ]
         if peer in result.problems:
             notes.append(f"FAILED: {result.problems[peer]}")
@@ -69,6 +73,7 @@ def save(path: Path, facts: dict[str, Any], results: Sequence[Result]) -> None:
             "seconds": result.seconds,
             "targets": {target.text: target.reached(result.medians) for target in result.case.targets},
             "problems": result.problems,
+            "details": result.details,
         }
         for result in results
     ]

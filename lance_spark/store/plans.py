@@ -96,9 +96,9 @@ def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
     if directory.is_local:
         files.delete(directory, [*parts, _DOCUMENT, ""])
         return
-    for first in range(0, len(parts), BATCH):
-        delete_batch(directory, parts[first : first + BATCH])
-    delete_batch(directory, [_DOCUMENT])
+    ends = [delete_batch(directory, parts[first : first + BATCH]) for first in range(0, len(parts), BATCH)]
+    if not any(end.failed for end in ends):
+        delete_batch(directory, [_DOCUMENT])
 
 
 def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:

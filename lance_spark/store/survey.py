@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -43,14 +43,31 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     for clone in declared:
         if not files.list_names(clone, "_versions"):
             raise NotFound(f"There is no Lance dataset at {clone.uri}, which was given as a clone.")
-    known = [clone for uri in recorded.values() if files.list_names(clone := locate(uri, options), "_versions")]
-    others = dict.fromkeys(clone for clone in [*declared, *known] if clone.uri != location.uri)
+    others = _with_clones_of_clones(location, declared, recorded)
     repositories = (location, *others)
     chains = list(_chains(location, 0, set(found.branches), directories))
     for index, clone in enumerate(others, start=1):
         named = set(refs.list_ref_names(clone, BRANCHES))
         chains += _chains(clone, index, named, _branch_directories(clone))
     return Survey(repositories, tuple(chains), found, recorded)
+
+
+def _with_clones_of_clones(
+    location: DatasetLocation, declared: Iterable[DatasetLocation], recorded: Mapping[str, str]
+) -> list[DatasetLocation]:
+    """The declared clones, those recorded that are there, and in turn the ones recorded in any of them."""
+    found: dict[str, DatasetLocation] = {clone.uri: clone for clone in declared}
+    pending = [*found.values(), *(locate(uri, location.storage_options) for uri in recorded.values())]
+    seen = {location.uri}
+    while pending:
+        clone = pending.pop()
+        if clone.uri in seen:
+            continue
+        seen.add(clone.uri)
+        if clone.uri in found or files.list_names(clone, "_versions"):
+            found[clone.uri] = clone
+            pending += [locate(uri, location.storage_options) for uri in recorded_clones(clone).values()]
+    return [clone for uri, clone in found.items() if uri != location.uri]
 
 
 def recorded_clones(location: DatasetLocation) -> dict[str, str]:

@@ -30,6 +30,8 @@ class Request:
     access_key: str
     """Access key id of the signature; empty for an unsigned request."""
     token: str
+    after: str = ""
+    """The key after which a listing begins."""
 
     @property
     def writes(self) -> bool:
@@ -187,6 +189,7 @@ def _parse(method: str, path: str, headers, body: bytes) -> list[Request]:
         listing=not key and method == "GET",
         access_key=headers.get("Authorization", "").partition("Credential=")[2].partition("/")[0],
         token=headers.get("x-amz-security-token", ""),
+        after=query.get("start-after", [""])[0],
     )
     if "delete" not in query:
         return [request]

@@ -1,10 +1,6 @@
 """Plans, dry runs and crashes: scenarios 19, 35 and 49 of ../shared/research/cleanup.md, section 14."""
 
 import os
-import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -245,55 +241,3 @@ def test_a_policy_that_keeps_more_leaves_what_a_dead_run_had_not_begun_with(uri)
     assert versions(uri) == [4, 5, 6]
     assert_kept(uri, before)
     assert not orphans(uri)
-
-
-@pytest.fixture(scope="module")
-def killer():
-    """Runs a cleanup that is killed at a step; says how it ended."""
-    script = Path(__file__).with_name("killed_cleanup.py")
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore::UserWarning", str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path.cwd(),
-    ) as process:
-
-        def run(uri: str, step: int) -> int:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(f"{step} {uri}\n")
-            process.stdin.flush()
-            return int(process.stdout.readline())
-
-        yield run
-        process.stdin.close()
-
-
-STEPS = 80
-"""At least two for each operation of the whole run, so that some runs get through."""
-
-
-@pytest.mark.parametrize("seed", range(32))
-def test_runs_killed_at_random_points_leave_versions_readable_and_a_plain_run_finishes(messy, killer, seed):
-    rng = random.Random(seed)
-    before = reads(messy)
-    expected = candidates(plan(messy, **KEEPING))
-    there = files(messy)
-    steps = [rng.randrange(STEPS), *(rng.randrange(STEPS // 2) for _ in range(rng.randrange(3)))]
-    ends = [killer(messy, step) for step in steps]
-    assert set(ends) <= {0, -signal.SIGKILL}
-    assert_kept(messy, before)
-    clean(messy, **KEEPING)
-    assert_kept(messy, before)
-    assert there - files(messy) == expected
-    assert orphans(messy) == {"data/young.lance", "notes.txt"}
-    assert not records(messy)
-    assert not candidates(plan(messy, **KEEPING))
-
-
-def test_killed_runs_do_die_where_they_are_told_to(messy, killer):
-    assert killer(messy, 0) == -signal.SIGKILL
-    assert killer(messy, 40) == -signal.SIGKILL
-    assert killer(messy, 9999) == 0
-    assert orphans(messy) == {"data/young.lance", "notes.txt"}
