@@ -23,7 +23,7 @@ demo: venv ## write, audit, publish on 336,776 flights (URI=s3://... to run it e
 	    jobs/write_audit_publish.py $(if $(URI),--uri $(URI)) $(ARGS)
 
 test: venv ## all tests on the newest Spark
-	@$(call in_venv,$(VENV)) -m pytest $(ARGS)
+	@$(call in_venv,$(VENV)) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 test-oldest: venv-oldest ## the Spark tests on the oldest Spark
 	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m spark tests/spark $(ARGS)

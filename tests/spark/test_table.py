@@ -108,12 +108,23 @@ def test_a_clone_is_a_dataset_of_its_own(spark, table, uri, tmp_path, clone):
     assert ids(copy.to_df(columns=["id"])) == list(range(5))
     save(copy.to_df(filter="id = 4"), target)
     assert (copy.count_rows(), table.count_rows()) == (6, 10)
-    assert all_files(uri) == before
+    after = all_files(uri)
+    noted = {path for path in after if "clone-" in path}
+    assert sorted(path.partition("/clone-")[0] for path in noted) == (
+        ["_clones", "_refs/tags"] if clone == "shallow_clone" else []
+    )
+    assert {path: size for path, size in after.items() if path not in noted} == before
     assert lance.dataset(target).to_table()["id"].to_pylist() == [0, 1, 2, 3, 4, 4]
     with pytest.raises(AlreadyExists, match="Choose another target"):
         getattr(table, clone)(target)
     with pytest.raises(AlreadyExists):
         getattr(table, clone)(uri + "/")
+    assert all_files(uri) == after
+
+
+def test_a_shallow_clone_that_is_not_recorded_leaves_its_source_alone(table, uri, tmp_path):
+    before = all_files(uri)
+    assert table.shallow_clone(str(tmp_path / "clone.lance"), record=False).count_rows() == 10
     assert all_files(uri) == before
 
 

@@ -19,6 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import lance
+import pyarrow.compute as pc
 import pytest
 from cleanup_datasets import (
     BLOB_DIGITS,
@@ -215,6 +216,17 @@ def test_no_removed_manifest_is_read_to_find_out_which_versions_go_by_count(uri,
     read = watch_manifests(monkeypatch)
     assert plan(uri, retain_versions=2).facts.verdicts[0].removed == (0, 1, 2, 3)
     assert read.versions() == {5, 6}
+
+
+def test_by_default_no_removed_manifest_of_an_old_dataset_is_read_at_all(uri, monkeypatch):
+    overwritten(uri, 6)
+    create_branch(locate(uri), "exp/a", RefSpec(version=4))
+    age_all(uri, 30)
+    read = watch_manifests(monkeypatch)
+    found = plan(uri, delete_unverified=False)
+    assert found.facts.verdicts[0].removed == (0, 1, 2, 4)
+    assert read.versions() == {4, 6}
+    assert found.report().to_delete[0] == 4 + len(found.candidates().filter(pc.field("kind") != "manifest"))
 
 
 def test_a_version_goes_only_if_count_and_age_and_number_all_agree(uri, monkeypatch):

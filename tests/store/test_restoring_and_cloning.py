@@ -11,6 +11,7 @@ from lance_spark.actions.restore import restore
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.refs.model import PinnedVersion, RefSpec
 from lance_spark.store import datasets
+from lance_spark.store.clones import record_name
 from lance_spark.store.uri import locate
 
 CLONES = pytest.mark.parametrize("clone", [shallow_clone, deep_clone], ids=lambda action: action.__name__)
@@ -63,7 +64,10 @@ def test_a_clone_has_the_rows_of_the_version_cloned_and_leaves_its_source_alone(
     assert rows(target) == lance.dataset(target).to_table().to_pylist() == expected
     assert rows(target, filter="id = 7") == [row for row in expected if row["id"] == 7]
     lance.dataset(target).delete("id > 5")
-    assert contents(uri) == before
+    note = {f"{place}/{record_name(locate(target))}.json" for place in ("_clones", "_refs/tags")}
+    after = contents(uri)
+    assert note & after.keys() == (note if clone is shallow_clone else set())
+    assert {path: content for path, content in after.items() if path not in note} == before
     assert rows(uri, **ref) == expected
     owned = [path for path in contents(target) if path.startswith("data/")]
     assert bool(owned) == (clone is deep_clone)
