@@ -51,7 +51,7 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     outcomes = [_delete_manifests(recorded, watch, max_deletes_per_second)]
     side_by_side = max(1, min(plan.runner.parallelism, len(recorded.parts)))
     share = None if max_deletes_per_second is None else max_deletes_per_second / side_by_side
-    delete = DeleteFiles(recorded.directory, plan.location, replace(look, listed_is_live=True), share)
+    delete = DeleteFiles(recorded.directory, plan.location, Watch(replace(look, listed_is_live=True)), share)
     found = plan.runner.flat_map("delete files", recorded.parts, delete, OUTCOMES)
     outcomes.append(plan.runner.collect("delete files", found).cast(OUTCOMES))
     total = add_up(pa.concat_tables(outcomes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,28 +136,38 @@ def live_keys(survey: Survey, item: News) -> frozenset[str]:
 
 
 class Watch:
-    """Looks again whether anything became live, before each batch; reads a manifest that is news only once."""
+    """Looks again whether anything became live, before each batch; reads a manifest that is news only once.
+
+    Threads share one; carried to another process, it begins anew.
+    """
 
     def __init__(self, look: Look) -> None:
         self._look = look
+        self._lock = threading.Lock()
         self._read: dict[object, frozenset[str]] = {}
         self._good_until = float("-inf")
         self._live: frozenset[str] = frozenset()
 
+    def __reduce__(self) -> tuple[type[Watch], tuple[Look]]:
+        return Watch, (self._look,)
+
     def live(self) -> frozenset[str]:
         """Keys that a version names which was not there, or was to be removed, at the mark."""
-        began = time.monotonic()
-        if began < self._good_until:
+        with self._lock:
+            began = time.monotonic()
+            if began >= self._good_until:
+                self._look_again()
+                now = time.monotonic()
+                self._good_until = now + (now - began if self._look.rest is None else self._look.rest)
             return self._live
+
+    def _look_again(self) -> None:
         survey, found = self._look.news()
         for item in found:
             known = (item.chain, item.positions)
             if known not in self._read:
                 self._read[known] = live_keys(survey, item)
         self._live = frozenset().union(*self._read.values())
-        now = time.monotonic()
-        self._good_until = now + (now - began if self._look.rest is None else self._look.rest)
-        return self._live
 
 
 @dataclass(frozen=True)
@@ -191,7 +202,7 @@ class DeleteFiles:
 
     directory: DatasetLocation
     location: DatasetLocation
-    look: Look
+    watch: Watch
     per_second: float | None
 
     def __call__(self, part: str) -> Iterator[pa.RecordBatch]:
@@ -199,12 +210,12 @@ class DeleteFiles:
         candidates = plans.read_part(self.directory, part)
         if candidates is None:
             return
-        watch, pace = Watch(self.look), Pace(self.per_second)
+        pace = Pace(self.per_second)
         for batch in candidates.to_batches(max_chunksize=BATCH):
             rows = batch.filter(pc.invert(is_manifest(batch)))
             if rows.num_rows:
                 time.sleep(pace.wait(time.monotonic(), rows.num_rows))
-                yield delete_rows(self.location, rows, watch.live())
+                yield delete_rows(self.location, rows, self.watch.live())
         # Paid for before the next part begins, or the first batch of every part would be free.
         time.sleep(pace.wait(time.monotonic(), 0))
 
