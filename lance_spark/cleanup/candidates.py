@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup import names
 from lance_spark.cleanup.decide import DECIDED, DELETE
+from lance_spark.cleanup.sums import add_up
 
 CANDIDATES = pa.schema(
     [
@@ -36,7 +37,6 @@ SUMS = pa.schema(
         ("example", pa.string()),  # a path relative to the dataset; null where files stay
     ]
 )
-_GROUP = ["kind", "branch", "action", "reason", "verified"]
 
 
 def to_candidates(batches: Iterator[pa.RecordBatch], root: str, branches: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -75,14 +75,7 @@ def sum_up(batches: Iterator[pa.RecordBatch], branches: Sequence[str]) -> Iterat
             ).select(SUMS.names)
         )
     if tables:
-        yield from total(pa.concat_tables(tables).cast(SUMS)).to_batches()
-
-
-def total(sums: pa.Table) -> pa.Table:
-    """SUMS with one row for each group, in the order of kinds and branches."""
-    grouped = sums.group_by(_GROUP).aggregate([("files", "sum"), ("bytes", "sum"), ("example", "min")])
-    renamed = grouped.rename_columns([*_GROUP, "files", "bytes", "example"])
-    return renamed.select(SUMS.names).cast(SUMS).sort_by([(name, "ascending") for name in _GROUP[:4]])
+        yield from add_up(pa.concat_tables(tables).cast(SUMS)).to_batches()
 
 
 def _branch_names(rows: pa.Table, branches: Sequence[str]) -> pa.ChunkedArray:

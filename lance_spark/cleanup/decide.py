@@ -101,7 +101,7 @@ def decide(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
     goes = pc.is_in(reason, value_set=pa.array([OLD_VERSION, ONLY_REMOVED, NOT_NAMED]))
     proven = pc.or_(verified, pc.equal(reason, OLD_VERSION))
     decided = files.append_column("reason", reason).append_column("verified", proven)
-    found = [_going(decided.filter(goes)), _staying(decided.filter(pc.invert(goes)))]
+    found = [_shaped(decided.filter(goes), DELETE), _staying(decided.filter(pc.invert(goes)))]
     if judgement.whole_listing:
         found.append(_missing(files, marks, judgement))
     return pa.concat_tables(found)
@@ -157,10 +157,6 @@ def _choices(
         (aged, NOT_NAMED),
         (everything, YOUNG),
     ]
-
-
-def _going(files: pa.Table) -> pa.Table:
-    return _shaped(files, DELETE)
 
 
 def _staying(files: pa.Table) -> pa.Table:

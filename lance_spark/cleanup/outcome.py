@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lance_spark.cleanup.decide import BECAME_LIVE
+from lance_spark.cleanup.sums import add_up
 
 DELETED, GONE, FAILED, KEPT = "deleted", "already gone", "failed", "kept"
 OUTCOMES = pa.schema(
@@ -21,7 +22,6 @@ OUTCOMES = pa.schema(
         ("example", pa.string()),  # a path; with the store's reason where it failed
     ]
 )
-_GROUP = ["kind", "branch", "reason", "outcome"]
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,3 @@ def outcome_rows(candidates: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch
         schema=OUTCOMES,
     )
     return add_up(rows).combine_chunks().to_batches()[0]
-
-
-def add_up(outcomes: pa.Table) -> pa.Table:
-    """OUTCOMES with one row for each group."""
-    grouped = outcomes.group_by(_GROUP).aggregate([("files", "sum"), ("bytes", "sum"), ("example", "min")])
-    renamed = grouped.rename_columns([*_GROUP, "files", "bytes", "example"])
-    return renamed.select(OUTCOMES.names).cast(OUTCOMES).sort_by([(name, "ascending") for name in _GROUP])

@@ -7,9 +7,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.cleanup.candidates import CANDIDATES, SUMS, is_manifest, sum_up, to_candidates, total
+from lance_spark.cleanup.candidates import CANDIDATES, SUMS, is_manifest, sum_up, to_candidates
 from lance_spark.cleanup.decide import DECIDED
-from lance_spark.cleanup.outcome import OUTCOMES, Outcome, add_up, outcome_rows
+from lance_spark.cleanup.outcome import OUTCOMES, Outcome, outcome_rows
+from lance_spark.cleanup.sums import add_up
 
 NAMES = ("main", "exp/a")
 
@@ -77,7 +78,7 @@ ROWS = st.builds(
 @given(rows=st.lists(ROWS, max_size=12), cut=st.integers(0, 12))
 def test_sums_of_parts_add_up_to_those_of_the_whole(rows, cut):
     parts = [batch for part in (rows[:cut], rows[cut:]) for batch in sum_up(batches_of(part), NAMES)]
-    found = total(pa.Table.from_batches(parts, SUMS))
+    found = add_up(pa.Table.from_batches(parts, SUMS))
     assert found.schema.equals(SUMS)
     files, size, paths = Counter(), Counter(), {}
     for row in rows:

@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 from lance_spark.actions.cleanup.stages import DeleteFiles, Look, Watch, delete_rows
 from lance_spark.cleanup.candidates import CANDIDATES
 from lance_spark.cleanup.decide import OLD_VERSION
-from lance_spark.cleanup.keep import removed_paths, version_counts
+from lance_spark.cleanup.keep import version_counts
 from lance_spark.cleanup.names import BLOB, INDEX, MANIFEST
-from lance_spark.cleanup.outcome import FAILED, OUTCOMES, add_up
+from lance_spark.cleanup.outcome import FAILED, OUTCOMES
 from lance_spark.cleanup.pace import Pace
 from lance_spark.cleanup.report import CleanupReport
+from lance_spark.cleanup.sums import add_up
 from lance_spark.location import DatasetLocation
 from lance_spark.store import plans
 from lance_spark.store.deleting import BATCH, remove_empty_directories
@@ -41,7 +42,8 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     below the dataset's ``_cleanup`` then stays, with which the next run finishes. Raises as ``plan_cleanup`` when the
     world cannot be looked at again.
     """
-    look = _look(plan)
+    facts = plan.facts
+    look = Look(facts.survey, facts.verdicts, facts.clones, facts.clones_from)
     watch = Watch(look)
     watch.live()  # a store that cannot be looked at stops the run before anything is written
     # Others are left alone: what they prove was not known to this plan, and would wait for days without them.
@@ -70,12 +72,6 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
         versions=version_counts(plan.facts.survey, plan.facts.verdicts),
         warnings=plan.facts.warnings,
     )
-
-
-def _look(plan: CleanupPlan) -> Look:
-    facts = plan.facts
-    removed = frozenset(removed_paths(facts.survey, facts.verdicts))
-    return Look(facts.survey, facts.verdicts, removed, facts.clones, facts.clones_from)
 
 
 def _delete_manifests(plan: CleanupPlan, watch: Watch, per_second: float | None) -> pa.Table:

@@ -8,13 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.actions.cleanup.runner import Frame, Runner
-from lance_spark.actions.cleanup.stages import Inspect, Leftovers
+from lance_spark.actions.cleanup.stages import Inspect, leftovers
 from lance_spark.cleanup.keep import CLOCK_MARGIN, Ages, Moment, Verdict, positions_of_unknown_age, removed_paths
 from lance_spark.cleanup.marks import MARKS, Run, cut_runs
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.location import DatasetLocation
 from lance_spark.store import files, plans
 from lance_spark.store.uri import locate
 
@@ -69,7 +68,7 @@ class Marking:
         left = [(directory, part) for directory, parts in unfinished.values() for part in parts]
         frames = list(self._frames)
         if left or not frames:
-            frames.append(self._runner.flat_map("read unfinished plans", left, _leftovers, MARKS))
+            frames.append(self._runner.flat_map("read unfinished plans", left, leftovers, MARKS))
         return self._runner.union(frames)
 
     def _paths(self, positions: Mapping[int, Sequence[int]]) -> Iterator[str]:
@@ -121,8 +120,3 @@ def _unknown_base(base: str, why: str) -> Refused:
 def _about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch.filter(pc.is_null(batch["key"]))
-
-
-def _leftovers(item: tuple[DatasetLocation, str]) -> Iterator[pa.RecordBatch]:
-    directory, part = item
-    return Leftovers(directory)(part)

@@ -14,12 +14,13 @@ from lance_spark.actions.cleanup.marking import Marking
 from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.actions.cleanup.runner import Frame, Runner
 from lance_spark.actions.cleanup.stages import ListFiles, manifest_gone
-from lance_spark.cleanup.candidates import SUMS, sum_up, total
+from lance_spark.cleanup.candidates import SUMS, sum_up
 from lance_spark.cleanup.decide import DECIDED, FILES, MISSING, Judgement, decide
 from lance_spark.cleanup.document import PlanFacts, from_document
 from lance_spark.cleanup.keep import Ages, Moment, Verdict, check_evidence, judge, removed_paths
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.ranges import tile
+from lance_spark.cleanup.sums import add_up
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
@@ -140,7 +141,7 @@ def _rows(seen: Survey) -> int:
 
 def _sums(runner: Runner, seen: Survey, decided: Frame) -> pa.Table:
     summed = runner.map("sum up", decided, partial(sum_up, branches=seen.branch_names), SUMS)
-    return total(runner.collect("sum up", summed).cast(SUMS))
+    return add_up(runner.collect("sum up", summed).cast(SUMS))
 
 
 def _check_complete(seen: Survey, sums: pa.Table) -> None:

@@ -108,19 +108,13 @@ class SaveCandidates:
         return plans.write_part(self.directory, to_candidates(decided, self.root, self.branches))
 
 
-@dataclass(frozen=True)
-class Leftovers:
-    """Evidence of a run that did not finish: files it had proved to be named by removed versions only."""
-
-    directory: DatasetLocation
-
-    def __call__(self, part: str) -> Iterator[pa.RecordBatch]:
-        """MARKS from one stored part."""
-        candidates = plans.read_part(self.directory, part)
-        if candidates is None:
-            return
-        for batch in candidates.filter(candidates["verified"]).to_batches():
-            yield leftover_marks(batch["key"], batch["local"])
+def leftovers(item: tuple[DatasetLocation, str]) -> Iterator[pa.RecordBatch]:
+    """MARKS from one stored part (directory, name): files a run that did not finish had proved to be old."""
+    candidates = plans.read_part(*item)
+    if candidates is None:
+        return
+    for batch in candidates.filter(candidates["verified"]).to_batches():
+        yield leftover_marks(batch["key"], batch["local"])
 
 
 def live_keys(survey: Survey, item: News) -> frozenset[str]:
@@ -177,8 +171,6 @@ class Look:
     survey: Survey
     """As it was at the mark."""
     verdicts: tuple[Verdict, ...]
-    removed: frozenset[str]
-    """Paths of the manifests that go."""
     clones: tuple[str, ...] = ()
     clones_from: tuple[str, ...] = ()
     rest: float | None = None
