@@ -9,7 +9,7 @@ _ORDER = 4
 
 
 def add_up(rows: pa.Table) -> pa.Table:
-    """One row for each group, with ``files`` and ``bytes`` summed and one ``example``; the columns before are the group."""
+    """One row for each group, with ``files`` and ``bytes`` summed, one ``example``; columns before are the group."""
     names = rows.schema.names
     group = names[: names.index("files")]
     grouped = rows.group_by(group).aggregate([("files", "sum"), ("bytes", "sum"), ("example", "min")])
