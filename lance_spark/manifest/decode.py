@@ -11,7 +11,7 @@ from lance_spark.manifest.messages import parse, text
 from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
 from lance_spark.manifest.names import fragment_files, index_directories, transaction_file
 
-__all__ = ["check_flags", "decode_head", "head_and_others", "named_files"]
+__all__ = ["check_flags", "decode_head", "head_and_others", "head_of", "named_files"]
 
 _NANOSECONDS = 1_000_000_000
 
@@ -22,7 +22,7 @@ def decode_head(content: bytes) -> ManifestHead:
     Raises CorruptData for bytes that are no manifest.
     """
     span = manifest_span(content)
-    return _head(parse("Head", content[span.start : span.end]))
+    return head_of(parse("Head", content[span.start : span.end]))
 
 
 def named_files(content: bytes) -> frozenset[NamedFile]:
@@ -43,7 +43,7 @@ def head_and_others(content: bytes, span: Span, message: bytes) -> tuple[Manifes
     out of it. Raises CorruptData, and Refused as ``check_flags`` does.
     """
     parsed = parse("Head", message)
-    head = _head(parsed)
+    head = head_of(parsed)
     check_flags(head)
     others = [transaction_file(head.transaction_file)] if head.transaction_file else []
     if parsed.HasField("index_section"):
@@ -52,7 +52,8 @@ def head_and_others(content: bytes, span: Span, message: bytes) -> tuple[Manifes
     return head, others
 
 
-def _head(parsed: Any) -> ManifestHead:
+def head_of(parsed: Any) -> ManifestHead:
+    """The head from a parsed ``Head``. Raises CorruptData for one without a version number."""
     if not parsed.version:
         raise CorruptData("The manifest is damaged: it has no version number.")
     return ManifestHead(

@@ -1,12 +1,13 @@
-"""The protobuf messages of a manifest, with only those fields that tell what files it names.
+"""The protobuf messages of a manifest, with only those fields that are of use here.
 
-What is not declared (schema, statistics, configuration) is skipped by the parser. The same bytes are read through
+What is not declared (statistics, encodings) is skipped by the parser. The same bytes are read through
 several views, because what costs time is not parsing but making Python objects:
 
 - ``Head`` has everything but the fragments.
 - ``Files`` declares the repeated field of fragments as a single one. Protobuf merges a single message that occurs
   many times, so this one has the files of all fragments in one list and no object per fragment.
 - ``Deletions`` has fragments one by one, with what the names of deletion files are made of.
+- ``Whole`` has columns and settings, ``OneFragment`` all of one fragment.
 
 The descriptors live in a pool of their own: the default one refuses a second definition of a name.
 """
@@ -73,8 +74,67 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     "Uuid": {1: ("uuid", "bytes")},
     "IndexMetadata": {1: ("uuid", "Uuid"), 9: ("base_id", _BASE_ID)},
     "IndexSection": {1: ("indices", "IndexMetadata*")},
+    "Entry": {1: ("key", "string"), 2: ("value", "string")},
+    "BytesEntry": {1: ("key", "string"), 2: ("value", "bytes")},
+    "SchemaField": {
+        2: ("name", "string"),
+        3: ("id", "int32"),
+        4: ("parent_id", "int32"),
+        5: ("logical_type", "string"),
+        6: ("nullable", "bool"),
+        10: ("metadata", "BytesEntry*"),
+    },
+    "DataFormat": {2: ("version", "string")},
+    "Whole": {
+        1: ("fields", "SchemaField*"),
+        2: ("fragments", "bytes*"),
+        5: ("schema_metadata", "BytesEntry*"),
+        6: ("index_section", "uint64"),
+        11: ("max_fragment_id", "uint64"),
+        14: ("next_row_id", "uint64"),
+        15: ("data_format", "DataFormat"),
+        16: ("config", "Entry*"),
+        19: ("table_metadata", "Entry*"),
+        21: ("old_transaction_section", "uint64"),
+        23: ("transaction_section", "uint64"),
+    },
+    "WholeDataFile": {
+        1: ("path", "string"),
+        2: ("fields", "int32#"),
+        6: ("file_size_bytes", "uint64"),
+        7: ("base_id", _BASE_ID),
+    },
+    "WholeDeletionFile": {
+        1: ("file_type", "uint64"),
+        2: ("read_version", "uint64"),
+        3: ("id", "uint64"),
+        4: ("num_deleted_rows", "uint64"),
+        7: ("base_id", _BASE_ID),
+    },
+    "WholeFragment": {
+        1: ("id", "uint64"),
+        2: ("files", "WholeDataFile*"),
+        3: ("deletion_file", "WholeDeletionFile"),
+        4: ("physical_rows", "uint64"),
+        5: ("row_ids", "bytes"),
+        11: ("overlays", "bytes*"),
+    },
+    "OneFragment": {2: ("fragments", "WholeFragment*")},
+    "WholeIndex": {
+        1: ("uuid", "Uuid"),
+        2: ("fields", "int32#"),
+        3: ("name", "string"),
+        9: ("base_id", _BASE_ID),
+    },
+    "Indexes": {1: ("indices", "WholeIndex*")},
+    "Transaction": {
+        1: ("read_version", "uint64"),
+        2: ("uuid", "string"),
+        4: ("properties", "Entry*"),
+        **{number: (f"operation_{number}", "bytes") for number in range(100, 116)},
+    },
 }
-"""Fields by number: name and type; a star means repeated."""
+"""Fields by number: name and type; a star means repeated, a # repeated and packed."""
 
 
 def parse(view: str, content: bytes) -> Any:
@@ -107,12 +167,14 @@ def _classes() -> dict[str, Any]:
 
 
 def _field(number: int, name: str, kind: str) -> Any:
-    repeated = kind.endswith("*")
+    repeated = kind.endswith(("*", "#"))
     field = _Field(name=name, number=number, label=_Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL)
+    field.options.packed = kind.endswith("#")
+    kind = kind.rstrip("*#")
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
     else:
-        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind.rstrip('*')}"
+        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
     if kind == _BASE_ID:
         field.default_value = str(NO_BASE)
     return field
