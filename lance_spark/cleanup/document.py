@@ -95,7 +95,7 @@ def _survey(survey: Survey) -> dict[str, Any]:
         "repositories": [location.uri for location in survey.repositories],
         "recorded_clones": dict(survey.recorded_clones),
         "branches": [
-            [branch.name, branch.parent_branch, branch.parent_version, branch.created_at.isoformat()]
+            [branch.name, branch.parent_branch, branch.parent_version, branch.created_at.isoformat(), branch.identity]
             for branch in survey.refs.branches.values()
         ],
         "tags": [[tag.name, tag.branch, tag.version] for tag in survey.refs.tags.values()],
@@ -119,8 +119,8 @@ def _manifest(manifest: VersionFile) -> list[Any]:
 
 def _read_survey(entry: Mapping[str, Any], location: DatasetLocation) -> Survey:
     branches = [
-        Branch(name, parent, version, datetime.fromisoformat(created))
-        for name, parent, version, created in entry["branches"]
+        Branch(name, parent, version, datetime.fromisoformat(created), identity=identity)
+        for name, parent, version, created, identity in entry["branches"]
     ]
     tags = [Tag(name, branch, version) for name, branch, version in entry["tags"]]
     return Survey(

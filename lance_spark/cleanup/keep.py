@@ -11,15 +11,18 @@ from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.refs.model import Tag
+from lance_spark.refs.names import is_merge_tag
+from lance_spark.replay.notes import merged_notes
 
 CLOCK_MARGIN = timedelta(hours=1)
 """How far the clock of a store may be behind that of a writer."""
 _NANOSECONDS = 1_000
 """In a microsecond."""
-LATEST, TAGGED, FORK, BY_POLICY, CLONE, DETACHED, NO_REF = (
+LATEST, TAGGED, FORK, MERGED, BY_POLICY, CLONE, DETACHED, NO_REF = (
     "latest",
     "tagged",
     "fork of a branch",
+    "base of the next merge",
     "by the policy",
     "of a clone",
     "detached",
@@ -132,7 +135,11 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
     for tag in survey.refs.tags.values():
         if tag.branch != chain.branch or positions.get(tag.version) not in old:
             continue
-        if tag.name not in survey.recorded_clones and policy.on_tagged(tag.name) == "error":
+        if (
+            tag.name not in survey.recorded_clones
+            and not is_merge_tag(tag.name)
+            and policy.on_tagged(tag.name) == "error"
+        ):
             yield tag
 
 
@@ -144,12 +151,24 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, st
         for branch in survey.refs.branches.values():
             if branch.parent_branch == chain.branch and branch.parent_version in positions:
                 reasons[positions[branch.parent_version]] = FORK
+        for version in _merge_bases(survey, chain):
+            if version in positions:
+                reasons.setdefault(positions[version], MERGED)
     for tag in survey.refs.tags.values():
         if tag.branch == chain.branch and tag.version in positions:
             reasons[positions[tag.version]] = TAGGED
     if chain.versions:
         reasons[len(chain.versions) - 1] = LATEST
     return reasons
+
+
+def _merge_bases(survey: Survey, chain: Chain) -> Iterator[int]:
+    """Versions of a chain that another one took in last: the next merge of the two compares with them."""
+    branch = survey.refs.branches.get(chain.branch or "")
+    identity = "" if branch is None else branch.identity
+    if chain.branch is None or identity:
+        notes = merged_notes(survey.refs.branches.values())
+        yield from (note.source.version for note in notes if note.source.chain == identity)
 
 
 def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Verdict:

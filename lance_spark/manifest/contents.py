@@ -7,8 +7,11 @@ comparison of two versions with 100,000 fragments decodes only those that differ
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
+
+from pyroaring import BitMap
 
 from lance_spark.errors import CorruptData
 from lance_spark.manifest.decode import head_of
@@ -17,6 +20,7 @@ from lance_spark.manifest.fragments import NO_FRAGMENTS, compare
 from lance_spark.manifest.framing import manifest_span, section_span
 from lance_spark.manifest.messages import NO_BASE, parse, text
 from lance_spark.manifest.model import ManifestHead
+from lance_spark.manifest.names import DELETION_SUFFIXES
 
 
 class DataFile(NamedTuple):
@@ -43,8 +47,11 @@ class DeletionFile(NamedTuple):
     base_id: int | None
 
     def name(self, fragment: int) -> str:
-        """File name below ``_deletions`` for the fragment of that id."""
-        return f"{fragment}-{self.read_version}-{self.id}.{'bin' if self.file_type else 'arrow'}"
+        """File name below ``_deletions`` for the fragment of that id. Raises CorruptData for a type nobody knows."""
+        suffix = DELETION_SUFFIXES.get(self.file_type)
+        if suffix is None:
+            raise CorruptData(f"Fragment {fragment} has a deletion file of the unknown type {self.file_type}.")
+        return f"{fragment}-{self.read_version}-{self.id}.{suffix}"
 
 
 class Fragment(NamedTuple):
@@ -61,7 +68,7 @@ class Fragment(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows that are not deleted."""
+        """Rows that are not deleted; see :attr:`Contents.counts_rows`."""
         return self.physical_rows - (self.deletion.rows if self.deletion else 0)
 
     @property
@@ -91,6 +98,8 @@ class IndexSegment(NamedTuple):
     fields: tuple[int, ...]
     """Ids of the columns it is on."""
     base_id: int | None
+    fragments: frozenset[int] = frozenset()
+    """Ids of the fragments whose rows it knows."""
 
 
 class Contents:
@@ -150,6 +159,11 @@ class Contents:
         return text(self._whole.data_format.version)
 
     @property
+    def counts_rows(self) -> bool:
+        """Whether its writer recorded how many rows fragments have; the first ones did not, or got it wrong."""
+        return bool(self.storage_version)
+
+    @property
     def has_stable_row_ids(self) -> bool:
         """Whether rows keep their ids when they move."""
         return bool(self.head.reader_flags & 2)
@@ -165,8 +179,11 @@ class Contents:
 
     def fragments_without(self, other: Contents) -> list[Fragment]:
         """The fragments whose records are not, byte by byte, among those of another version."""
-        theirs = frozenset(other._records)
-        return [_fragment(record) for record in self._records if record not in theirs]
+        return [_fragment(record) for record in self._records if record not in other._known]
+
+    @cached_property
+    def _known(self) -> frozenset[bytes]:
+        return frozenset(self._records)
 
 
 def decode_contents(content: bytes) -> Contents:
@@ -213,7 +230,13 @@ def _fragment(record: bytes) -> Fragment:
 def _index(found: Any) -> IndexSegment:
     if len(found.uuid.uuid) != 16:
         raise CorruptData("The manifest is damaged: an index has no id.")
-    return IndexSegment(text(found.name), str(UUID(bytes=found.uuid.uuid)), tuple(found.fields), _base(found.base_id))
+    return IndexSegment(
+        name=text(found.name),
+        uuid=str(UUID(bytes=found.uuid.uuid)),
+        fields=tuple(found.fields),
+        base_id=_base(found.base_id),
+        fragments=frozenset(BitMap.deserialize(found.fragment_bitmap)) if found.fragment_bitmap else frozenset(),
+    )
 
 
 def _base(base_id: int) -> int | None:

@@ -124,9 +124,22 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         1: ("uuid", "Uuid"),
         2: ("fields", "int32#"),
         3: ("name", "string"),
+        5: ("fragment_bitmap", "bytes"),
         9: ("base_id", _BASE_ID),
     },
     "Indexes": {1: ("indices", "WholeIndex*")},
+    "EncodedArray": {1: ("narrow", "Offsets"), 2: ("wide", "Offsets"), 3: ("whole", "Offsets")},
+    "Offsets": {1: ("base", "uint64"), 2: ("values", "bytes")},
+    "RowIdRange": {1: ("start", "uint64"), 2: ("end", "uint64"), 3: ("holes", "EncodedArray")},
+    "RowIdBitmap": {1: ("start", "uint64"), 2: ("end", "uint64"), 3: ("bitmap", "bytes")},
+    "RowIdSegment": {
+        1: ("range", "RowIdRange"),
+        2: ("range_with_holes", "RowIdRange"),
+        3: ("range_with_bitmap", "RowIdBitmap"),
+        4: ("sorted_array", "EncodedArray"),
+        5: ("array", "EncodedArray"),
+    },
+    "RowIdSequence": {1: ("segments", "RowIdSegment*")},
     "Transaction": {
         1: ("read_version", "uint64"),
         2: ("uuid", "string"),
@@ -143,6 +156,11 @@ def parse(view: str, content: bytes) -> Any:
         return _CLASSES[view].FromString(content)
     except (DecodeError, UnicodeDecodeError) as problem:
         raise CorruptData(f"The manifest is damaged: {problem}.") from None
+
+
+def message(view: str) -> Any:
+    """An empty message of one of the views."""
+    return _CLASSES[view]()
 
 
 def text(value: str | bytes) -> str:

@@ -12,7 +12,7 @@ from lance_spark.errors import CorruptData
 from lance_spark.manifest.messages import NO_BASE, parse, text
 from lance_spark.manifest.model import BasePath, NamedFile
 
-_DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
+DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 _UUID_BYTES = 16
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_ESCAPED = " !$&'()+,:;=@"
@@ -59,7 +59,7 @@ def _data_files(files: Iterable[Any], bases: Bases) -> list[NamedFile]:
     found = []
     for file in files:
         base, prefix = _place(places, file.base_id)
-        found.append(NamedFile(base, prefix + _stored(_named(file.path))))
+        found.append(NamedFile(base, prefix + stored_name(_named(file.path))))
     return found
 
 
@@ -72,7 +72,7 @@ def _deletion_files(content: bytes, bases: Bases) -> list[NamedFile]:
             continue
         file = fragment.deletion_file
         base, prefix = _place(places, file.base_id)
-        suffix = _DELETION_SUFFIXES.get(file.file_type)
+        suffix = DELETION_SUFFIXES.get(file.file_type)
         if suffix is None:
             raise CorruptData(f"Fragment {fragment.id} has a deletion file of the unknown type {file.file_type}.")
         found.append(NamedFile(base, f"{prefix}{fragment.id}-{file.read_version}-{file.id}.{suffix}"))
@@ -94,7 +94,7 @@ def _place(places: Mapping[int, tuple[BasePath | None, str]], base_id: int) -> t
         raise CorruptData(f"The manifest is damaged: a file is in base {base_id}, where no file can be.") from None
 
 
-def _stored(name: str) -> str:
+def stored_name(name: str) -> str:
     """The name a data file has in the store, where pylance escapes what could mean something in a path.
 
     Unescaped, a listing would not show the file that ``ü.lance`` stands for, and it would be deleted as nobody's.

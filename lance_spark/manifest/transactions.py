@@ -9,7 +9,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lance_spark.manifest.framing import manifest_span, section_span
+from lance_spark.errors import CorruptData
+from lance_spark.manifest.framing import Span, manifest_span, section_span
 from lance_spark.manifest.messages import parse, text
 
 _OPERATIONS = {
@@ -32,7 +33,7 @@ _OPERATIONS = {
 }
 UNKNOWN = "Unknown"
 """Operation of a transaction that this package does not know."""
-MESSAGE = "lance.commit.message"
+MESSAGE = "__lance_commit_message"
 """Property in which pylance keeps a commit message."""
 
 
@@ -58,11 +59,18 @@ def inline_transaction(content: bytes) -> Transaction | None:
     Raises CorruptData for bytes that are no manifest.
     """
     span = manifest_span(content)
-    position = _position(content, span.start)
-    if position is None:
-        return None
-    section = section_span(content, position, span)
-    return decode_transaction(content[section.start : section.end])
+    guess = _last_section(content, span.start)
+    if guess is not None:
+        found = _transaction_at(content, guess, span)
+        # What writers before version 1 put in front of the message may look like sections, and has no uuid.
+        if found is not None and found.uuid:
+            return found
+    whole = parse("Whole", content[span.start : span.end])
+    for name in ("transaction_section", "old_transaction_section"):
+        if whole.HasField(name):
+            section = section_span(content, int(getattr(whole, name)), span)
+            return decode_transaction(content[section.start : section.end])
+    return None
 
 
 def decode_transaction(content: bytes) -> Transaction:
@@ -77,26 +85,24 @@ def decode_transaction(content: bytes) -> Transaction:
     )
 
 
-def _position(content: bytes, message: int) -> int | None:
-    """Where the section of the transaction begins.
+def _transaction_at(content: bytes, position: int, message: Span) -> Transaction | None:
+    section = section_span(content, position, message)
+    try:
+        return decode_transaction(content[section.start : section.end])
+    except CorruptData:
+        return None  # not where the transaction is; the manifest message tells
 
-    Sections stand one after the other in front of the message. The manifest names their places behind its fragments,
-    so the message is parsed only where the sections do not tell themselves: a legacy file begins with other things.
+
+def _last_section(content: bytes, message: int) -> int | None:
+    """Where the last section in front of the message begins, if sections are all that is there.
+
+    They stand one after the other, that of the indexes first. The message names their places behind its fragments, so
+    it is parsed only where the sections do not tell themselves: a file of the legacy format begins with other things.
     """
     end = message - 4
-    places = []
+    last = None
     here = 0
     while here + 4 <= end:
-        places.append(here)
+        last = here
         here += 4 + struct.unpack_from("<I", content, here)[0]
-    if here == end and places:
-        first = content[places[0] + 4]
-        if len(places) == 2:
-            return places[1]
-        if len(places) == 1:
-            return None if first == 0x0A else places[0]
-    whole = parse("Whole", content[message:-16])
-    for name in ("transaction_section", "old_transaction_section"):
-        if whole.HasField(name):
-            return int(getattr(whole, name))
-    return None
+    return last if here == end else None

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from lance_spark.errors import AlreadyExists, Refused
 from lance_spark.refs.model import RefTable
-from lance_spark.refs.names import MAIN, check_new_branch_name, check_new_tag_name, is_dataset_directory
+from lance_spark.refs.names import (
+    MAIN,
+    check_new_branch_name,
+    check_new_tag_name,
+    is_dataset_directory,
+    is_merge_tag,
+)
 from lance_spark.refs.resolve import missing
 
 
@@ -51,6 +57,12 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
             hint=f"Delete tag {_names(unlistable)} first.",
         )
     tags = sorted(tag.name for tag in refs.tags.values() if tag.branch == name)
+    merged = [tag for tag in tags if is_merge_tag(tag)]
+    if merged:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: it was merged by reference, so another branch reads its files.",
+            hint=f"Delete tag {_names(merged)} once no version reads them any more: see `show`, base paths.",
+        )
     if tags:
         raise Refused(
             f"Branch '{name}' cannot be deleted: tag {_names(tags)} points at it.",

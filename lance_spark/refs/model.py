@@ -20,6 +20,8 @@ class Branch:
     created_at: datetime
     """Time of creation, UTC, whole seconds."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    identity: str = ""
+    """Tells the branch from a later one of the same name; "" where an older writer did not record it."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 from lance_spark.errors import InvalidName
@@ -10,6 +11,7 @@ MAIN = "main"
 """Name of the main branch wherever a user types or reads one; pylance and this package hold it as None."""
 
 _DATASET_DIRECTORIES = frozenset({"data", "tree"})
+_MERGE_TAG, _CLONE_TAG = re.compile(r"merged-[0-9a-f]{16}"), re.compile(r"clone-[0-9a-f]{16}(?:-.+)?")
 _LONGEST = 211
 """Characters a name may take once escaped: with a longer one pylance 14.0.2 makes the branch's directory on a local
 disk, fails to write the ref file, and the name can never be used again."""
@@ -83,6 +85,16 @@ def check_new_tag_name(name: str) -> None:
     check_tag_name(name)
     _check_length("tag", name)
     _rule(name.isascii(), "tag", name, "letters outside ASCII make pylance unable to list any tag")
+
+
+def is_merge_tag(name: str) -> bool:
+    """Whether a merge by reference made the tag: another branch reads the files of the tagged version."""
+    return _MERGE_TAG.fullmatch(name) is not None
+
+
+def is_own_tag(name: str) -> bool:
+    """Whether this package made the tag to protect what a clone or another branch reads."""
+    return is_merge_tag(name) or _CLONE_TAG.fullmatch(name) is not None
 
 
 def _check_length(kind: str, name: str) -> None:

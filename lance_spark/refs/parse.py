@@ -19,7 +19,7 @@ from lance_spark.refs.model import Branch, Tag
 BRANCHES = "_refs/branches"
 TAGS = "_refs/tags"
 _SUFFIX = ".json"
-_UNEXPECTED = (KeyError, TypeError, ValueError, OverflowError, OSError)
+_UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, OSError)
 """What a value of the wrong kind, or a number that is no time, raises while it is decoded."""
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)")
 
@@ -45,6 +45,7 @@ def parse_branch(name: str, content: bytes) -> Branch:
             parent_version=int(_either(entry, "parentVersion", "parent_version")),
             created_at=datetime.fromtimestamp(int(_either(entry, "createAt", "create_at")), timezone.utc),
             metadata=dict(entry.get("metadata") or {}),
+            identity=_identity(entry.get("identifier")),
         )
     except _UNEXPECTED as problem:
         raise _corrupt("branch", name, problem) from None
@@ -76,6 +77,12 @@ def _either(entry: Mapping[str, Any], camel: str, snake: str, default: Any = _RE
     if default is _REQUIRED:
         raise KeyError(camel)
     return default
+
+
+def _identity(identifier: Any) -> str:
+    """The last of the unique ids that a branch has with those it was created from."""
+    mapping = (identifier or {}).get("version_mapping") or [[0, ""]]
+    return str(mapping[-1][1])
 
 
 def _text_or_none(value: Any) -> str | None:

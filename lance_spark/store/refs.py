@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -100,3 +101,10 @@ def delete_tag(location: DatasetLocation, name: str) -> None:
     dataset = open_latest(location)
     with translated(location, f"deleting tag '{name}'"):
         dataset.tags.delete(name)
+
+
+def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[str, str]) -> None:
+    """Set all key-value pairs of a branch's ref."""
+    dataset = open_latest(location)
+    with translated(location, f"changing the metadata of branch '{branch}'"):
+        dataset.branches.replace_metadata(branch, dict(metadata))

@@ -1,0 +1,86 @@
+"""Taking over, or taking back, the change of a single version."""
+
+from __future__ import annotations
+
+from lance_spark.actions.cleanup.runner import Runner
+from lance_spark.actions.replay.ancestry import Graph, trace_of
+from lance_spark.actions.replay.applying import replay
+from lance_spark.actions.replay.planning import Request
+from lance_spark.actions.resolve import check_branch
+from lance_spark.errors import Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
+from lance_spark.replay.plan import MergeResult
+from lance_spark.replay.trace import CHERRY_PICK, REVERT
+from lance_spark.store import chains
+from lance_spark.store.datasets import pin_latest
+
+
+def cherry_pick(
+    location: DatasetLocation,
+    picked: PinnedVersion,
+    into: str | None,
+    message: str | None = None,
+    dry_run: bool = False,
+    runner: Runner | None = None,
+) -> MergeResult:
+    """Commit to a branch what one version changed. Raises Conflict, Refused and NotFound; then nothing was changed."""
+    check_branch(location, into)
+    before = version_before(location, picked)
+
+    def make() -> Request:
+        return Request(
+            location=location,
+            ours=pin_latest(location, into),
+            theirs=picked,
+            base_ours=before,
+            base_theirs=before,
+            trace=trace_of(Graph(location), CHERRY_PICK, picked),
+            message=message or f"Cherry-pick {picked}",
+        )
+
+    return replay(make, runner, dry_run)
+
+
+def revert(
+    location: DatasetLocation,
+    reverted: PinnedVersion,
+    into: str | None,
+    message: str | None = None,
+    dry_run: bool = False,
+    runner: Runner | None = None,
+) -> MergeResult:
+    """Commit to a branch the opposite of what one of its versions changed. Raises as cherry_pick does."""
+    check_branch(location, into)
+    before = version_before(location, reverted)
+
+    def make() -> Request:
+        return Request(
+            location=location,
+            ours=pin_latest(location, into),
+            theirs=before,
+            base_ours=reverted,
+            base_theirs=reverted,
+            trace=trace_of(Graph(location), REVERT, reverted),
+            message=message or f"Revert {reverted}",
+        )
+
+    return replay(make, runner, dry_run)
+
+
+def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
+    """The version that a version was made from. Raises Refused for a first one."""
+    older = [version for version in chains.version_names(location, pin.branch) if version < pin.version]
+    if not older:
+        raise Refused(
+            f"{pin} is the oldest version of '{pin.branch or MAIN}' that is there: what it changed is not known.",
+            hint="Only a version with another one before it on its branch can be picked or reverted.",
+        )
+    if older[-1] != pin.version - 1:
+        raise Refused(
+            f"The version before {pin} was cleaned up; the nearest is {older[-1]}, which is {pin.version - older[-1]} "
+            "versions older.",
+            hint="Merge the branch, or write the rows anew.",
+        )
+    return PinnedVersion(pin.branch, older[-1])

@@ -1,0 +1,1 @@
+"""One engine for merge, cherry-pick, revert, fetch, pull and push: plan, copy, commit."""

@@ -1,0 +1,127 @@
+"""Reads what the search for a common ancestor needs: refs, and the traces that merges left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lance_spark.errors import Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion, RefTable
+from lance_spark.refs.names import MAIN
+from lance_spark.replay.ancestry import Chain, Node, merge_bases
+from lance_spark.replay.notes import merged_notes
+from lance_spark.replay.trace import Trace, read_trace
+from lance_spark.store import chains, refs
+
+
+class Graph:
+    """The chains of a dataset, read as far as they are asked for."""
+
+    def __init__(self, location: DatasetLocation, table: RefTable | None = None) -> None:
+        self._location = location
+        self._refs = refs.read_refs(location) if table is None else table
+        self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
+        self._names: dict[str, dict[int, str]] = {}
+        self._merges: dict[str, dict[int, Node]] = {}
+
+    def node(self, pin: PinnedVersion) -> Node:
+        """A version as a node."""
+        return Node("" if pin.branch is None else self._refs.branches[pin.branch].identity, pin.version)
+
+    def pin(self, node: Node) -> PinnedVersion:
+        """A node as a version. Raises Refused for one of a branch that was deleted."""
+        if not node.chain:
+            return PinnedVersion(None, node.version)
+        if node.chain not in self._branches:
+            raise Refused(
+                "The last common version is of a branch that was deleted meanwhile: there is nothing to compare with.",
+                hint="Merge that branch's content through the branch it was merged into, or append the rows anew.",
+            )
+        return PinnedVersion(self._branches[node.chain].name, node.version)
+
+    def identity(self, branch: str | None) -> str:
+        """What tells a branch from a later one of the same name; "" for main."""
+        return "" if branch is None else self._refs.branches[branch].identity
+
+    def fork(self, branch: str) -> PinnedVersion:
+        """The version that a branch was created from."""
+        found = self._refs.branches[branch]
+        return PinnedVersion(found.parent_branch, found.parent_version)
+
+    def bases(self, one: PinnedVersion, other: PinnedVersion) -> list[Node]:
+        """The newest common ancestors of two versions."""
+        chains_read = self._read(one, other)
+        return merge_bases(self.node(one), self.node(other), chains_read)
+
+    def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, Chain]:
+        """Every chain that either version descends from. What both have in common anyway is not read."""
+        first, second = self._lineage(self.node(one)), self._lineage(self.node(other))
+        shared = {chain: min(first[chain], second[chain]) for chain in first.keys() & second.keys()}
+        found: dict[str, Chain] = {}
+        pending = {chain: max(first.get(chain, 0), second.get(chain, 0)) for chain in first.keys() | second.keys()}
+        while pending:
+            chain, newest = pending.popitem()
+            merges = self._merges_of(chain, shared.get(chain, -1), newest)
+            found[chain] = Chain(self._fork_node(chain), merges)
+            for source in merges.values():
+                for parent, version in self._lineage(source).items():
+                    if parent not in found:
+                        pending[parent] = max(pending.get(parent, 0), version)
+                    elif version > first.get(parent, second.get(parent, version)):
+                        pending[parent] = version
+        return found
+
+    def _lineage(self, node: Node) -> dict[str, int]:
+        found = {}
+        while True:
+            found[node.chain] = node.version
+            parent = self._fork_node(node.chain)
+            if parent is None or parent.chain in found:
+                return found
+            node = parent
+
+    def _fork_node(self, chain: str) -> Node | None:
+        branch = self._branches.get(chain)
+        if branch is None:
+            return None
+        parent = branch.parent_branch
+        if parent is not None and parent not in self._refs.branches:
+            return None
+        return Node(self.identity(parent), branch.parent_version)
+
+    def _merges_of(self, chain: str, above: int, newest: int) -> dict[int, Node]:
+        """The versions of a chain that took another one in, above a version and up to another one."""
+        if chain and chain not in self._branches:
+            return {}
+        branch = self._branches[chain].name if chain else None
+        start = self._branches[chain].parent_version if chain else 0
+        names = self._names.setdefault(chain, chains.version_names(self._location, branch))
+        wanted = [version for version in names if max(above, start) < version <= newest]
+        found = {}
+        for version, transaction in chains.read_transactions(self._location, branch, wanted).items():
+            trace = read_trace(transaction.properties) if transaction is not None else None
+            if trace is not None and trace.takes_in:
+                found[version] = Node(trace.source_id, trace.source.version)
+        for note in merged_notes(self._refs.branches.values()):
+            if note.into == chain and above < note.at <= newest:
+                found.setdefault(note.at, note.source)
+        return found
+
+
+def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Node:
+    """The common ancestor. Raises Refused where there is none or more than one."""
+    found = graph.bases(ours, theirs)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise Refused(f"{ours} and {theirs} have no common version.")
+    listed = " and ".join(f"{graph.pin(node)}" for node in found)
+    raise Refused(
+        f"{ours} and {theirs} took each other in at the same time: {listed} are both their last common version.",
+        hint=f"Make a new branch from {ours.branch or MAIN} and bring the changes over with cherry-pick.",
+    )
+
+
+def trace_of(graph: Graph, action: str, source: PinnedVersion) -> Trace:
+    """The trace that a commit leaves."""
+    return Trace(action, source, graph.identity(source.branch))

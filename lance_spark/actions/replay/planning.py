@@ -1,0 +1,189 @@
+"""Plans a replay: reads the versions, compares them, and decides where files go. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from lance_spark.errors import NotFound, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Fragment
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.replay.delta import delta
+from lance_spark.replay.history import Step, Steps
+from lance_spark.replay.placing import place
+from lance_spark.replay.plan import ReplayPlan
+from lance_spark.replay.snapshot import Snapshot
+from lance_spark.replay.threeway import Change, Conflict, Replacement, Sides, compare
+from lance_spark.replay.trace import Trace
+from lance_spark.store import chains, replaying, scanning
+from lance_spark.store.datasets import pin_version
+
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """Take over to ``ours`` what ``theirs`` changed since the base. Both sides see the base in a chain of their own."""
+
+    location: DatasetLocation
+    ours: PinnedVersion
+    theirs: PinnedVersion
+    base_ours: PinnedVersion
+    base_theirs: PinnedVersion
+    trace: Trace
+    message: str | None = None
+    reference: bool = False
+    """Whether data files stay where they are."""
+    remote: DatasetLocation | None = None
+    """Where theirs is, if that is another dataset."""
+
+    @property
+    def their_location(self) -> DatasetLocation:
+        """Where theirs is."""
+        return self.remote or self.location
+
+
+def plan_replay(request: Request) -> ReplayPlan:
+    """Compare and place. Raises Refused for versions that cannot be taken over, NotFound for a base that is gone."""
+    sides = _sides(request)
+    change = compare(sides)
+    _check_supported(sides, change)
+    conflicts = list(change.conflicts)
+    deletions: dict[int, tuple[int, ...]] = {}
+    for wanted in change.replaced:
+        if wanted.both_deleted:
+            deletions[wanted.ours.id], found = _other_rows(request, sides, wanted)
+            conflicts += found
+    conflicts += _same_keys(request, sides, change)
+    blobs = bool(change.added or change.replaced) and bool(
+        scanning.blob_columns(request.their_location, _stamped(request.their_location, request.theirs))
+    )
+    return ReplayPlan(
+        sides=sides,
+        change=change,
+        placed=place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs),
+        trace=request.trace,
+        message=request.message,
+        deletions=deletions,
+        conflicts=tuple(conflicts),
+    )
+
+
+def _sides(request: Request) -> Sides:
+    read = lru_cache(maxsize=None)(chains.read_snapshot)
+    there = request.their_location
+    ours, theirs = read(request.location, request.ours), read(there, request.theirs)
+    try:
+        base_ours = read(request.location, request.base_ours)
+        base_theirs = read(there, request.base_theirs)
+    except NotFound as missing:
+        raise Refused(
+            f"{request.base_ours} is the last version that {request.ours} and {request.theirs} have in common, and it "
+            f"is not there any more: {missing.message}",
+            hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
+        ) from None
+    return Sides(
+        base_ours=base_ours,
+        ours=replace(ours, pin=_stamped(request.location, request.ours)),
+        base_theirs=base_theirs,
+        theirs=replace(theirs, pin=_stamped(there, request.theirs)),
+        our_steps=_steps(request.location, request.ours, request.base_ours),
+        their_steps=_steps(there, request.theirs, request.base_theirs),
+    )
+
+
+def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
+    return pin if pin.stamp is not None else pin_version(location, pin.branch, pin.version)
+
+
+def _steps(location: DatasetLocation, side: PinnedVersion, base: PinnedVersion) -> Steps:
+    """The versions after the base. A base in another chain: all of the side's own."""
+    names = chains.version_names(location, side.branch)
+    same_chain = base.branch == side.branch
+    first = base.version if same_chain else min(names, default=0)
+    wanted = [version for version in names if first < version <= side.version]
+    found = chains.read_transactions(location, side.branch, wanted)
+    steps = tuple(
+        Step(version, "Unknown" if transaction is None else transaction.operation)
+        for version, transaction in found.items()
+    )
+    return Steps(side.branch, steps, complete=len(steps) == max(0, side.version - first))
+
+
+def _check_supported(sides: Sides, change: Change) -> None:
+    touched = [*change.added, *(found.theirs for found in change.replaced), *(found.ours for found in change.replaced)]
+    for fragment in touched:
+        if fragment.has_overlays:
+            raise Refused(f"Fragment {fragment.id} has overlays, which this release cannot take over.")
+    stable = sides.ours.contents.has_stable_row_ids
+    if stable != sides.theirs.contents.has_stable_row_ids:
+        raise Refused(f"Only one of {sides.ours.pin} and {sides.theirs.pin} has stable row ids.")
+    if stable and any(not fragment.row_ids for fragment in change.added):
+        raise Refused("The row ids of new rows are kept in files of their own, which this release cannot take over.")
+
+
+def _other_rows(request: Request, sides: Sides, wanted: Replacement) -> tuple[tuple[int, ...], list[Conflict]]:
+    """The rows that theirs deleted in a fragment in which ours deleted others; a conflict if they are not others."""
+    base = replaying.deleted_offsets(request.location, sides.base_ours, wanted.base)
+    ours = replaying.deleted_offsets(request.location, sides.ours, wanted.ours) - base
+    theirs_now = replaying.deleted_offsets(request.their_location, sides.theirs, wanted.theirs)
+    theirs = theirs_now - base
+    both = sorted(ours & theirs)
+    if not both and base <= theirs_now:
+        return tuple(sorted(theirs)), []
+    reason = (
+        "both sides deleted or updated the same rows" if both else "ours deleted more rows where theirs has rows back"
+    )
+    conflict = Conflict(
+        reason,
+        sides.our_steps.telling(),
+        sides.their_steps.telling(),
+        (wanted.ours.id,),
+        _rows(request, wanted.base, both[:_EXAMPLES]),
+    )
+    return (), [conflict]
+
+
+def _rows(request: Request, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
+    """The keys of some rows as the base has them."""
+    pin = _stamped(request.location, request.base_ours)
+    keys = replaying.key_columns(request.location, pin)
+    if not keys or not offsets:
+        return ()
+    return tuple(_shown(row) for row in replaying.take_keys(request.location, pin, keys, fragment, offsets))
+
+
+def _same_keys(request: Request, sides: Sides, change: Change) -> list[Conflict]:
+    """Where the table declares a key: rows that both sides added or updated under one key."""
+    mine = delta(sides.base_ours, sides.ours).added if change.added else ()
+    keys = replaying.key_columns(request.location, sides.ours.pin) if mine else ()
+    if not keys:
+        return []
+    known = set(_keys(request.location, sides.ours, keys, mine))
+    twice = (key for key in _keys(request.their_location, sides.theirs, keys, change.added) if key in known)
+    rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
+    if not rows:
+        return []
+    return [
+        Conflict(
+            "both sides have new rows with the same key",
+            sides.our_steps.telling(),
+            sides.their_steps.telling(),
+            rows=rows,
+        )
+    ]
+
+
+def _keys(
+    location: DatasetLocation, side: Snapshot, keys: Sequence[str], fragments: Sequence[Fragment]
+) -> Iterable[tuple[Any, ...]]:
+    for batch in replaying.read_keys(location, side.pin, keys, fragments):
+        yield from zip(*(batch[key].to_pylist() for key in keys), strict=True)
+
+
+def _shown(row: Any) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in row.items())

@@ -1,0 +1,72 @@
+"""The common ancestor of two versions: a graph of chains, forks and merges.
+
+A chain is a line, so everything a version descends from is told by one number per chain: the newest version of that
+chain it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Node(NamedTuple):
+    """One version. Chains are told apart by identity: a branch may be deleted and its name used again."""
+
+    chain: str
+    """"" for main, else the identity of the branch."""
+    version: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What connects a chain with others."""
+
+    fork: Node | None = None
+    """The version it began as; None for main."""
+    merges: Mapping[int, Node] = field(default_factory=dict)
+    """Versions that took in another chain, and the version of it that they took in."""
+
+
+Graph = Mapping[str, Chain]
+Ancestors = Mapping[str, int]
+"""By chain: the newest version among the ancestors, the version itself included."""
+
+
+def ancestors(node: Node, graph: Graph) -> dict[str, int]:
+    """Everything a version holds."""
+    found: dict[str, int] = {}
+    pending = [node]
+    while pending:
+        chain, version = pending.pop()
+        before = found.get(chain, -1)
+        if version <= before:
+            continue
+        found[chain] = version
+        known = graph.get(chain)
+        if known is None:
+            continue
+        if known.fork is not None and before < 0:
+            pending.append(known.fork)
+        pending += [source for at, source in known.merges.items() if before < at <= version]
+    return found
+
+
+def merge_bases(one: Node, other: Node, graph: Graph) -> list[Node]:
+    """The newest versions that both descend from; none of them descends from another one.
+
+    There is one in a history where merges take turns, and more than one where two chains took each other in at once.
+    """
+    first, second = ancestors(one, graph), ancestors(other, graph)
+    common = [Node(chain, min(first[chain], second[chain])) for chain in first.keys() & second.keys()]
+    return sorted(node for node in common if not _is_below_another(node, common, graph))
+
+
+def holds(node: Node, other: Node, graph: Graph) -> bool:
+    """Whether a version has everything that the other one has."""
+    return ancestors(node, graph).get(other.chain, -1) >= other.version
+
+
+def _is_below_another(node: Node, nodes: Iterable[Node], graph: Graph) -> bool:
+    return any(other != node and holds(other, node, graph) for other in nodes)

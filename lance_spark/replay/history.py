@@ -1,0 +1,67 @@
+"""What the versions between a base and a side were, as far as their transactions still tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lance_spark.refs.names import MAIN
+
+_MOVES_NO_ROWS = frozenset(
+    {
+        "Append",
+        "Clone",
+        "CreateIndex",
+        "Delete",
+        "Merge",
+        "Project",
+        "ReserveFragments",
+        "UpdateBases",
+        "UpdateConfig",
+    }
+)
+"""Operations after which a row that is gone from a fragment was deleted, and not written anew elsewhere."""
+_REPLACES_ALL = frozenset({"Overwrite"})
+_QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
+"""Operations that change no fragment that was there before."""
+
+
+class Step(NamedTuple):
+    """One version and what made it."""
+
+    version: int
+    operation: str
+    """pylance's name of the operation."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The versions of one chain after a base, ascending."""
+
+    branch: str | None
+    found: tuple[Step, ...] = ()
+    complete: bool = True
+    """False where versions in between are not there any more: what they did is not known."""
+
+    @property
+    def moves_no_rows(self) -> bool:
+        """Whether rows that left a fragment are certain to have been deleted rather than updated."""
+        return self.complete and all(step.operation in _MOVES_NO_ROWS for step in self.found)
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether one of them replaced the whole table."""
+        return any(step.operation in _REPLACES_ALL for step in self.found)
+
+    def telling(self) -> str:
+        """The versions that changed fragments, as a user reads them: ``main@7 (Update), main@8 (Delete)``."""
+        return _listed(self.branch, [step for step in self.found if step.operation not in _QUIET] or self.found)
+
+
+def _listed(branch: str | None, steps: Iterable[Step]) -> str:
+    named = [f"{branch or MAIN}@{step.version} ({step.operation})" for step in steps]
+    return ", ".join(named if len(named) <= _SHOWN else [*named[:_SHOWN], f"{len(named) - _SHOWN} more"])
+
+
+_SHOWN = 4

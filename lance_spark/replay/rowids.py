@@ -1,0 +1,91 @@
+"""Stable row ids of a fragment: reading a sequence, and what of it another chain may take over.
+
+Each chain numbers its new rows itself, so two chains give one number to different rows. Two rows with one id make an
+index return the wrong one. So a fragment keeps the ids of rows that were there at the base, and the commit gives new
+ids to its other rows (pylance numbers the rows behind those that have an id).
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lance_spark.errors import CorruptData
+from lance_spark.manifest.messages import message, parse
+
+_WIDTHS = {"narrow": "H", "wide": "I", "whole": "Q"}
+
+
+def read_row_ids(sequence: bytes) -> list[int]:
+    """The row ids of a fragment, in the order of its rows. Raises CorruptData."""
+    found: list[int] = []
+    for segment in parse("RowIdSequence", sequence).segments:
+        found += _segment(segment)
+    return found
+
+
+def write_row_ids(ids: Sequence[int]) -> bytes:
+    """A sequence of row ids as manifests hold them: one range for each unbroken run."""
+    sequence = message("RowIdSequence")
+    for start, end in _runs(ids):
+        segment = sequence.segments.add()
+        segment.range.start, segment.range.end = start, end
+    return bytes(sequence.SerializeToString())
+
+
+def kept_row_ids(ids: Sequence[int], next_row_id: int, renamed: Mapping[int, int]) -> list[int] | None:
+    """The ids that a fragment takes along: those of rows from before the base, which must come first.
+
+    ``next_row_id`` is the base's; ``renamed`` has ids of the base that ours knows as others. None if old and new rows
+    are mixed, so that the commit could not number the new ones.
+    """
+    count = next((at for at, row in enumerate(ids) if row >= next_row_id), len(ids))
+    if any(row < next_row_id for row in ids[count:]):
+        return None
+    return [renamed.get(row, row) for row in ids[:count]]
+
+
+def renamed_row_ids(theirs: bytes, ours: bytes) -> dict[int, int]:
+    """How ours knows the rows of a fragment that both have: ids that differ, by the ids in theirs."""
+    if theirs == ours:
+        return {}
+    pairs = zip(read_row_ids(theirs), read_row_ids(ours), strict=False)
+    return {there: here for there, here in pairs if there != here}
+
+
+def _segment(segment: Any) -> Iterable[int]:
+    kind = next((field.name for field, _ in segment.ListFields()), None)
+    if kind == "range":
+        return range(segment.range.start, segment.range.end)
+    if kind == "range_with_holes":
+        found = segment.range_with_holes
+        holes = frozenset(_array(found.holes))
+        return [row for row in range(found.start, found.end) if row not in holes]
+    if kind == "range_with_bitmap":
+        found = segment.range_with_bitmap
+        return [row for at, row in enumerate(range(found.start, found.end)) if found.bitmap[at >> 3] >> (at & 7) & 1]
+    if kind in ("sorted_array", "array"):
+        return _array(getattr(segment, kind))
+    raise CorruptData("Row ids are written in a form that this release does not know.")
+
+
+def _array(encoded: Any) -> list[int]:
+    for field, offsets in encoded.ListFields():
+        values = array(_WIDTHS[field.name])
+        values.frombytes(offsets.values)
+        if sys.byteorder == "big":
+            values.byteswap()
+        return [offsets.base + value for value in values]
+    return []
+
+
+def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for row in ids:
+        if runs and runs[-1][1] == row:
+            runs[-1] = (runs[-1][0], row + 1)
+        else:
+            runs.append((row, row + 1))
+    return runs

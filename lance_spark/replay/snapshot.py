@@ -1,0 +1,66 @@
+"""One version, with every file told by the place it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from lance_spark.errors import CorruptData
+from lance_spark.manifest.contents import Contents, DataFile, DeletionFile, Fragment
+from lance_spark.refs.model import PinnedVersion
+
+
+class Root(NamedTuple):
+    """A place that holds files of a version."""
+
+    uri: str
+    """Canonical URI."""
+    is_dataset: bool = True
+    """Whether it is laid out like a dataset (``data/``, ``_deletions/``); else data files lie directly in it."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of one chain. ``bases`` has the root of the chain itself under None."""
+
+    pin: PinnedVersion
+    contents: Contents
+    bases: Mapping[int | None, Root]
+
+    @property
+    def root(self) -> Root:
+        """Where the chain keeps its own files."""
+        return self.bases[None]
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """Ids of the fields of its schema. Files may hold others, of columns that were dropped."""
+        return frozenset(field.id for field in self.contents.fields)
+
+    def root_of(self, file: DataFile | DeletionFile) -> Root:
+        """Where a file is. Raises CorruptData for a base that the version does not have."""
+        if file.base_id not in self.bases:
+            raise CorruptData(f"Version {self.pin} names a file in the unknown base {file.base_id}.")
+        return self.bases[file.base_id]
+
+
+def same_files(one: Fragment, other: Fragment, live: frozenset[int]) -> bool:
+    """Whether two fragments have the columns that are in use in the same data files, wherever those are."""
+    return columns(one, live) == columns(other, live)
+
+
+def same_deletion(one: Fragment, other: Fragment) -> bool:
+    """Whether the same rows are deleted. A deletion file that is copied keeps its version and id."""
+    return _deletion(one) == _deletion(other)
+
+
+def columns(fragment: Fragment, live: frozenset[int]) -> dict[int, str]:
+    """Which data file has which column, by field id."""
+    return {field: file.path for file in fragment.files for field in file.fields if field in live}
+
+
+def _deletion(fragment: Fragment) -> tuple[int, int, int] | None:
+    found = fragment.deletion
+    return None if found is None else (found.read_version, found.id, found.rows)

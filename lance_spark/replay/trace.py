@@ -1,0 +1,45 @@
+"""What a commit of this package leaves in a version's transaction: where its changes came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lance_spark.manifest.transactions import MESSAGE
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
+
+ACTION, SOURCE, SOURCE_ID = "lance_spark.action", "lance_spark.source", "lance_spark.source_id"
+MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
+CLONE, FETCH, PUSH, RELOCATE = "clone", "fetch", "push", "relocate"
+_TAKES_IN = frozenset({MERGE, PUSH})
+"""Actions after which a version holds everything its source had, as with git's second parent."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Where the changes of a version came from."""
+
+    action: str
+    source: PinnedVersion
+    source_id: str = ""
+    """Identity of the source's branch, which tells it from a later one of the same name; "" for main."""
+
+    @property
+    def takes_in(self) -> bool:
+        """Whether the version holds everything its source had."""
+        return self.action in _TAKES_IN
+
+    def properties(self, message: str | None) -> dict[str, str]:
+        """As transaction properties."""
+        found = {ACTION: self.action, SOURCE: str(self.source), SOURCE_ID: self.source_id}
+        return {**found, MESSAGE: message} if message else found
+
+
+def read_trace(properties: Mapping[str, str]) -> Trace | None:
+    """The trace in transaction properties; None where there is none that can be read."""
+    branch, _, version = properties.get(SOURCE, "").rpartition("@")
+    if not branch or not version.isdecimal():
+        return None
+    pin = PinnedVersion(None if branch == MAIN else branch, int(version))
+    return Trace(properties.get(ACTION, ""), pin, properties.get(SOURCE_ID, ""))

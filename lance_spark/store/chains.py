@@ -1,0 +1,87 @@
+"""The versions of one chain: which there are, their manifests, and their transactions without the fragments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from lance_spark.cleanup.names import read_manifest_name
+from lance_spark.errors import CorruptData
+from lance_spark.location import DatasetLocation, canonical_uri
+from lance_spark.manifest.contents import Contents, decode_contents
+from lance_spark.manifest.decode import decode_head
+from lance_spark.manifest.transactions import Transaction, decode_transaction, inline_transaction
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.resolve import missing_version
+from lance_spark.replay.snapshot import Root, Snapshot
+from lance_spark.store import files
+
+_THREADS = 16
+_HIGHEST = 2**64 - 1
+
+
+def version_names(location: DatasetLocation, branch: str | None) -> dict[int, str]:
+    """The versions a chain has, ascending, and the file names of their manifests. One listing."""
+    found = {}
+    for name in files.list_names(location, f"{_prefix(branch)}_versions"):
+        read = read_manifest_name(name)
+        if read is not None and not read.detached:
+            found[read.version] = name
+    return dict(sorted(found.items()))
+
+
+def read_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes:
+    """A version's manifest file. Raises NotFound, with the nearest versions, where there is none."""
+    for name in (f"{_HIGHEST - pin.version:020}.manifest", f"{pin.version}.manifest"):
+        content = files.read(location, f"{_prefix(pin.branch)}_versions/{name}")
+        if content is not None:
+            return content
+    raise missing_version(pin.version, pin.branch, list(version_names(location, pin.branch)))
+
+
+def read_contents(location: DatasetLocation, pin: PinnedVersion) -> Contents:
+    """A version, decoded. Raises NotFound, CorruptData, and Refused for one this package does not understand."""
+    contents = decode_contents(read_manifest(location, pin))
+    if contents.head.version != pin.version:
+        raise CorruptData(f"The manifest of version {pin} of {location.uri} holds version {contents.head.version}.")
+    return contents
+
+
+def read_snapshot(location: DatasetLocation, pin: PinnedVersion) -> Snapshot:
+    """A version with the canonical URIs of all places it has files in."""
+    contents = read_contents(location, pin)
+    bases: dict[int | None, Root] = {None: Root(location.branch_uri(pin.branch))}
+    for key, base in contents.head.bases.items():
+        bases[key] = Root(canonical_uri(base.path, os.path.realpath), base.is_dataset_root)
+    return Snapshot(pin, contents, bases)
+
+
+def read_transactions(
+    location: DatasetLocation, branch: str | None, versions: Iterable[int]
+) -> dict[int, Transaction | None]:
+    """The transactions of versions; None for one that is nowhere. Versions that are gone are left out."""
+    wanted = list(versions)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = list(pool.map(lambda version: _transaction(location, branch, version), wanted))
+    return {version: entry[0] for version, entry in zip(wanted, found, strict=True) if entry}
+
+
+def _transaction(location: DatasetLocation, branch: str | None, version: int) -> tuple[Transaction | None] | None:
+    content = None
+    for name in (f"{_HIGHEST - version:020}.manifest", f"{version}.manifest"):
+        content = files.read(location, f"{_prefix(branch)}_versions/{name}")
+        if content is not None:
+            break
+    if content is None:
+        return None
+    inline = inline_transaction(content)
+    if inline is not None:
+        return (inline,)
+    file = decode_head(content).transaction_file
+    kept = files.read(location, f"{_prefix(branch)}_transactions/{file}") if file else None
+    return (decode_transaction(kept) if kept is not None else None,)
+
+
+def _prefix(branch: str | None) -> str:
+    return "" if branch is None else f"tree/{branch}/"

@@ -1,0 +1,123 @@
+"""Carries indexes from one chain over to another one, where they are valid as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lance_spark.errors import Conflict
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Contents, Fragment, IndexSegment
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.replay.plan import ReplayPlan
+from lance_spark.replay.snapshot import columns
+from lance_spark.store import chains, copying
+from lance_spark.store.datasets import open_latest, open_pinned
+from lance_spark.store.failures import translated
+
+if TYPE_CHECKING:
+    import lance
+
+_INTERNAL = "__"
+"""Begins the names of indexes that are not a user's."""
+
+
+def carry_indexes(
+    ours: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan, version: int | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Indexes that were made on theirs since the base: (names carried over, names that ours has to make itself).
+
+    An index knows rows by the ids of their fragments. It is carried only if every fragment that it covers has the same
+    id, files and row ids in the version that was committed; everything else would answer with wrong rows.
+    """
+    wanted = _new_indexes(plan)
+    if not wanted:
+        return (), ()
+    pin = PinnedVersion(plan.ours.pin.branch, version or plan.ours.pin.version)
+    now = chains.read_contents(ours, pin)
+    made = _made(theirs, plan)
+    carried: list[str] = []
+    missing: list[str] = []
+    for name, segments in wanted.items():
+        found = [made[segment.uuid] for segment in segments if segment.uuid in made]
+        if len(found) == len(segments) and all(
+            _is_valid(entry, segment, plan, now) for entry, segment in zip(found, segments, strict=True)
+        ):
+            for segment in segments:
+                _copy_directory(theirs, plan, segment, ours)
+            (carried if _commit(ours, pin, found) else missing).append(name)
+        else:
+            missing.append(name)
+    return tuple(carried), tuple(missing)
+
+
+def _new_indexes(plan: ReplayPlan) -> dict[str, list[IndexSegment]]:
+    """Indexes of theirs that neither the base nor ours has, by name."""
+    known = {segment.uuid for segment in plan.sides.base_theirs.contents.indexes}
+    names = {segment.name for segment in plan.ours.contents.indexes}
+    found: dict[str, list[IndexSegment]] = {}
+    for segment in plan.sides.theirs.contents.indexes:
+        if segment.uuid not in known and segment.name not in names and not segment.name.startswith(_INTERNAL):
+            found.setdefault(segment.name, []).append(segment)
+    return found
+
+
+def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
+    """Descriptions, as pylance has them, of indexes made since the base, from the transactions that made them."""
+    dataset = open_pinned(theirs, plan.sides.theirs.pin)
+    found = {}
+    for step in plan.sides.their_steps.found:
+        if step.operation == "CreateIndex":
+            with translated(theirs, "reading a transaction"):
+                operation = _operation(dataset, step.version)
+            found.update({str(index.uuid): index for index in getattr(operation, "new_indices", ())})
+    return found
+
+
+def _operation(dataset: lance.LanceDataset, version: int) -> Any:
+    transaction = dataset.read_transaction(version)
+    return None if transaction is None else transaction.operation
+
+
+def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents) -> bool:
+    covered = frozenset(index.fragment_ids)
+    theirs = {entry.id: entry for entry in plan.sides.theirs.contents.fragments() if entry.id in covered}
+    ours = {entry.id: entry for entry in now.fragments() if entry.id in covered}
+    fields = {entry.id: entry.name for entry in now.fields}
+    names = {entry.id: entry.name for entry in plan.sides.theirs.contents.fields}
+    return (
+        index.base_id is None
+        and covered == segment.fragments  # less, where values were changed after it was made
+        and theirs.keys() == covered
+        and all(fields.get(key) == names.get(key) for key in index.fields)
+        and all(key in ours and _same_rows(ours[key], found, index.fields) for key, found in theirs.items())
+    )
+
+
+def _same_rows(ours: Fragment, theirs: Fragment, fields: list[int]) -> bool:
+    live = frozenset(fields)
+    return columns(ours, live) == columns(theirs, live) and ours.row_ids == theirs.row_ids
+
+
+def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, segment: IndexSegment, ours: DatasetLocation) -> None:
+    source = DatasetLocation(plan.sides.theirs.root.uri, theirs.options)
+    target = DatasetLocation(plan.ours.root.uri, ours.options)
+    for path in copying.files_below(source, f"_indices/{segment.uuid}"):
+        copying.copy_file(source, path, target, path)
+
+
+def _commit(ours: DatasetLocation, pin: PinnedVersion, indexes: list[Any]) -> bool:
+    """Whether the index is in ours now. Somebody else's commit in between wins: the index can be made again."""
+    import lance
+
+    dataset = open_latest(ours, pin.branch)
+    try:
+        with translated(ours, "adding an index"):
+            lance.LanceDataset.commit(
+                ours.branch_uri(pin.branch),
+                lance.LanceOperation.CreateIndex(indexes, []),
+                read_version=pin.version if dataset.version >= pin.version else dataset.version,
+                storage_options=ours.storage_options,
+            )
+    except Conflict:
+        return False
+    return True

@@ -1,0 +1,272 @@
+"""Commits a planned replay through pylance: one version, or nothing."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_spark.errors import Conflict, CorruptData, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Field, Fragment
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.replay.assemble import Assembly, renamed_rows
+from lance_spark.replay.columns import ColumnChanges, match_fields
+from lance_spark.replay.plan import ReplayPlan
+from lance_spark.replay.snapshot import Root, Snapshot, columns
+from lance_spark.store import files
+from lance_spark.store.datasets import open_latest, open_pinned
+from lance_spark.store.failures import translated
+
+if TYPE_CHECKING:
+    import lance
+    from lance.schema import LanceField, LanceSchema
+
+_SAME_ID = "two fragments with id"
+
+
+def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Root]) -> None:
+    """Let a chain read files from other places. A version of its own, in which no row changes."""
+    import lance
+
+    dataset = open_latest(location, branch)
+    with translated(location, "registering base paths"):
+        dataset.add_bases([lance.DatasetBasePath(root.uri, None, root.is_dataset) for root in roots])
+
+
+def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> int:
+    """Commit a plan whose files are copied, and return the new version's number.
+
+    Raises Conflict when somebody committed something that pylance cannot combine with it; then nothing was
+    committed and the plan has to be made again.
+    """
+    import lance
+    from lance.dataset import Transaction
+
+    ours = open_pinned(location, plan.ours.pin)
+    operation = _operation(ours, open_pinned(theirs, plan.sides.theirs.pin), plan)
+    transaction = Transaction(
+        plan.ours.pin.version, operation, transaction_properties=plan.trace.properties(plan.message)
+    )
+    with _conflicts(), translated(location, "committing"):
+        dataset = lance.LanceDataset.commit(
+            location.branch_uri(plan.ours.pin.branch),
+            transaction,
+            storage_options=location.storage_options,
+            max_retries=0,
+        )
+    return int(dataset.version)
+
+
+class _conflicts:  # noqa: N801 - used like a function
+    """An id that a concurrent commit took meanwhile is a conflict as well."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if problem is not None and _SAME_ID in str(problem):
+            raise Conflict("A concurrent commit took the same fragment ids.", hint="Run it again.") from None
+
+
+def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan) -> Any:
+    import lance
+
+    change, placed = plan.change, plan.placed
+    schema, renumbered = _schema(ours, theirs, plan)
+    stable = plan.ours.contents.has_stable_row_ids
+    assembly = Assembly(
+        theirs=plan.sides.theirs,
+        placed=placed,
+        fields=renumbered,
+        next_row_id=plan.sides.base_theirs.contents.next_row_id if stable else 0,
+        renamed_rows=renamed_rows(change) if stable else {},
+    )
+    added = [assembly.added(found, _json(theirs, found)) for found in change.added]
+    replaced = []
+    for wanted in change.replaced:
+        mine = _json(ours, wanted.ours)
+        if wanted.both_deleted:
+            mine = _with_deleted(ours, wanted.ours, plan.deletions[wanted.ours.id])
+        replaced.append(assembly.replaced(wanted, mine, _json(theirs, wanted.theirs)))
+    if schema is not None:
+        return _merge(ours, schema, plan, added, replaced)
+    if replaced or change.removed or any(placed.ids.values()) or any(found["row_id_meta"] for found in added):
+        return lance.LanceOperation.Update(
+            removed_fragment_ids=[found.id for _, found in change.removed],
+            updated_fragments=_metadata(replaced),
+            new_fragments=_metadata(added),
+            fields_modified=_fields_modified(plan),
+        )
+    return lance.LanceOperation.Append(_metadata(added))
+
+
+def _merge(
+    ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, added: list[Any], replaced: list[Any]
+) -> Any:
+    """With another schema, pylance wants the complete list of fragments."""
+    import lance
+
+    if any(found["row_id_meta"] for found in added):
+        raise Refused(
+            "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
+            "at once.",
+            hint=f"Merge the versions before the columns changed first: merge {plan.sides.theirs.pin.branch}@VERSION.",
+        )
+    free = plan.ours.contents.max_fragment_id + 1
+    for count, found in enumerate(added):
+        found["id"] = found["id"] or free + count
+    changed = {found["id"]: found for found in replaced}
+    gone = {found.id for _, found in plan.change.removed}
+    kept = [
+        changed.get(fragment.fragment_id) or fragment.metadata
+        for fragment in ours.get_fragments()
+        if fragment.fragment_id not in gone
+    ]
+    final = [_metadata([found])[0] if isinstance(found, dict) else found for found in kept]
+    return lance.LanceOperation.Merge([*final, *_metadata(added)], schema)
+
+
+def _metadata(found: Sequence[Any]) -> list[Any]:
+    from lance.fragment import FragmentMetadata
+
+    return [FragmentMetadata.from_json(json.dumps(entry)) for entry in found]
+
+
+def _json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, Any]:
+    found = dataset.get_fragment(fragment.id)
+    if found is None:
+        raise CorruptData(f"pylance does not find fragment {fragment.id} that the manifest names.")
+    result: dict[str, Any] = found.metadata.to_json()
+    return result
+
+
+def _with_deleted(dataset: lance.LanceDataset, fragment: Fragment, offsets: Sequence[int]) -> dict[str, Any]:
+    """The fragment with more rows deleted; pylance writes the deletion file."""
+    addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
+    found = dataset.get_fragment(fragment.id).delete(f"_rowaddr IN ({addresses})")
+    if found is None:
+        raise Refused(f"All rows of fragment {fragment.id} are deleted by the two sides together.")
+    result: dict[str, Any] = found.to_json()
+    return result
+
+
+def _fields_modified(plan: ReplayPlan) -> list[int]:
+    """Columns that have other values in fragments that stay: indexes must forget those fragments."""
+    found: set[int] = set()
+    for wanted in plan.change.replaced:
+        if wanted.files:
+            live = plan.sides.theirs.live
+            before, after = columns(wanted.ours, live), columns(wanted.theirs, live)
+            found |= {field for field, path in after.items() if before.get(field) != path}
+    return sorted(found)
+
+
+def _schema(
+    ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan
+) -> tuple[LanceSchema | None, dict[int, int]]:
+    """The schema of the result, where it is another one, and field ids of theirs that are others in it."""
+    if plan.change.columns_of_theirs:
+        return theirs.lance_schema, {}
+    if not plan.change.columns:
+        return None, {}
+    schema = _composed(ours, theirs, plan.ours, plan.change.columns)
+    new = {entry.id for entry in plan.sides.theirs.contents.fields} - plan.sides.base_theirs.live
+    matched = match_fields(plan.sides.theirs.contents.fields, flattened(schema))
+    return schema, {key: found for key, found in matched.items() if key in new}
+
+
+def _composed(
+    ours: lance.LanceDataset, theirs: lance.LanceDataset, snapshot: Snapshot, changes: ColumnChanges
+) -> LanceSchema:
+    """The schema of ours with the changes applied, by pylance itself, on a table without rows.
+
+    Field ids must be higher than any that files of ours have, also for columns that were dropped: else the old
+    values would come back under the new name. So the table first gets as many columns as it takes.
+    """
+    import lance
+
+    used = max(
+        (key for found in snapshot.contents.fragments() for file in found.files for key in file.fields), default=-1
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = lance.LanceDataset.commit(directory, lance.LanceOperation.Overwrite(ours.lance_schema, []))
+        missing = used - max((entry.id for entry in snapshot.contents.fields), default=-1)
+        spare = [f"__spare_{count}" for count in range(max(0, missing))]
+        if spare:
+            scratch.add_columns(pa.schema([pa.field(name, pa.int8()) for name in spare]))
+        if changes.add:
+            scratch.add_columns(pa.schema([theirs.schema.field(name) for name in changes.add]))
+        altered: list[dict[str, Any]] = [{"path": old, "name": new} for old, new in changes.rename]
+        altered += [{"path": name, "nullable": True} for name in changes.relax]
+        for entry in altered:
+            scratch.alter_columns(entry)
+        if spare or changes.drop:
+            scratch.drop_columns([*spare, *changes.drop])
+        return lance.dataset(directory).lance_schema
+
+
+def flattened(schema: LanceSchema) -> list[Field]:
+    """A schema of pylance as a manifest has it: parents first."""
+    found: list[Field] = []
+
+    def walk(entry: LanceField, parent: int) -> None:
+        found.append(Field(entry.id(), parent, entry.name(), "", True, ()))
+        for child in entry.children():
+            walk(child, entry.id())
+
+    for column in schema.fields():
+        walk(column, -1)
+    return found
+
+
+def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) -> frozenset[int]:
+    """The deleted rows of a fragment, by their offsets in it."""
+    if fragment.deletion is None:
+        return frozenset()
+    root = snapshot.root_of(fragment.deletion)
+    path = f"_deletions/{fragment.deletion.name(fragment.id)}"
+    content = files.read(DatasetLocation(root.uri, location.options), path)
+    if content is None:
+        raise CorruptData(f"Version {snapshot.pin} names {root.uri}/{path}, which is not there.")
+    return frozenset(_offsets(content, fragment.deletion.file_type))
+
+
+def _offsets(content: bytes, file_type: int) -> Iterator[int]:
+    if file_type:
+        from pyroaring import BitMap
+
+        return iter(BitMap.deserialize(content))
+    with pa.ipc.open_file(pa.BufferReader(content)) as reader:
+        return iter(reader.read_all().column(0).to_pylist())
+
+
+def key_columns(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:
+    """Columns that the table's schema declares as its key; none where it declares none."""
+    schema = open_pinned(location, pin).schema
+    return tuple(field.name for field in schema if b"lance-schema:unenforced-primary-key" in (field.metadata or {}))
+
+
+def read_keys(
+    location: DatasetLocation, pin: PinnedVersion, keys: Sequence[str], fragments: Sequence[Fragment]
+) -> Iterator[pa.RecordBatch]:
+    """The keys of all rows of some fragments."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading keys"):
+        found = [dataset.get_fragment(fragment.id) for fragment in fragments]
+        yield from dataset.scanner(columns=list(keys), fragments=found).to_batches()
+
+
+def take_keys(
+    location: DatasetLocation, pin: PinnedVersion, keys: Sequence[str], fragment: Fragment, offsets: Sequence[int]
+) -> list[Mapping[str, Any]]:
+    """The keys of some rows of a fragment, which are not deleted in that version."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading keys"):
+        addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
+        found = [dataset.get_fragment(fragment.id)]
+        table = dataset.to_table(columns=list(keys), filter=f"_rowaddr IN ({addresses})", fragments=found)
+    rows: list[Mapping[str, Any]] = table.to_pylist()
+    return rows

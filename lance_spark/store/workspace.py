@@ -1,0 +1,124 @@
+"""Finds the workspace a command runs in, and writes its file: whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, PermissionDenied, StorageFailure
+from lance_spark.workspace.model import CONFIG, DIRECTORY, Workspace, parse_workspace, render_workspace
+
+
+@dataclass(frozen=True)
+class OpenWorkspace:
+    """A workspace and where it is."""
+
+    directory: str
+    """Absolute path of the directory that holds ``.lance-git``."""
+    workspace: Workspace
+
+    @property
+    def dataset_uri(self) -> str:
+        """URI or absolute path of the dataset."""
+        return absolute(self.workspace.dataset, self.directory)
+
+    def remote_uri(self, name: str) -> str:
+        """URI or absolute path of a remote the workspace has."""
+        return absolute(self.workspace.remotes[name].uri, self.directory)
+
+
+def absolute(uri: str, directory: str) -> str:
+    """A relative path, counted from a directory; URIs and absolute paths as they are."""
+    return uri if "://" in uri or uri.startswith("file:") else os.path.join(directory, uri)
+
+
+def find_workspace(start: str) -> OpenWorkspace | None:
+    """The workspace of a directory or of the nearest one above it; None where there is none.
+
+    Raises InvalidOption for a file that makes no sense, StorageFailure for one that cannot be read.
+    """
+    directory = os.path.realpath(start)
+    while True:
+        text = _read(directory)
+        if text is not None:
+            return OpenWorkspace(directory, parse_workspace(text))
+        above = os.path.dirname(directory)
+        if above == directory:
+            return None
+        directory = above
+
+
+def open_workspace(directory: str) -> OpenWorkspace | None:
+    """The workspace of just this directory; None where it has none."""
+    whole = os.path.realpath(directory)
+    text = _read(whole)
+    return None if text is None else OpenWorkspace(whole, parse_workspace(text))
+
+
+def create_workspace(directory: str, workspace: Workspace) -> OpenWorkspace:
+    """Write a new workspace, and its directory. Raises AlreadyExists, StorageFailure, PermissionDenied."""
+    whole = os.path.realpath(directory)
+    if _read(whole) is not None:
+        raise AlreadyExists(
+            f"There is a workspace in {whole} already.", hint=f"Choose another directory, or edit {CONFIG} there."
+        )
+    _write(whole, render_workspace(workspace))
+    return OpenWorkspace(whole, workspace)
+
+
+def change_workspace(directory: str, change: Callable[[str], str]) -> Workspace:
+    """Replace the file's text, at once: a reader sees the old file or the new one.
+
+    Of two changes in the same moment the later one wins; people do not share a workspace.
+    """
+    text = _read(directory)
+    if text is None:
+        raise NotFound(f"The workspace in {directory} is gone.")
+    changed = change(text)
+    workspace = parse_workspace(changed)
+    if changed != text:
+        _write(directory, changed)
+    return workspace
+
+
+def remove_workspace(directory: str) -> None:
+    """Take away a workspace that was made a moment ago, because what it was made for failed."""
+    for path, remove in ((CONFIG, os.remove), (DIRECTORY, os.rmdir), ("", os.rmdir)):
+        try:
+            remove(os.path.join(directory, path))
+        except OSError:  # gone already, or the directory holds something else: not ours to remove
+            return
+
+
+def _read(directory: str) -> str | None:
+    path = os.path.join(directory, CONFIG)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnicodeDecodeError:
+        raise InvalidOption(f"{path} is no UTF-8 text.", hint="Restore the file, or write it anew.") from None
+    except OSError as problem:
+        raise _failure(problem, path, "read") from None
+
+
+def _write(directory: str, text: str) -> None:
+    path = os.path.join(directory, CONFIG)
+    temporary = f"{path}.{uuid4().hex}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as problem:
+        raise _failure(problem, path, "written") from None
+
+
+def _failure(problem: OSError, path: str, what: str) -> StorageFailure:
+    kind = PermissionDenied if isinstance(problem, PermissionError) else StorageFailure
+    return kind(f"{path} cannot be {what}: {problem.strerror}.")
