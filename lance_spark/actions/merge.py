@@ -16,6 +16,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.ancestry import Node
 from lance_spark.replay.notes import MergeNote, with_note
+from lance_spark.replay.placing import Reference
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import MERGE
 from lance_spark.store import chains, refs
@@ -69,7 +70,7 @@ def merge(
             base_theirs=base_of(location, graph, source, base),
             trace=trace_of(graph, MERGE, source),
             message=options.message or f"Merge {source} into {into or MAIN}",
-            reference=options.reference,
+            reference=Reference(everything=options.reference, outside=location.uri),
         )
 
     if options.reference and not options.dry_run:

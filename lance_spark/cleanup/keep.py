@@ -11,7 +11,7 @@ from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.refs.model import Tag
-from lance_spark.refs.names import is_merge_tag
+from lance_spark.refs.names import is_own_tag
 from lance_spark.replay.notes import merged_notes
 
 CLOCK_MARGIN = timedelta(hours=1)
@@ -137,7 +137,7 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
             continue
         if (
             tag.name not in survey.recorded_clones
-            and not is_merge_tag(tag.name)
+            and not is_own_tag(tag.name)
             and policy.on_tagged(tag.name) == "error"
         ):
             yield tag

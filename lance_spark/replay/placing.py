@@ -22,6 +22,21 @@ _UNIQUE = re.compile(r"(?:[01]{24}[0-9a-f]{26}|[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}
 
 
 @dataclass(frozen=True)
+class Reference:
+    """Which files may stay where they are although ours did not read from there before."""
+
+    everything: bool = False
+    outside: str | None = None
+    """URI of a dataset: files that are not below it may stay. They are in the remote of a clone."""
+
+    def allows(self, root: Root) -> bool:
+        """Whether ours may read files of this root in place."""
+        if self.everything:
+            return True
+        return self.outside is not None and root.uri != self.outside and not root.uri.startswith(f"{self.outside}/")
+
+
+@dataclass(frozen=True)
 class Copy:
     """A file to copy into the root of ours."""
 
@@ -56,7 +71,7 @@ class Placed:
         return sum(copy.size for copy in self.copies)
 
 
-def place(change: Change, ours: Snapshot, theirs: Snapshot, reference: bool, sidecars: bool) -> Placed:
+def place(change: Change, ours: Snapshot, theirs: Snapshot, reference: Reference, sidecars: bool) -> Placed:
     """Decide where every file of a change comes to lie. ``sidecars``: the table has blobs beside its data files."""
     wanted = [*change.added, *(found.theirs for found in change.replaced if found.files)]
     moved = [found.theirs for found in change.replaced if found.deletion and not found.both_deleted]
@@ -85,14 +100,16 @@ def place(change: Change, ours: Snapshot, theirs: Snapshot, reference: bool, sid
     )
 
 
-def _bases(roots: Iterable[Root], ours: Snapshot, reference: bool) -> tuple[dict[Root, int | None], tuple[Root, ...]]:
+def _bases(
+    roots: Iterable[Root], ours: Snapshot, reference: Reference
+) -> tuple[dict[Root, int | None], tuple[Root, ...]]:
     known: dict[Root, int | None] = {root: key for key, root in ours.bases.items()}
     found: dict[Root, int | None] = {}
     new: list[Root] = []
     free = max((key for key in ours.bases if key is not None), default=0) + 1
     for root in roots:
         found[root] = known.get(root)
-        if root not in known and reference:
+        if root not in known and reference.allows(root):
             found[root] = free + len(new)
             new.append(root)
     return found, tuple(new)

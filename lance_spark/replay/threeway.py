@@ -231,7 +231,7 @@ def _written(base: Fragment, side: Fragment) -> set[int]:
 
 def _columns(sides: Sides, mine: Delta, other: Delta) -> tuple[Change, list[Conflict]]:
     before, ours, theirs = (side.contents.fields for side in (sides.base_theirs, sides.ours, sides.theirs))
-    conflicts = _unreadable(sides, mine, other)
+    conflicts = [] if sides.is_fast_forward else _unreadable(sides, mine, other)
     if theirs in (ours, before):
         return Change(), conflicts
     new = {entry.id for entry in theirs} - {entry.id for entry in before}

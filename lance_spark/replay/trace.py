@@ -11,7 +11,8 @@ from lance_spark.refs.names import MAIN
 
 ACTION, SOURCE, SOURCE_ID = "lance_spark.action", "lance_spark.source", "lance_spark.source_id"
 MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
-CLONE, FETCH, PUSH, RELOCATE = "clone", "fetch", "push", "relocate"
+CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
+"""A push is one on the branch that follows the remote; on the remote itself it is received: its source is elsewhere."""
 _TAKES_IN = frozenset({MERGE, PUSH})
 """Actions after which a version holds everything its source had, as with git's second parent."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -14,7 +14,7 @@ from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.delta import delta
 from lance_spark.replay.history import Step, Steps
-from lance_spark.replay.placing import place
+from lance_spark.replay.placing import Reference, place
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.replay.threeway import Change, Conflict, Replacement, Sides, compare
@@ -36,8 +36,8 @@ class Request:
     base_theirs: PinnedVersion
     trace: Trace
     message: str | None = None
-    reference: bool = False
-    """Whether data files stay where they are."""
+    reference: Reference = field(default_factory=Reference)
+    """Which data files stay where they are."""
     remote: DatasetLocation | None = None
     """Where theirs is, if that is another dataset."""
 
