@@ -22,19 +22,20 @@ def read_schema_of(source: DatasetLocation) -> pa.Schema:
     Reads a footer, or the first block of a CSV file. Columns of a CSV file without any value become text. Raises
     NotFound, StorageFailure, and InvalidOption for what is none of these.
     """
-    inside = dict(entries(source, "")) if not _is_file(source) else {}
+    directory = _is_directory(source)
+    inside = dict(entries(source, "")) if directory else {}
     if "_versions" in inside:
         schema: pa.Schema = open_latest(source).schema
         return schema
     part = next((name for name in sorted(inside) if name.endswith(".parquet")), None)
-    if inside and part is None:
+    if directory and part is None:
         raise InvalidOption(f"The directory {source.uri} holds no table.", hint=_KNOWN)
     return _plain(_read(source, part or ""))
 
 
-def _is_file(source: DatasetLocation) -> bool:
+def _is_directory(source: DatasetLocation) -> bool:
     with reachable(source):
-        return bool(open_filesystem(source).isfile(whole_path(source, "")))
+        return bool(open_filesystem(source).isdir(whole_path(source, "")))
 
 
 def _read(source: DatasetLocation, part: str) -> pa.Schema:

@@ -1,0 +1,214 @@
+"""``diff A..B``: from the state of one version to that of another.
+
+Two manifests are read, and deletion files where they differ. Rows are read only if that is asked for, and only those of
+fragments that differ; with stable row ids also their ids, which the manifests hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.actions.differing_rows import Identity, compare_ids, compare_rows, examples, identity_of
+from lance_spark.history.columns import common_columns, common_fields, compare_columns, top_level
+from lance_spark.history.difference import (
+    BLOBS_BY_SIZE,
+    NOT_COMPARED,
+    ColumnValues,
+    Diff,
+    FragmentCounts,
+    RowCounts,
+    RowExample,
+)
+from lance_spark.history.fragments import FragmentChanges, Pair, match, stat
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Contents, Fragment, decode_contents
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import changes as stored
+from lance_spark.store import history
+from lance_spark.store.changes import FragmentRows, RowSource
+from lance_spark.store.scanning import blob_columns, count_rows
+
+_THREADS = 16
+
+
+def diff(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion, rows: bool = False, limit: int = 20) -> Diff:
+    """How to get from version ``a`` to version ``b``; with ``rows``, by comparing the rows that may differ.
+
+    ``limit`` is how many example rows of each kind are given. Raises NotFound for a version that is not there.
+    """
+    sides = _read(location, a, b)
+    changes = match(sides.before, sides.after)
+    deletions = _deletions(sides, changes.changed)
+    found = _Rows(sides, changes, deletions)
+    counts, shown, notes = found.compared(limit) if rows else found.counted()
+    return Diff(
+        before=a,
+        after=b,
+        columns=compare_columns(sides.before.fields, sides.after.fields),
+        rows=counts,
+        stat=replace(stat(changes), rows_added=counts.added, rows_removed=counts.deleted),
+        fragments=FragmentCounts(
+            same=sides.after.fragment_count - len(changes.added) - len(changes.changed),
+            added=len(changes.added),
+            removed=len(changes.removed),
+            changed=len(changes.changed),
+        ),
+        values=_values(sides, changes.changed),
+        examples=shown,
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two versions."""
+
+    location: DatasetLocation
+    a: PinnedVersion
+    b: PinnedVersion
+    before: Contents
+    after: Contents
+
+    @property
+    def counted(self) -> bool:
+        """Whether the manifests tell how many rows fragments have."""
+        return self.before.counts_rows and self.after.counts_rows
+
+
+def _read(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Sides:
+    with ThreadPoolExecutor(2) as pool:
+        before, after = pool.map(lambda pin: decode_contents(history.read_version(location, pin)), (a, b))
+    return Sides(location, a, b, before, after)
+
+
+@dataclass(frozen=True)
+class _Deletions:
+    """Rows of one pair of fragments that are deleted in one version only: physical offsets."""
+
+    pair: Pair
+    deleted: pa.Array
+    undeleted: pa.Array
+
+
+def _deletions(sides: Sides, pairs: Iterable[Pair]) -> list[_Deletions]:
+    """The differences of the deletion files of pairs; those that delete the same rows are left out."""
+    differing = [pair for pair in pairs if not pair.deletes_alike]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(lambda pair: _deletion(sides, pair), differing))
+
+
+def _deletion(sides: Sides, pair: Pair) -> _Deletions:
+    old = history.deleted_offsets(sides.location, sides.a.branch, sides.before, pair.before)
+    new = history.deleted_offsets(sides.location, sides.b.branch, sides.after, pair.after)
+    return _Deletions(pair, _without(new, old), _without(old, new))
+
+
+def _without(offsets: pa.Array, others: pa.Array) -> pa.Array:
+    return offsets.filter(pc.invert(pc.is_in(offsets, value_set=others)))
+
+
+def _values(sides: Sides, pairs: Iterable[Pair]) -> tuple[ColumnValues, ...]:
+    """Columns that both versions have and whose values were written anew in place."""
+    known = common_fields(sides.before.fields, sides.after.fields)
+    fragments: Counter[str] = Counter()
+    rows: Counter[str] = Counter()
+    for pair in pairs:
+        for column in top_level(sides.after.fields, pair.replaced_fields(known)):
+            fragments[column] += 1
+            rows[column] += pair.after.rows
+    return tuple(ColumnValues(column, fragments[column], rows[column]) for column in sorted(fragments))
+
+
+class _Rows:
+    """What became of the rows."""
+
+    def __init__(self, sides: Sides, changes: FragmentChanges, deletions: Sequence[_Deletions]) -> None:
+        self._sides = sides
+        self._changes = changes
+        self._deletions = deletions
+        known = common_fields(sides.before.fields, sides.after.fields)
+        self._rewritten = [
+            pair
+            for pair in changes.changed
+            if pair.replaced_fields(known) or pair.before.has_overlays or pair.after.has_overlays
+        ]
+
+    def counted(self) -> tuple[RowCounts, tuple[RowExample, ...], tuple[str, ...]]:
+        """By fragments and deletion files, without reading rows."""
+        added = self._live(self._sides.b, self._changes.added) + sum(len(each.undeleted) for each in self._deletions)
+        deleted = self._live(self._sides.a, self._changes.removed) + sum(len(each.deleted) for each in self._deletions)
+        if not (added and deleted):
+            return self._counts(added, deleted, 0 if not self._rewritten else None), (), ()
+        changed = compare_ids(self._source(True, ()), self._source(False, ()), self._identity())
+        if changed is None:
+            return self._counts(added, deleted, None), (), (NOT_COMPARED,)
+        # Values written in place are not seen by looking at ids.
+        count = None if self._rewritten else len(changed.changed_before)
+        return self._counts(len(changed.added), len(changed.deleted), count), (), ()
+
+    def compared(self, limit: int) -> tuple[RowCounts, tuple[RowExample, ...], tuple[str, ...]]:
+        """By the rows that may differ."""
+        sides = self._sides
+        names = common_columns(sides.before.fields, sides.after.fields)
+        blobs = blob_columns(sides.location, sides.a) | blob_columns(sides.location, sides.b)
+        before, after = self._source(True, self._rewritten), self._source(False, self._rewritten)
+        identity = self._identity()
+        found = compare_rows(before, after, names, identity, blobs)
+        pairs_only = not self._changes.added and not self._changes.removed and not self._deletions
+        known = identity.is_known or pairs_only or not (len(found.added) and len(found.deleted))
+        counts = RowCounts(
+            added=len(found.added),
+            deleted=len(found.deleted),
+            changed=len(found.changed_before) if known else None,
+            before=self._total(sides.a, sides.before),
+            after=self._total(sides.b, sides.after),
+            compared=True,
+        )
+        return counts, examples(before, after, found, limit), self._notes(names, blobs)
+
+    def _notes(self, names: Sequence[tuple[str, str]], blobs: frozenset[str]) -> tuple[str, ...]:
+        compared = {after for _, after in names}
+        left_out = [
+            column.name for column in self._sides.after.fields if column.parent_id == -1 and column.name not in compared
+        ]
+        notes = [f"Values of {', '.join(left_out)} are not compared: the columns differ."] if left_out else []
+        return (*notes, BLOBS_BY_SIZE) if blobs & compared else tuple(notes)
+
+    def _counts(self, added: int, deleted: int, changed: int | None) -> RowCounts:
+        before = self._total(self._sides.a, self._sides.before)
+        after = self._total(self._sides.b, self._sides.after)
+        return RowCounts(added, deleted, changed, before, after, compared=False)
+
+    def _source(self, old: bool, whole: Iterable[Pair]) -> RowSource:
+        """The rows of one side that may not be on the other. ``whole`` are pairs to read with all their rows."""
+        sides, changes = self._sides, self._changes
+        rows = [FragmentRows(fragment.id) for fragment in (changes.removed if old else changes.added)]
+        pairs = list(whole)
+        rows += [FragmentRows((pair.before if old else pair.after).id) for pair in pairs]
+        read = {id(pair) for pair in pairs}
+        for each in self._deletions:
+            if id(each.pair) not in read:
+                fragment = each.pair.before if old else each.pair.after
+                rows.append(FragmentRows(fragment.id, each.deleted if old else each.undeleted))
+        return RowSource(sides.location, sides.a if old else sides.b, tuple(rows))
+
+    def _identity(self) -> Identity:
+        sides = self._sides
+        places = {pair.before.id: pair.after.id for pair in self._rewritten}
+        return identity_of(sides.location, (sides.a, sides.before), (sides.b, sides.after), places)
+
+    def _live(self, pin: PinnedVersion, fragments: Sequence[Fragment]) -> int:
+        if self._sides.counted:
+            return sum(fragment.rows for fragment in fragments)
+        return sum(stored.live_rows(self._sides.location, pin, [each.id for each in fragments]).values())
+
+    def _total(self, pin: PinnedVersion, contents: Contents) -> int:
+        if contents.counts_rows:
+            return sum(fragment.rows for fragment in contents.fragments())
+        return count_rows(self._sides.location, pin)

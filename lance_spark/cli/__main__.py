@@ -1,0 +1,10 @@
+"""``python -m lance_spark.cli`` is ``lance-git``."""
+
+from __future__ import annotations
+
+import sys
+
+from lance_spark.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

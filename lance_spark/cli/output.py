@@ -1,0 +1,109 @@
+"""What a verb says: aligned text for people, JSON for programs, colour on a terminal only."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import click
+
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
+
+_SPANS = ((365 * 86_400, "year"), (30 * 86_400, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where and how a verb speaks. Results go to stdout, everything else to stderr."""
+
+    json: bool = False
+    color: bool = False
+
+    def show(self, data: Mapping[str, Any], text: str) -> None:
+        """The result: the data as JSON with ``--json``, else the text."""
+        if self.json:
+            click.echo(json.dumps(data, indent=2))
+        elif text:
+            click.echo(text, color=self.color)
+
+    def note(self, text: str) -> None:
+        """Something to know beside the result, on stderr."""
+        if not self.json:
+            click.echo(text, err=True)
+
+    def error(self, message: str, hint: str | None, exit_code: int) -> None:
+        """One line and a hint on stderr, or an object there."""
+        if self.json:
+            click.echo(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}, indent=2), err=True)
+            return
+        click.echo(f"{self._on_stderr('error:', 'red')} {' '.join(message.split())}", err=True)
+        if hint:
+            click.echo(f"{self._on_stderr('hint:', 'yellow')} {hint}", err=True)
+
+    def paint(self, text: str, **style: Any) -> str:
+        """The text in a style, where colours are wanted."""
+        return click.style(text, **style) if self.color else text
+
+    def table(
+        self,
+        header: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        right: Iterable[int] = (),
+        bright: Iterable[int] = (),
+    ) -> str:
+        """Text in columns, those in ``right`` aligned to the right, the rows in ``bright`` in colour."""
+        lines = [tuple(header), *(tuple(row) for row in rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+        numbers, shining = set(right), set(bright)
+        aligned = [
+            "  ".join(
+                cell.rjust(width) if column in numbers else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        head, body = self.paint(aligned[0], bold=True), aligned[1:]
+        return "\n".join(
+            [head, *(self.paint(line, fg="green") if row in shining else line for row, line in enumerate(body))]
+        )
+
+    def _on_stderr(self, text: str, color: str) -> str:
+        return click.style(text, fg=color, bold=True) if self.color and sys.stderr.isatty() else text
+
+
+def wants_color(no_color: bool) -> bool:
+    """Whether stdout is a terminal that nobody asked to stay plain (https://no-color.org)."""
+    if no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout.isatty()
+
+
+def age(moment: datetime, now: datetime | None = None) -> str:
+    """How long ago that was, in words: ``3 days ago``."""
+    seconds = ((now or datetime.now(timezone.utc)) - moment).total_seconds()
+    for span, unit in _SPANS:
+        count = int(seconds // span)
+        if count >= 1:
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def stamp(moment: datetime | None) -> str | None:
+    """A moment as JSON has it: ISO 8601 in UTC."""
+    return None if moment is None else moment.astimezone(timezone.utc).isoformat()
+
+
+def version_json(pin: PinnedVersion) -> dict[str, Any]:
+    """A version as JSON has it."""
+    return {"branch": pin.branch or MAIN, "version": pin.version}
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

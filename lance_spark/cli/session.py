@@ -1,0 +1,70 @@
+"""What every verb starts from: the dataset, the current branch, the workspace if there is one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lance_spark.actions.expressions import resolve_expression
+from lance_spark.actions.place import dataset_at
+from lance_spark.cli.output import Output
+from lance_spark.errors import InvalidOption, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.expressions import HEAD
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN, branch_or_none
+from lance_spark.store.workspace import OpenWorkspace, find_workspace
+from lance_spark.workspace.model import check_uri
+
+
+@dataclass(frozen=True)
+class Session:
+    """One call of ``lance-git``. The workspace and the dataset are looked up when a verb first asks for them."""
+
+    output: Output
+    dataset: str | None = None
+    """``--dataset``: a URI or path; then the workspace does not count."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """``--storage``. Values may be secrets; they are never stored."""
+
+    @cached_property
+    def workspace(self) -> OpenWorkspace:
+        """The workspace of this directory. Raises NotFound without one, InvalidOption beside ``--dataset``."""
+        if self.dataset is not None:
+            raise InvalidOption(
+                "This needs a workspace, and --dataset works without one.", hint="Leave --dataset out, or use -C DIR."
+            )
+        found = find_workspace(os.curdir)
+        if found is None:
+            raise NotFound(
+                "There is no workspace here, nor in a directory above.",
+                hint="Make one with lance-git init, go to one with -C DIR, or name a dataset with --dataset URI.",
+            )
+        return found
+
+    @cached_property
+    def location(self) -> DatasetLocation:
+        """The dataset. Raises NotFound without a workspace; nothing is asked of the store yet."""
+        uri = self.workspace.dataset_uri if self.dataset is None else self.dataset
+        check_uri(uri)
+        return dataset_at(uri, self.storage)
+
+    @property
+    def branch(self) -> str | None:
+        """The current branch, None for main. Without a workspace that is main."""
+        return branch_or_none(MAIN if self.dataset is not None else self.workspace.workspace.branch)
+
+    def resolve(self, ref: str | None) -> PinnedVersion:
+        """The version a ref names; HEAD where none was given."""
+        return resolve_expression(self.location, HEAD if ref is None else ref, self.branch)
+
+
+def parse_storage(pairs: Sequence[str]) -> dict[str, str]:
+    """Storage options from ``KEY=VALUE``. Raises InvalidOption, without the text: it may be a secret."""
+    for pair in pairs:
+        key, equals, _ = pair.partition("=")
+        if not equals or not key:
+            raise InvalidOption("--storage takes KEY=VALUE.", hint="For example --storage aws_region=eu-west-1.")
+    return {key.lower(): value for key, _, value in (pair.partition("=") for pair in pairs)}

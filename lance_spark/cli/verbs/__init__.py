@@ -1,0 +1,15 @@
+"""The verbs. A new one is one file here, with a ``command`` in it, and one line below."""
+
+from __future__ import annotations
+
+VERBS = {
+    "init": "init",
+    "branch": "branch",
+    "checkout": "checkout",
+    "switch": "checkout",
+    "tag": "tag",
+    "restore": "restore",
+    "remote": "remote",
+    "gc": "gc",
+}
+"""Name of a verb, and the file of this package that has it; in the order of the help."""

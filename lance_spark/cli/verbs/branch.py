@@ -1,0 +1,191 @@
+"""``lance-git branch``: list, create, delete and rename branches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import click
+
+from lance_spark.actions.branches import create_branch_at, delete_branch, list_branches
+from lance_spark.actions.rename import check_rename, rename_branch
+from lance_spark.cli.command import dry_run_option, verb, yes_option
+from lance_spark.cli.confirm import confirm
+from lance_spark.cli.output import age, counted, stamp, version_json
+from lance_spark.cli.session import Session
+from lance_spark.errors import AlreadyExists, InvalidOption, Refused
+from lance_spark.refs.edit import check_delete_branch
+from lance_spark.refs.model import Branch, PinnedVersion
+from lance_spark.refs.names import MAIN, check_branch_name, check_new_branch_name
+from lance_spark.store import datasets, refs
+from lance_spark.store.workspace import change_workspace
+from lance_spark.workspace.model import with_branch
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments."""
+
+    name: str | None
+    ref: str | None
+    delete: str | None
+    move: tuple[str, str] | None
+    verbose: bool
+    dry_run: bool
+    yes: bool
+
+    def __post_init__(self) -> None:
+        ways = [self.name is not None, self.delete is not None, self.move is not None]
+        if sum(ways) > 1:
+            raise InvalidOption("Create, -d and -m do not go together.", hint="One branch at a time.")
+
+
+@verb("branch")
+@click.argument("name", required=False)
+@click.argument("ref", required=False)
+@click.option("-d", "--delete", metavar="NAME", help="Delete a branch that nothing else needs.")
+@click.option("-m", "--move", nargs=2, metavar="OLD NEW", help="Rename a branch that has no versions of its own yet.")
+@click.option("-v", "--verbose", is_flag=True, help="List with newest version, fork point, age and own bytes.")
+@dry_run_option
+@yes_option
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> None:
+    """List, create, delete or rename branches.
+
+    A new branch NAME starts at REF, by default the newest version of the current branch. No data is copied.
+    """
+    asked = Asked(**given)
+    if asked.delete is not None:
+        _delete(session, asked, asked.delete)
+    elif asked.move is not None:
+        _rename(session, asked, *asked.move)
+    elif asked.name is not None:
+        create(session, asked.name, asked.ref, asked.dry_run)
+    else:
+        _list(session, asked.verbose)
+
+
+def create(session: Session, name: str, ref: str | None, dry_run: bool) -> PinnedVersion:
+    """Create a branch at a ref and say so; returns the version it starts at."""
+    check_new_branch_name(name)
+    pin = session.resolve(ref)
+    if refs.read_branch(session.location, name) is not None:
+        raise AlreadyExists(f"Branch '{name}' already exists.", hint=f"lance-git switch {name} goes to it.")
+    if not dry_run:
+        create_branch_at(session.location, name, pin)
+    would = "would be created" if dry_run else "created"
+    session.output.show(
+        {"action": "create", "branch": name, "at": version_json(pin), "dry_run": dry_run},
+        f"Branch '{name}' {would} at {pin}.",
+    )
+    return pin
+
+
+def _list(session: Session, verbose: bool) -> None:
+    found = list_branches(session.location)
+    current = session.branch or MAIN
+    details = _details(session, found) if verbose else {}
+    entries: list[dict[str, Any]] = [
+        {"name": MAIN, "current": current == MAIN, "fork": None, "created_at": None, **details.get(MAIN, {})}
+    ]
+    entries += [
+        {
+            "name": branch.name,
+            "current": branch.name == current,
+            "fork": version_json(_fork(branch)),
+            "created_at": stamp(branch.created_at),
+            **details.get(branch.name, {}),
+        }
+        for branch in found
+    ]
+    session.output.show(
+        {"dataset": session.location.uri, "current": current, "branches": entries},
+        _verbose_text(session, found, entries) if verbose else _short_text(session, entries),
+    )
+    if not any(entry["current"] for entry in entries):
+        session.output.note(f"The current branch '{current}' is not there; lance-git switch main leaves it.")
+
+
+def _details(session: Session, found: list[Branch]) -> dict[str, dict[str, Any]]:
+    from lance_spark.actions.own_files import own_files  # pulls in pyarrow, which a short list does without
+
+    own = own_files(session.location, [branch.name for branch in found])
+    details: dict[str, dict[str, Any]] = {
+        name: {
+            "head": files.versions[-1] if files.versions else None,
+            "versions": len(files.versions),
+            "files": files.files,
+            "own_bytes": files.bytes,
+        }
+        for name, files in own.items()
+    }
+    versions = datasets.list_version_numbers(session.location, None)
+    return {MAIN: {"head": versions[-1], "versions": len(versions), "files": None, "own_bytes": None}, **details}
+
+
+def _short_text(session: Session, entries: list[dict[str, Any]]) -> str:
+    lines = (
+        session.output.paint(f"* {entry['name']}", fg="green") if entry["current"] else f"  {entry['name']}"
+        for entry in entries
+    )
+    return "\n".join(lines)
+
+
+def _verbose_text(session: Session, found: list[Branch], entries: list[dict[str, Any]]) -> str:
+    from lance_spark.cleanup.report import readable
+
+    created = {branch.name: (str(_fork(branch)), age(branch.created_at)) for branch in found}
+    rows = []
+    for entry in entries:
+        name, head = entry["name"], entry["head"]
+        fork, made = created.get(name, ("", ""))
+        size = "" if entry["own_bytes"] is None else readable(entry["own_bytes"])
+        shown = "none" if head is None else str(head)
+        rows.append(("*" if entry["current"] else "", name, shown, fork, made, str(entry["versions"]), size))
+    header = ("", "branch", "newest", "made from", "made", "versions", "own size")
+    current = [row for row, entry in enumerate(entries) if entry["current"]]
+    return session.output.table(header, rows, right=(2, 5, 6), bright=current)
+
+
+def _fork(branch: Branch) -> PinnedVersion:
+    return PinnedVersion(branch.parent_branch, branch.parent_version)
+
+
+def _delete(session: Session, asked: Asked, name: str) -> None:
+    if name == MAIN:
+        raise Refused("Branch 'main' cannot be deleted: it is the dataset.", hint="Delete the dataset's directory.")
+    check_branch_name(name)
+    table = refs.read_refs(session.location)
+    check_delete_branch(table, name)
+    if session.branch == name:
+        raise Refused(f"Branch '{name}' is the current branch.", hint="Leave it first: lance-git switch main.")
+    from lance_spark.actions.own_files import own_files
+    from lance_spark.cleanup.report import readable
+
+    own = own_files(session.location, table.branches)[name]
+    written = max(0, len(own.versions) - 1)
+    what = (
+        f"Branch '{name}', made from {_fork(table.branches[name])}, with {counted(written, 'version')} of its own, "
+        f"{counted(own.files, 'file')}, {readable(own.bytes)}"
+    )
+    if not asked.dry_run:
+        confirm(f"{what}, will be deleted.", asked.yes)
+        delete_branch(session.location, name)
+    data = {"action": "delete", "branch": name, "versions": written, "files": own.files, "own_bytes": own.bytes}
+    session.output.show(
+        {**data, "dry_run": asked.dry_run}, f"{what}, {'would be' if asked.dry_run else 'was'} deleted."
+    )
+
+
+def _rename(session: Session, asked: Asked, old: str, new: str) -> None:
+    if asked.dry_run:
+        check_rename(session.location, old, new)
+    else:
+        rename_branch(session.location, old, new)
+        if session.dataset is None and session.branch == old:
+            change_workspace(session.workspace.directory, partial(with_branch, branch=new))
+    session.output.show(
+        {"action": "rename", "branch": old, "to": new, "dry_run": asked.dry_run},
+        f"Branch '{old}' {'would be' if asked.dry_run else 'was'} renamed to '{new}'.",
+    )

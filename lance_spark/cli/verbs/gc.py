@@ -1,0 +1,92 @@
+"""``lance-git gc``: remove old versions, and files that nothing needs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lance_spark.cli.command import dry_run_option, verb, yes_option
+from lance_spark.cli.confirm import confirm
+from lance_spark.cli.exit_codes import PARTLY_DONE
+from lance_spark.cli.output import Output, counted
+from lance_spark.cli.session import Session
+from lance_spark.errors import InvalidOption
+from lance_spark.options.text import to_span
+
+if TYPE_CHECKING:
+    from lance_spark.cleanup.policy import CleanupPolicy
+    from lance_spark.cleanup.report import CleanupReport
+
+
+@verb("gc")
+@click.option(
+    "--older-than", metavar="SPAN", help="Versions committed longer ago than this, such as 36h.  [default: 14d]"
+)
+@click.option("--retain", type=click.IntRange(min=1), metavar="N", help="All versions but the N newest of each branch.")
+@click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
+@click.option("--execute", is_flag=True, help="Delete; without, only say what would go.")
+@dry_run_option
+@yes_option
+@click.pass_obj
+def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: Any) -> int:
+    """Remove old versions, and files nothing needs.
+
+    Works on main and all branches. Only says what would go, unless --execute is given. Kept: the newest version of
+    every branch, tagged versions, the versions branches were made from, and what clones need.
+    """
+    from lance_spark.actions.cleanup.local import LocalRunner
+    from lance_spark.actions.cleanup.plan import plan_cleanup
+    from lance_spark.cleanup.report import readable
+
+    if execute and dry_run:
+        raise InvalidOption("--execute and --dry-run do not go together.")
+    progress = _Progress(session.output)
+    plan = plan_cleanup(session.location, _policy(**given), LocalRunner(say=progress.say))
+    progress.end()
+    planned = plan.report()
+    if not execute:
+        _show(session.output, planned)
+        return 0
+    files, size = planned.to_delete
+    if not yes:
+        click.echo(str(planned), err=True)
+    confirm(f"{counted(files, 'file')} of {session.location.uri}, {readable(size)}, will be deleted.", yes)
+    report = plan.apply()
+    progress.end()
+    _show(session.output, report)
+    return 0 if report.complete else PARTLY_DONE
+
+
+def _policy(older_than: str | None, retain: int | None, policy: Any) -> CleanupPolicy:
+    from lance_spark.cleanup.policy import CleanupPolicy
+    from lance_spark.cleanup.policy_file import parse_policy
+
+    base = parse_policy(policy.read()) if policy is not None else CleanupPolicy()
+    span = None if older_than is None else to_span("--older-than", older_than)
+    given: dict[str, Any] = {"older_than": span, "retain_versions": retain}
+    return replace(base, **{name: value for name, value in given.items() if value is not None})
+
+
+def _show(output: Output, report: CleanupReport) -> None:
+    output.show(json.loads(report.to_json()), str(report))
+
+
+class _Progress:
+    """Shows the stage that runs, on a terminal only, in one line that is wiped at the end."""
+
+    def __init__(self, output: Output) -> None:
+        self._shown = sys.stderr.isatty() and not output.json
+
+    def say(self, stage: str) -> None:
+        """A stage begins."""
+        if self._shown:
+            click.echo(f"\r\033[K{stage} ...", err=True, nl=False)
+
+    def end(self) -> None:
+        """Nothing runs any more."""
+        if self._shown:
+            click.echo("\r\033[K", err=True, nl=False)

@@ -1,0 +1,51 @@
+"""``lance-git restore``: make an older version the newest one again."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.actions.restore import restore
+from lance_spark.cli.command import dry_run_option, verb, yes_option
+from lance_spark.cli.confirm import confirm
+from lance_spark.cli.output import counted, version_json
+from lance_spark.cli.session import Session
+from lance_spark.errors import Refused
+from lance_spark.refs.names import MAIN
+from lance_spark.store.datasets import list_version_numbers
+
+
+@verb("restore")
+@click.argument("ref")
+@dry_run_option
+@yes_option
+@click.pass_obj
+def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
+    """Make an older version the newest one again.
+
+    REF is a version of the current branch. This is a new version, equal to REF. The versions in between stay in the
+    history.
+    """
+    pin = session.resolve(ref)
+    current = session.branch or MAIN
+    if (pin.branch or MAIN) != current:
+        raise Refused(
+            f"'{ref}' is {pin}, but the current branch is '{current}'.",
+            hint=f"A restore stays on its branch: lance-git switch {pin.branch or MAIN} first.",
+        )
+    covered = [version for version in list_version_numbers(session.location, pin.branch) if version > pin.version]
+    if not covered:
+        raise Refused(f"Version {pin} is the newest of branch '{current}' already.")
+    what = f"what {counted(len(covered), 'later version')} changed is undone"
+    made = None
+    if not dry_run:
+        confirm(f"Version {pin} will be made the newest of '{current}' again; {what}.", yes)
+        made = restore(session.location, pin)
+    data = {
+        "action": "restore",
+        "version": version_json(pin),
+        "made": None if made is None else version_json(made),
+        "undone": covered,
+        "dry_run": dry_run,
+    }
+    said = f"Version {pin} would be made the newest again" if made is None else f"Version {pin} restored as {made}"
+    session.output.show(data, f"{said}; {what}.")

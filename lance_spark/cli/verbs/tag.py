@@ -1,0 +1,149 @@
+"""``lance-git tag``: list, create, move and delete tags."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from lance_spark.actions.expressions import resolve_expression
+from lance_spark.actions.tags import create_tag, delete_tag, list_tags, move_tag
+from lance_spark.cli.command import dry_run_option, verb, yes_option
+from lance_spark.cli.confirm import confirm
+from lance_spark.cli.output import age, stamp, version_json
+from lance_spark.cli.session import Session
+from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, Refused
+from lance_spark.refs.edit import check_existing_tag
+from lance_spark.refs.model import PinnedVersion, RefSpec, Tag
+from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name
+from lance_spark.store import refs
+
+_CLONE = re.compile(r"clone-[0-9a-f]{16}")
+"""Tags that protect what a clone needs; this package makes them, and nobody wants to read them in a list."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments."""
+
+    name: str | None
+    ref: str | None
+    delete: str | None
+    force: bool
+    old: str | None
+    show_all: bool
+    dry_run: bool
+    yes: bool
+
+    def __post_init__(self) -> None:
+        if self.name is not None and self.delete is not None:
+            raise InvalidOption("Create and -d do not go together.", hint="One tag at a time.")
+        if self.old is not None and not (self.force and self.name is not None):
+            raise InvalidOption("--old goes with -f NAME only.", hint="lance-git tag -f NAME REF --old main@5")
+        if self.force and self.name is None and self.delete is None:
+            raise InvalidOption("-f needs a tag to move.", hint="lance-git tag -f NAME REF")
+
+
+@verb("tag")
+@click.argument("name", required=False)
+@click.argument("ref", required=False)
+@click.option("-d", "--delete", metavar="NAME", help="Delete a tag.")
+@click.option("-f", "--force", is_flag=True, help="Move a tag that exists; with -d, also one that protects a clone.")
+@click.option("--old", metavar="REF", help="With -f: the version the tag is at now. Then nothing is asked.")
+@click.option("-a", "--all", "show_all", is_flag=True, help="List also the tags that protect clones.")
+@dry_run_option
+@yes_option
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> None:
+    """List, create, move or delete tags.
+
+    A new tag NAME is at REF, by default the newest version of the current branch. Tagged versions survive every
+    cleanup.
+    """
+    asked = Asked(**given)
+    if asked.delete is not None:
+        _delete(session, asked, asked.delete)
+    elif asked.name is not None:
+        _put(session, asked, asked.name)
+    else:
+        _list(session, asked.show_all)
+
+
+def _list(session: Session, show_all: bool) -> None:
+    found = [tag for tag in list_tags(session.location) if show_all or not _CLONE.fullmatch(tag.name)]
+    entries = [{"name": tag.name, **version_json(_target(tag)), "created_at": stamp(tag.created_at)} for tag in found]
+    rows = [(tag.name, str(_target(tag)), age(tag.created_at) if tag.created_at else "") for tag in found]
+    text = session.output.table(("tag", "version", "made"), rows) if rows else ""
+    session.output.show({"dataset": session.location.uri, "tags": entries}, text)
+
+
+def _put(session: Session, asked: Asked, name: str) -> None:
+    check_new_tag_name(name)
+    pin = session.resolve(asked.ref)
+    before = refs.read_tag(session.location, name)
+    if before is not None:
+        _move(session, asked, _target(before), pin)
+        return
+    if asked.old is not None:
+        raise Conflict(f"Tag '{name}' does not exist, so it is not at {asked.old}.", hint="Leave --old out.")
+    if not asked.dry_run:
+        create_tag(session.location, name, _spec(pin))
+    session.output.show(
+        {"action": "create", "tag": name, "at": version_json(pin), "was": None, "dry_run": asked.dry_run},
+        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put on {pin}.",
+    )
+
+
+def _move(session: Session, asked: Asked, was: PinnedVersion, pin: PinnedVersion) -> None:
+    name = asked.name or ""
+    if not asked.force:
+        raise AlreadyExists(f"Tag '{name}' already exists, at {was}.", hint=f"Move it: lance-git tag -f {name} {pin}.")
+    if asked.old is not None:
+        stated = resolve_expression(session.location, asked.old, session.branch)
+        if stated.reference != was.reference:
+            raise Conflict(f"Tag '{name}' is at {was}, not at {asked.old}; it was not moved.", hint="Look again.")
+    if not asked.dry_run:
+        confirm(f"Tag '{name}' will be moved from {was} to {pin}.", asked.yes or asked.old is not None)
+        move_tag(session.location, name, _spec(pin))
+    session.output.show(
+        {
+            "action": "move",
+            "tag": name,
+            "at": version_json(pin),
+            "was": version_json(was),
+            "dry_run": asked.dry_run,
+        },
+        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} moved from {was} to {pin}.",
+    )
+
+
+def _delete(session: Session, asked: Asked, name: str) -> None:
+    from lance_spark.store.survey import recorded_clones  # pulls in pyarrow
+
+    check_tag_name(name)
+    table = refs.read_refs(session.location)
+    check_existing_tag(table, name)
+    was = _target(table.tags[name])
+    clone = recorded_clones(session.location).get(name)
+    if clone is not None and not asked.force:
+        raise Refused(
+            f"Tag '{name}' protects what the clone at {clone} needs of {was}.",
+            hint=f"If that clone is gone for good: lance-git tag -d {name} -f.",
+        )
+    if not asked.dry_run:
+        confirm(f"Tag '{name}' at {was} will be deleted; a cleanup may then take that version.", asked.yes)
+        delete_tag(session.location, name)
+    session.output.show(
+        {"action": "delete", "tag": name, "was": version_json(was), "dry_run": asked.dry_run},
+        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} deleted; it was at {was}.",
+    )
+
+
+def _target(tag: Tag) -> PinnedVersion:
+    return PinnedVersion(tag.branch, tag.version)
+
+
+def _spec(pin: PinnedVersion) -> RefSpec:
+    return RefSpec(branch=None if pin.branch in (None, MAIN) else pin.branch, version=pin.version)

@@ -1,0 +1,1 @@
+"""The workspace of the command line: which dataset, which branch, which remotes. Pure."""

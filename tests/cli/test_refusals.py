@@ -1,0 +1,210 @@
+"""Every way to be wrong: one line, a way out, the right exit code, and nothing has changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from running import append, call, config, ids, make_flights
+
+from lance_spark.actions.clone import shallow_clone
+from lance_spark.actions.expressions import resolve_expression
+from lance_spark.store.uri import locate
+
+WRONG = [
+    # usage
+    (("brnch",), 2, "'brnch' is no verb of lance-git. Did you mean 'branch'?"),
+    (("--dataset",), 2, "Option '--dataset' requires an argument."),
+    (("branch", "--nope"), 2, "No such option"),
+    (("restore",), 2, "Missing argument 'REF'."),
+    (("-C", "nowhere", "branch"), 2, "Directory 'nowhere' does not exist."),
+    (("--storage", "secret-without-a-key", "branch"), 2, "--storage takes KEY=VALUE."),
+    (("branch", "-d", "exp", "new"), 2, "do not go together"),
+    (("tag", "-d", "v1", "new"), 2, "do not go together"),
+    (("tag", "v1", "--old", "main@2"), 2, "--old goes with -f NAME only."),
+    (("tag", "-f"), 2, "-f needs a tag to move."),
+    (("checkout",), 2, "No branch was named."),
+    (("remote", "ad", "x", "y"), 2, "'ad' is no verb of lance-git remote. Did you mean 'add'?"),
+    (("gc", "--older-than", "soon"), 2, "must be a span such as 14d"),
+    (("gc", "--retain", "0"), 2, "Invalid value for '--retain'"),
+    (("gc", "--policy", "nowhere.toml"), 2, "No such file or directory"),
+    (("gc", "--execute", "--dry-run"), 2, "--execute and --dry-run do not go together."),
+    # names and refs
+    (("branch", "a b"), 2, "'a b' is not a valid branch name"),
+    (("branch", "main"), 2, "'main' is reserved"),
+    (("branch", "new", "main..exp"), 2, "is a range, but one ref is needed"),
+    (("branch", "new", "v1@2"), 2, "a tag is one version, so it takes no '@'"),
+    (("branch", "new", "main@x"), 2, "'@x' in 'main@x' is no version"),
+    (("branch", "new", "4"), 10, "There is no branch or tag '4'."),
+    (("branch", "new", "exq"), 10, "There is no branch or tag 'exq'."),
+    (("branch", "new", "head"), 10, "There is no branch or tag 'head'."),
+    (("branch", "new", "heads/v1"), 10, "There is no branch 'v1'."),
+    (("branch", "new", "tags/exp"), 10, "There is no tag 'exp'."),
+    (("branch", "new", "main@9"), 10, "Branch 'main' has no version 9."),
+    (("branch", "new", "main~4"), 10, "goes back 4 versions, but branch 'main' has 3 before version 4"),
+    (("branch", "new", "both"), 3, "'both' is both a branch and a tag."),
+    (("switch", "both"), 3, "'both' is both a branch and a tag."),
+    # branches
+    (("branch", "exp"), 11, "Branch 'exp' already exists."),
+    (("checkout", "-b", "exp"), 11, "Branch 'exp' already exists."),
+    (("branch", "-d", "exq"), 10, "There is no branch 'exq'."),
+    (("branch", "-d", "main", "--yes"), 3, "it is the dataset"),
+    (("branch", "-m", "main", "trunk"), 3, "Branch 'main' cannot be renamed"),
+    (("branch", "-m", "exp", "other"), 3, "2 of its versions were written to it"),
+    (("branch", "-m", "idle", "exp"), 11, "Branch 'exp' already exists."),
+    (("branch", "-m", "idle", "a..b"), 2, "'a..b' is not a valid branch name"),
+    (("switch", "exq"), 10, "There is no branch or tag 'exq'."),
+    (("switch", "v1"), 3, "tag 'v1' does not move"),
+    (("switch", "main@2"), 3, "the version 'main@2' does not move"),
+    (("switch", "HEAD~1"), 3, "the version 'HEAD~1' does not move"),
+    # tags
+    (("tag", "a/b"), 2, "'a/b' is not a valid tag name"),
+    (("tag", "v1"), 11, "Tag 'v1' already exists, at main@2."),
+    (("tag", "-d", "v2"), 10, "There is no tag 'v2'."),
+    (("tag", "-f", "v1", "main", "--old", "main@1"), 12, "Tag 'v1' is at main@2, not at main@1; it was not moved."),
+    (("tag", "-f", "v9", "main", "--old", "main@1"), 12, "Tag 'v9' does not exist"),
+    # restore
+    (("restore", "HEAD"), 3, "Version main@4 is the newest of branch 'main' already."),
+    (("restore", "exp@4", "--yes"), 3, "'exp@4' is exp@4, but the current branch is 'main'."),
+    # remotes
+    (("remote", "add", "a/b", "s3://bucket/t"), 2, "'a/b' is not a valid remote name"),
+    (("remote", "add", "tags", "s3://bucket/t"), 2, "it means something else in a ref"),
+    (("remote", "add", "origin", "s3://key:hush-hush@bucket/t"), 2, "The URI has credentials in it"),
+    (("remote", "add", "origin", "s3://key@bucket/t"), 2, "The URI has credentials in it"),
+    (("remote", "add", "origin", ""), 2, "The URI is empty."),
+    (("remote", "add", "origin", "."), 2, "is this dataset itself"),
+    (("remote", "remove", "origin"), 10, "There is no remote 'origin'."),
+    (("remote", "set-url", "origin", "s3://bucket/t"), 10, "There is no remote 'origin'."),
+    (("--dataset", ".", "remote"), 2, "This needs a workspace"),
+    (("--dataset", ".", "switch", "exp"), 2, "This needs a workspace"),
+    (("--dataset", "s3://key:hush-hush@bucket/t", "branch"), 2, "The URI has credentials in it"),
+    (("--dataset", "nowhere.lance", "branch"), 10, "There is no Lance dataset at"),
+    (("--dataset", "tree/exp", "branch"), 2, "is the directory of branch 'exp'"),
+    # a tag on a version that would go
+    (("gc", "--older-than", "0s"), 3, "tag"),
+]
+
+
+def state(flights):
+    refs = [call(flights, verb, "--json").out for verb in ("branch", "tag", "remote")]
+    return refs, config(flights), ids(flights), ids(flights, "exp")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    return make_flights(tmp_path_factory.mktemp("refusals"))
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), WRONG, ids=[" ".join(wrong[0]) for wrong in WRONG])
+def test_what_is_wrong_is_said_in_one_line(shared, arguments, code, words):
+    before = state(shared)
+    done = call(shared, *arguments)
+    assert done.code == code
+    first, *rest = done.error.splitlines()
+    assert first.startswith("error: ")
+    assert words in first
+    assert len(rest) <= 1
+    assert all(line.startswith("hint: ") for line in rest)
+    assert "hush-hush" not in done.err
+    as_json = call(shared, *arguments, "--json")
+    if arguments != ("--dataset",):
+        told = json.loads(as_json.error)
+        assert (f"error: {' '.join(told['error'].split())}", told["exit_code"]) == (first, code)
+        assert rest == ([f"hint: {told['hint']}"] if told["hint"] else [])
+    assert state(shared) == before
+
+
+HINTS = [
+    (("branch", "new", "4"), "For version 4 write @4."),
+    (("switch", "both"), "Write heads/both for the branch, tags/both for the tag."),
+    (("branch", "new", "exq"), "Did you mean 'exp'?"),
+    (("branch", "new", "exp~3"), "it was made from main@3, so write main@3~1 for what was before that."),
+    (("checkout", "-b", "exp"), "lance-git switch exp goes to it."),
+    (("switch", "v1"), "Start a branch there: lance-git checkout -b NAME v1."),
+    (("tag", "v1", "exp"), "Move it: lance-git tag -f v1 exp@5."),
+    (("restore", "exp@4"), "A restore stays on its branch: lance-git switch exp first."),
+    (("branch", "-m", "exp", "other"), "Make a branch on top of it: lance-git branch other exp."),
+    (("remote", "add", "origin", "s3://a:b@c/d"), "they come from the environment, or from --storage KEY=VALUE"),
+    (("gc", "--nope"), "lance-git gc --help shows what can be typed."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), HINTS, ids=[" ".join(hint[0]) for hint in HINTS])
+def test_the_hint_says_what_to_type(shared, arguments, words):
+    assert words in call(shared, *arguments).error.splitlines()[-1]
+
+
+def test_the_current_branch_is_not_deleted(flights):
+    call(flights, "switch", "idle")
+    done = call(flights, "branch", "-d", "idle", "--yes")
+    assert done.code == 3
+    assert "Branch 'idle' is the current branch." in done.error
+    assert "idle" in call(flights, "branch").out
+
+
+def test_a_branch_that_others_need_is_not_deleted(flights):
+    call(flights, "branch", "child", "exp")
+    done = call(flights, "branch", "-d", "exp", "--yes")
+    assert done.code == 3
+    assert "'child' was created from it" in done.error
+    assert ids(flights, "exp") == [10, 20, 31, 32]
+
+
+def test_a_current_branch_that_somebody_deleted_is_named(flights):
+    call(flights, "switch", "idle")
+    assert call(flights, "--dataset", ".", "branch", "-d", "idle", "--yes").code == 0
+    done = call(flights, "tag", "now")
+    assert done.code == 10
+    assert "The current branch 'idle' is not there." in done.error
+    listed = call(flights, "branch")
+    assert listed.code == 0
+    assert "The current branch 'idle' is not there; lance-git switch main leaves it." in listed.err
+    assert call(flights, "switch", "main").code == 0
+
+
+def test_a_tag_that_protects_a_clone_is_hidden_and_only_goes_by_force(flights, tmp_path):
+    here, there = locate(str(flights)), locate(str(tmp_path / "clone.lance"))
+    shallow_clone(here, resolve_expression(here, "main@3", None), there)
+    shown = [{tag["name"] for tag in call(flights, "tag", *rest, "--json").json["tags"]} for rest in ((), ("--all",))]
+    assert shown[0] == {"v1", "both"}
+    (name,) = shown[1] - shown[0]
+    done = call(flights, "tag", "-d", name, "--yes")
+    assert done.code == 3
+    assert f"protects what the clone at {there.uri} needs" in done.error
+    assert call(flights, "tag", "-d", name, "-f", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('dataset = "."\nbrunch = "exp"\n', "line 2: 'brunch' is not known"),
+        ('dataset = "."\n\n[storage]\naws_region = "x"\n', "line 3: 'storage' does not belong here"),
+        ("dataset = \n", "line 1: this is no TOML"),
+    ],
+)
+def test_a_workspace_that_was_edited_badly_names_the_line(flights, text, words):
+    (flights / ".lance-git" / "config.toml").write_text(text)
+    done = call(flights, "branch")
+    assert done.code == 2
+    assert words in done.error
+
+
+def test_an_unreadable_dataset_is_not_an_absent_one(flights):
+    for manifest in (flights / "_versions").glob("*.manifest"):
+        manifest.write_bytes(b"\1" * 100)
+    assert call(flights, "branch").code == 22
+
+
+def test_a_commit_that_came_in_between_is_told(flights, monkeypatch):
+    from lance_spark.store import datasets
+
+    real = datasets.restore
+
+    def late(location, pin):
+        append(flights, None, 99)
+        return real(location, pin)
+
+    monkeypatch.setattr(datasets, "restore", late)
+    done = call(flights, "restore", "@2", "--yes")
+    assert done.code == 12
+    assert "version 5 was committed meanwhile and is covered" in done.error

@@ -1,0 +1,126 @@
+"""On a terminal: it asks, it can be interrupted, it is coloured. Elsewhere: never."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+from running import SCRIPT, call, run
+
+_PATIENCE = 30
+
+
+class Terminal:
+    """The console script on a terminal of its own."""
+
+    def __init__(self, directory, *arguments, **environment):
+        self._master, slave = pty.openpty()
+        clean = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        self._process = subprocess.Popen(
+            [SCRIPT, *arguments],
+            cwd=directory,
+            env={**clean, "TERM": "xterm", **environment},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def wait_for(self, words):
+        end = time.monotonic() + _PATIENCE
+        while words not in self.seen:
+            assert time.monotonic() < end, self.seen
+            if not self._read():
+                break
+        assert words in self.seen, self.seen
+
+    def type(self, keys):
+        os.write(self._master, keys.encode())
+
+    def interrupt(self):
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self):
+        while self._read():
+            pass
+        code = self._process.wait(_PATIENCE)
+        os.close(self._master)
+        return code
+
+    def _read(self):
+        ready, _, _ = select.select([self._master], [], [], _PATIENCE)
+        try:
+            found = os.read(self._master, 65536) if ready else b""
+        except OSError:  # how a terminal says that the other side has ended
+            found = b""
+        self.seen += found.decode()
+        return bool(found)
+
+
+def tags(directory):
+    return {tag["name"]: f"{tag['branch']}@{tag['version']}" for tag in call(directory, "tag", "--json").json["tags"]}
+
+
+def test_a_yes_goes_on_and_a_no_changes_nothing(flights):
+    no, yes = (Terminal(flights, "tag", name, *rest) for name, *rest in (("-d", "both"), ("-f", "v1", "exp")))
+    for terminal, answer in ((no, "n\n"), (yes, "y\n")):
+        terminal.wait_for("[y/N]")
+        terminal.type(answer)
+    assert (no.end(), yes.end()) == (1, 0)
+    assert "Tag 'both' at main@1 will be deleted" in no.seen
+    assert "Nothing was changed." in no.seen
+    assert "Tag 'v1' will be moved from main@2 to exp@5." in yes.seen
+    assert tags(flights) == {"both": "main@1", "v1": "exp@5"}
+
+
+def test_ctrl_c_is_130_and_changes_nothing(flights):
+    terminal = Terminal(flights, "branch", "-d", "exp")
+    terminal.wait_for("[y/N]")
+    terminal.interrupt()
+    assert terminal.end() == 130
+    assert "Interrupted." in terminal.seen
+    assert "Traceback" not in terminal.seen
+    assert "exp" in call(flights, "branch").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "coloured"),
+    [((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False), ((), {"TERM": "dumb"}, False)],
+)
+def test_colour_is_for_terminals_that_want_it(flights, arguments, environment, coloured):
+    terminal = Terminal(flights, *arguments, "switch", "v1", **environment)
+    assert terminal.end() == 3
+    assert ("\x1b[" in terminal.seen) is coloured
+    assert "error:" in terminal.seen
+
+
+def test_no_colour_in_a_pipe(flights):
+    assert "\x1b[" not in run(flights, "branch", FORCE_COLOR="1").out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("branch", "-d", "exp"),
+        ("tag", "-d", "v1"),
+        ("tag", "-f", "v1", "main"),
+        ("restore", "main~1"),
+        ("gc", "--older-than", "0s", "--execute"),
+    ],
+    ids=" ".join,
+)
+def test_without_a_terminal_nothing_hangs_and_nothing_goes(flights, arguments):
+    if arguments[0] == "gc":
+        assert call(flights, "tag", "-d", "v1", "--yes").code == call(flights, "tag", "-d", "both", "--yes").code == 0
+    before = (tags(flights), call(flights, "branch", "-v", "--json").json["branches"])
+    done = call(flights, *arguments)
+    assert done.code == 3
+    assert "Add --yes" in done.error
+    assert (tags(flights), call(flights, "branch", "-v", "--json").json["branches"]) == before

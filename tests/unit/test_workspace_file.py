@@ -1,0 +1,200 @@
+"""The workspace's file: people edit it, so it survives changes, names the line that is wrong, and holds no secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, PermissionDenied
+from lance_spark.store.workspace import (
+    absolute,
+    change_workspace,
+    create_workspace,
+    find_workspace,
+    open_workspace,
+    remove_workspace,
+)
+from lance_spark.workspace.model import (
+    Remote,
+    Workspace,
+    parse_workspace,
+    render_workspace,
+    with_branch,
+    with_remote,
+    with_remote_uri,
+    without_remote,
+)
+
+EDITED = """\
+# the flights of the whole team
+dataset = "s3://bucket/flights.lance"   # production
+
+branch = "exp/a" # mine
+
+[remotes.origin]
+# ask Ada before pushing
+uri = "s3://bucket/origin.lance"
+"""
+
+
+def test_a_new_file_says_what_the_workspace_is():
+    workspace = Workspace("s3://bucket/t.lance", "exp", {"origin": Remote("origin", "../t.lance")})
+    text = render_workspace(workspace)
+    assert parse_workspace(text) == workspace
+    assert text.startswith("# ")
+
+
+def test_an_edited_file_is_read():
+    assert parse_workspace(EDITED) == Workspace(
+        "s3://bucket/flights.lance", "exp/a", {"origin": Remote("origin", "s3://bucket/origin.lance")}
+    )
+    assert parse_workspace('dataset = "."') == Workspace(".", "main", {})
+
+
+def test_a_change_keeps_every_comment():
+    text = with_branch(EDITED, "main")
+    assert text == EDITED.replace('"exp/a"', '"main"')
+    text = with_remote(text, Remote("up.stream", "s3://bucket/up"))
+    assert text.startswith(EDITED.replace('"exp/a"', '"main"'))
+    assert parse_workspace(text).remotes["up.stream"].uri == "s3://bucket/up"
+    text = with_remote_uri(text, Remote("origin", "s3://other/t"))
+    assert "# ask Ada before pushing" in text
+    assert (
+        without_remote(text, "up.stream").rstrip()
+        == EDITED.replace('"exp/a"', '"main"').replace("s3://bucket/origin.lance", "s3://other/t").rstrip()
+    )
+
+
+def test_the_last_remote_leaves_a_file_that_takes_another():
+    text = without_remote(EDITED, "origin")
+    assert parse_workspace(text).remotes == {}
+    assert parse_workspace(with_remote(text, Remote("b", "/x"))).remotes == {"b": Remote("b", "/x")}
+
+
+def test_remotes_in_other_spellings_of_toml():
+    text = 'dataset = "."\nremotes = { origin = { uri = "/a" } }\n'
+    assert parse_workspace(with_remote_uri(text, Remote("origin", "/b"))).remotes["origin"].uri == "/b"
+    text = 'dataset = "."\nremotes.origin.uri = "/a"\n'
+    assert set(parse_workspace(with_remote(text, Remote("two", "/b"))).remotes) == {"origin", "two"}
+
+
+WRONG = [
+    ("dataset =", "line 1: this is no TOML"),
+    ('dataset = "."\ndataset = "x"', "line 2: this is no TOML"),
+    ("", "'dataset' is missing"),
+    ("dataset = 5", "line 1: 'dataset' is 5"),
+    ('dataset = ""', "line 1: The URI is empty"),
+    ('dataset = "s3://b/a?c"', "line 1: 's3://b/a?c' cannot be"),
+    ('dataset = "."\nbrunch = "x"', "line 2: 'brunch' is not known"),
+    ('dataset = "."\n\nbranch = "a b"', "line 3: 'a b' is not a valid branch name"),
+    ('dataset = "."\nbranch = ["x"]', "line 2: 'branch' is ['x']"),
+    ('dataset = "."\nremotes = 1', "line 2: 'remotes' is 1"),
+    ('dataset = "."\n[remotes]\norigin = "/x"', "line 3: 'remotes.origin' is '/x'"),
+    ('dataset = "."\n[remotes.origin]\n', "line 2: 'remotes.origin.uri' is missing"),
+    ('dataset = "."\n[remotes.origin]\nurl = "x"', "line 3: 'remotes.origin.url' is not known"),
+    ('dataset = "."\n[remotes.heads]\nuri = "x"', "line 2: 'heads' is not a valid remote name"),
+    ('dataset = "s3://key:hush@b/t"', "line 1: The URI has credentials in it"),
+    ('dataset = "."\n[remotes.o]\nuri = "s3://key@b/t"', "line 3: The URI has credentials in it"),
+    ('dataset = "."\n[storage]\naws_region = "x"', "line 2: 'storage' does not belong here"),
+    ('dataset = "."\naws_secret_access_key = "hush"', "line 2: 'aws_secret_access_key' does not belong here"),
+    ('dataset = "."\n[remotes.o]\nuri = "/x"\ntoken = "hush"', "line 4: 'remotes.o.token' does not belong here"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG)
+def test_what_is_wrong_is_named_with_its_line(text, words):
+    with pytest.raises(InvalidOption) as caught:
+        parse_workspace(text)
+    assert words in caught.value.message
+    assert "hush" not in str(caught.value)
+
+
+def test_no_secret_gets_in():
+    for uri in ("s3://key:secret@bucket/t", "s3a://key@bucket/t", "https://me:secret@host/t"):
+        with pytest.raises(InvalidOption, match="credentials"):
+            render_workspace(Workspace(uri))
+        with pytest.raises(InvalidOption, match="credentials"):
+            with_remote(EDITED, Remote("new", uri))
+        with pytest.raises(InvalidOption, match="credentials"):
+            with_remote_uri(EDITED, Remote("origin", uri))
+
+
+def test_an_azure_container_is_no_credential():
+    assert parse_workspace('dataset = "abfss://box@account.dfs.core.windows.net/t"').dataset.startswith("abfss://box@")
+
+
+def test_remotes_that_are_there_or_not():
+    with pytest.raises(AlreadyExists):
+        with_remote(EDITED, Remote("origin", "/x"))
+    for change in (without_remote, lambda text, name: with_remote_uri(text, Remote(name, "/x"))):
+        with pytest.raises(NotFound) as caught:
+            change(EDITED, "orign")
+        assert "'origin'" in caught.value.hint
+    for name in ("", "a/b", "a b", "..", "a..b", "-x", "tags", "HEAD", "main"):
+        with pytest.raises(InvalidName):
+            with_remote(EDITED, Remote(name, "/x"))
+
+
+def test_it_is_found_from_below_and_the_nearest_counts(tmp_path):
+    outer, inner = tmp_path / "outer", tmp_path / "outer" / "a" / "inner"
+    deep = inner / "b" / "c"
+    deep.mkdir(parents=True)
+    create_workspace(str(outer), Workspace("outer.lance"))
+    assert find_workspace(str(deep)).directory == str(outer)
+    create_workspace(str(inner), Workspace("inner.lance"))
+    found = find_workspace(str(deep))
+    assert (found.directory, found.dataset_uri) == (str(inner), f"{inner}/inner.lance")
+    assert open_workspace(str(deep)) is None
+
+
+def test_paths_count_from_the_workspace():
+    assert absolute("../t.lance", "/work/here") == "/work/here/../t.lance"
+    assert absolute("/t.lance", "/work") == "/t.lance"
+    for uri in ("s3://bucket/t", "file:///t.lance", "file:/t.lance"):
+        assert absolute(uri, "/work") == uri
+
+
+def test_a_second_workspace_is_refused_and_a_failed_one_leaves_nothing(tmp_path):
+    place = tmp_path / "w"
+    create_workspace(str(place), Workspace("."))
+    with pytest.raises(AlreadyExists):
+        create_workspace(str(place), Workspace("other"))
+    remove_workspace(str(place))
+    assert not place.exists()
+
+
+def test_removing_leaves_what_else_is_there(tmp_path):
+    create_workspace(str(tmp_path), Workspace("."))
+    (tmp_path / "notes.txt").write_text("mine")
+    remove_workspace(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    create_workspace(str(tmp_path), Workspace("."))
+
+    def full(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(PermissionDenied, match="cannot be written"):
+        change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"))
+    assert find_workspace(str(tmp_path)).workspace.branch == "main"
+
+
+def test_a_change_that_makes_no_sense_is_not_written(tmp_path):
+    create_workspace(str(tmp_path), Workspace("."))
+    with pytest.raises(InvalidOption):
+        change_workspace(str(tmp_path), lambda text: with_branch(text, "a b"))
+    assert find_workspace(str(tmp_path)).workspace.branch == "main"
+
+
+def test_a_file_that_is_no_text_is_said_so(tmp_path):
+    create_workspace(str(tmp_path), Workspace("."))
+    (tmp_path / ".lance-git" / "config.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidOption, match="no UTF-8"):
+        find_workspace(str(tmp_path))
+
+
+def test_a_config_that_is_a_directory_or_a_file_in_the_way(tmp_path):
+    (tmp_path / ".lance-git").write_text("a file")
+    assert open_workspace(str(tmp_path)) is None
