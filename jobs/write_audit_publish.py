@@ -105,6 +105,10 @@ class Story:
         print("          worst carriers: " + ", ".join(f"{row.carrier} {row.late:+.1f} min" for row in top))
         with step("main", "untouched by all of this") as say:
             say(self._rows(), version=table.version)
+        with step("merge", f"{BRANCH} into main, one version") as say:
+            result = table.branches.merge(BRANCH, message="delays of 2013, audited")
+            copied = f"version {result.version}, {result.summary.files} files, {result.summary.bytes:,} bytes copied"
+            say(self._rows(), note=copied)
 
     def _clean(self, table: LanceTable) -> None:
         """Old versions of main and of the branch go, but what a tag is on or a branch was made from."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -30,6 +31,7 @@ Scope = Literal["chain", "merged", "all"]
 """Which versions a log has: those of a branch and, past its fork, of its parents; with them those that merges took in
 and that are still there; or those of all branches."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_THREADS = 16
 _MOVES_ROWS = "Rewrite"
 _STARTS = "Clone"
 
@@ -64,8 +66,7 @@ def iter_log(
     first = tip if start is None else start
     walk.add(first.branch, first.version)
     if scope == "all":
-        for other in (None, *world.refs.branches):
-            newest = world.newest(other)
+        for other, newest in world.newest_of_all().items():
             if newest is not None:
                 walk.add(other, newest)
     return islice(walk.entries(first.branch), count)
@@ -131,6 +132,12 @@ class _World:
         if branch not in self._newest:
             self._newest[branch] = history.newest_version(self.location, branch)
         return self._newest[branch]
+
+    def newest_of_all(self) -> dict[str | None, int | None]:
+        """Of main and every branch."""
+        branches = (None, *self.refs.branches)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return dict(zip(branches, pool.map(self.newest, branches), strict=True))
 
     def tip(self, branch: str | None) -> PinnedVersion:
         newest = self.newest(branch)
@@ -295,10 +302,15 @@ class _Walk:
         self._merged = merged
         self._waiting: list[_Next] = []
         self._seen: set[PinnedVersion] = set()
+        self._from: dict[str | None, int] = {}
+        """The highest version from which a branch is walked."""
         self._order = counting()
 
     def add(self, branch: str | None, version: int, age: float = float("-inf")) -> None:
         """Walk a branch, too, from a version on. ``age`` is that of the entry it must come after."""
+        if self._from.get(branch, 0) >= version:
+            return  # the walk that began above comes by there
+        self._from[branch] = version
         chain = _Chain(self._world, branch, version)
         self._push(chain, iter(chain), age)
 

@@ -30,7 +30,7 @@ _BLOB_NAME = re.compile(r"[01]{32}\.blob")
 _HEX = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HIGHEST = 2**64 - 1
 _NO_NAMES = frozenset({"", ".", ".."})
-_OWN = ("_refs/", "_clones/")
+_OWN = ("_refs/", "_clones/", ".lance-git/")
 
 
 class Named(NamedTuple):

@@ -21,7 +21,8 @@ class Branch:
     """Time of creation, UTC, whole seconds."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     identity: str = ""
-    """Tells the branch from a later one of the same name; "" where an older writer did not record it."""
+    """Tells the branch from a later one of the same name, and from main, which has none. Where an older writer did not
+    record it, it is made of the name and the time of creation."""
 
 
 @dataclass(frozen=True)

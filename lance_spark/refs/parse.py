@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote, unquote
+from uuid import NAMESPACE_OID, uuid5
 
 from lance_spark.errors import CorruptData
 from lance_spark.refs.model import Branch, Tag
@@ -39,13 +40,14 @@ def parse_branch(name: str, content: bytes) -> Branch:
     """A branch from its ref file. Raises CorruptData, naming the branch, for anything unexpected."""
     entry = _decode("branch", name, content)
     try:
+        created = int(_either(entry, "createAt", "create_at"))
         return Branch(
             name=name,
             parent_branch=_text_or_none(_either(entry, "parentBranch", "parent_branch", default=None)),
             parent_version=int(_either(entry, "parentVersion", "parent_version")),
-            created_at=datetime.fromtimestamp(int(_either(entry, "createAt", "create_at")), timezone.utc),
+            created_at=datetime.fromtimestamp(created, timezone.utc),
             metadata=dict(entry.get("metadata") or {}),
-            identity=_identity(entry.get("identifier")),
+            identity=_identity(entry.get("identifier")) or _made_identity(name, created),
         )
     except _UNEXPECTED as problem:
         raise _corrupt("branch", name, problem) from None
@@ -80,9 +82,17 @@ def _either(entry: Mapping[str, Any], camel: str, snake: str, default: Any = _RE
 
 
 def _identity(identifier: Any) -> str:
-    """The last of the unique ids that a branch has with those it was created from."""
-    mapping = (identifier or {}).get("version_mapping") or [[0, ""]]
-    return str(mapping[-1][1])
+    """The last of the unique ids that a branch has with those it was created from; "" if it was given none then.
+
+    Version 0 stands beside an id that pylance makes up, another one each time, until somebody changes the ref.
+    """
+    version, unique = ((identifier or {}).get("version_mapping") or [[0, ""]])[-1]
+    return str(unique) if version else ""
+
+
+def _made_identity(name: str, created: int) -> str:
+    """An identity for a branch of an older writer. It must not be that of main, nor change with the ref."""
+    return uuid5(NAMESPACE_OID, f"{created} {name}").hex
 
 
 def _text_or_none(value: Any) -> str | None:

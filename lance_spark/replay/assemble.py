@@ -12,7 +12,7 @@ from lance_spark.manifest.contents import Fragment
 from lance_spark.replay.placing import Placed
 from lance_spark.replay.rowids import kept_row_ids, read_row_ids, renamed_row_ids, write_row_ids
 from lance_spark.replay.snapshot import Snapshot
-from lance_spark.replay.threeway import Change, Replacement
+from lance_spark.replay.threeway import Change, Replacement, Sides
 
 Json = dict[str, Any]
 _REPLACED = -2
@@ -30,6 +30,23 @@ class Assembly:
     next_row_id: int = 0
     """The base's, in the chain of theirs; 0 without stable row ids."""
     renamed_rows: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sides: Sides, change: Change, placed: Placed, fields: Mapping[int, int]) -> Assembly:
+        """The assembly of a planned change."""
+        if not sides.ours.contents.has_stable_row_ids:
+            return cls(sides.theirs, placed, fields)
+        return cls(sides.theirs, placed, fields, sides.base_theirs.contents.next_row_id, renamed_rows(change))
+
+    def check_row_ids(self, change: Change) -> None:
+        """Raise Refused for rows that cannot keep their stable ids."""
+        moved = [found for found in change.added if self._kept_rows(found)]
+        if moved and (change.columns or change.columns_of_theirs):
+            raise Refused(
+                "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
+                "at once.",
+                hint=f"Merge the versions before the columns changed first: merge {self.theirs.pin.branch}@VERSION.",
+            )
 
     def added(self, found: Fragment, metadata: Json) -> Json:
         """A new fragment from pylance's JSON of the one in theirs. Raises Refused for row ids that are mixed."""

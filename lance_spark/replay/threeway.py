@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
-from lance_spark.manifest.contents import Fragment
+from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.columns import ColumnChanges, cast_columns, merge_columns, renumbered
 from lance_spark.replay.delta import Delta, by_file, counterpart, delta
@@ -108,6 +108,8 @@ def compare(sides: Sides) -> Change:
     conflicts += more + still_more
     change, of_columns = _columns(sides, mine, other)
     conflicts += of_columns
+    if added:
+        conflicts += _strict(sides, sides.ours, "theirs")
     if not sides.is_fast_forward:
         conflicts += _overwrites(sides, mine, other)
     return Change(
@@ -174,7 +176,7 @@ def _combined(sides: Sides, wanted: Replacement) -> tuple[list[Replacement], lis
         return [], _about(sides, "both sides wrote the same column of the same rows", [ours.id])
     if files and deleted and not same_now[1] and not sides.our_steps.moves_no_rows:
         return [], _about(sides, "ours updated rows of which theirs wrote a column", [ours.id])
-    if deletion and wrote and not same_now[0] and not sides.their_steps.moves_no_rows:
+    if deletion and wrote and not same_files(ours, theirs, live) and not sides.their_steps.moves_no_rows:
         return [], _about(sides, "theirs updated rows of which ours wrote a column", [ours.id])
     return [Replacement(base, ours, theirs, files, deletion, both_deleted=deletion and deleted)], []
 
@@ -236,13 +238,24 @@ def _columns(sides: Sides, mine: Delta, other: Delta) -> tuple[Change, list[Conf
         return Change(), conflicts
     new = {entry.id for entry in theirs} - {entry.id for entry in before}
     if ours == before and not new & _used_ids(mine):
-        strict = sorted(entry.name for entry in theirs if entry.id in new and not entry.nullable)
-        if strict and mine.added:
-            conflicts.append(_conflict(sides, f"column '{strict[0]}' cannot be null, and ours has rows without it"))
+        if mine.added:
+            conflicts += _strict(sides, sides.theirs, "ours")
         return Change(columns_of_theirs=True), conflicts
     merged = merge_columns(before, ours, theirs)
     conflicts += [_conflict(sides, reason) for reason in merged.conflicts]
     return Change(columns=merged.changes), conflicts
+
+
+def _strict(sides: Sides, side: Snapshot, without: str) -> list[Conflict]:
+    """A new column that cannot be null, where the other side has new rows, which have no values in it."""
+    other = sides.theirs if side is sides.ours else sides.ours
+    known = {(entry.id, entry.name) for entry in other.contents.fields}
+    strict = sorted(
+        entry.name
+        for entry in side.contents.fields
+        if not entry.nullable and entry.id not in sides.base_ours.live and (entry.id, entry.name) not in known
+    )
+    return [_conflict(sides, f"column '{name}' cannot be null, and {without} has rows without it") for name in strict]
 
 
 def _unreadable(sides: Sides, mine: Delta, other: Delta) -> list[Conflict]:
@@ -282,11 +295,22 @@ def _notes(sides: Sides, change: Change, mine: Delta, other: Delta) -> tuple[str
 
 
 def _each_note(sides: Sides, change: Change, mine: Delta, other: Delta) -> Iterator[str]:
-    if not sides.is_fast_forward and (change.columns.add or change.columns_of_theirs) and mine.added:
+    settings = _changed_settings(sides.base_theirs.contents, sides.theirs.contents)
+    if settings:
+        yield f"settings are not taken over: {', '.join(settings)}"
+    known = {entry.id for entry in sides.base_theirs.contents.fields}
+    new = {entry.id for entry in sides.theirs.contents.fields} - known
+    if mine.added and (change.columns.add or (change.columns_of_theirs and new)):
         yield f"rows that '{sides.our_steps.branch or MAIN}' added meanwhile have no values in new columns"
     before = {entry.id for entry in sides.base_ours.contents.fields}
     if {entry.id for entry in sides.ours.contents.fields} - before and other.added:
         yield f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added meanwhile"
+
+
+def _changed_settings(before: Contents, after: Contents) -> list[str]:
+    """Keys of the configuration and of the table's metadata that have other values."""
+    pairs = ((before.config, after.config), (before.table_metadata, after.table_metadata))
+    return sorted({key for old, new in pairs for key in old.keys() | new.keys() if old.get(key) != new.get(key)})
 
 
 def _conflict(sides: Sides, reason: str) -> Conflict:

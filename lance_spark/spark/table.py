@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lance_spark.actions import auto_cleanup, clone
+from lance_spark.actions import auto_cleanup, clone, picking
 from lance_spark.actions import branches as branch_actions
 from lance_spark.actions import tags as tag_actions
+from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.actions.place import dataset_at
 from lance_spark.actions.read import PinnedRead, blob_names, read_schema
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.restore import restore
+from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import ReadOptions, parse_ref
 from lance_spark.options.storage import PREFIX
@@ -26,10 +28,13 @@ from lance_spark.refs.names import MAIN, branch_or_none
 from lance_spark.schema.projection import ROW_ID
 from lance_spark.spark import cleanup
 from lance_spark.spark.datasource import register
+from lance_spark.spark.runner import SparkRunner
+from lance_spark.spark.transaction import Audit, transaction
 from lance_spark.spark.types import to_spark
 from lance_spark.store import datasets, scanning
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
 
     import pyarrow as pa
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from lance_spark.actions.cleanup.planned import CleanupPlan
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.report import CleanupReport
+    from lance_spark.replay.plan import MergeResult
     from lance_spark.spark.cleanup import Where
 
 _SOURCE = "lance_spark"
@@ -63,7 +69,7 @@ class LanceTable:
     @property
     def branches(self) -> Branches:
         """The dataset's branches."""
-        return Branches(self.location)
+        return Branches(self.location, self.spark)
 
     @property
     def tags(self) -> Tags:
@@ -142,6 +148,38 @@ class LanceTable:
         pin = restore(self.location, self._pin())
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
+    def write(self, frame: DataFrame, mode: str = "append", **options: object) -> None:
+        """Write a DataFrame to this handle's branch; options as of the data source. Refused at a tag or version."""
+        branch = self._moving_branch("write to")
+        register(self.spark, _SOURCE)
+        writer = frame.write.format(_SOURCE).mode(mode)
+        settings = {PREFIX + key: value for key, value in self.location.options}
+        settings |= {key: str(value) for key, value in options.items()}
+        writer.options(**settings).option("branch", branch or MAIN).save(self.location.uri)
+
+    def cherry_pick(self, branch: str, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
+        """Commit to this handle's branch what one version of another branch changed.
+
+        Raises Conflict, Refused and NotFound; then nothing was changed.
+        """
+        picked = resolve(self.location, _spec(branch=branch, version=version))
+        runner = SparkRunner(self.spark)
+        return picking.cherry_pick(self.location, picked, self._moving_branch("pick to"), message, dry_run, runner)
+
+    def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
+        """Commit to this handle's branch the opposite of what one of its versions changed. Raises as cherry_pick."""
+        branch = self._moving_branch("revert on")
+        pin = resolve(self.location, _spec(branch=branch, version=version))
+        return picking.revert(self.location, pin, branch, message, dry_run, SparkRunner(self.spark))
+
+    def transaction(self, message: str | None = None, audit: Audit | None = None) -> AbstractContextManager[LanceTable]:
+        """Everything written through the handle that ``with`` gives becomes one version, or nothing.
+
+        It is a handle on a temporary branch, which is merged when the block ends and deleted in any case. An exception,
+        or an ``audit`` that returns False for that handle (Refused), publishes nothing.
+        """
+        return transaction(self, message, audit)
+
     def shallow_clone(
         self, target_uri: str, storage_options: Mapping[str, str] | None = None, record: bool = True
     ) -> LanceTable:
@@ -202,12 +240,21 @@ class LanceTable:
     def _pin(self) -> PinnedVersion:
         return resolve(self.location, self.ref)
 
+    def _moving_branch(self, what: str) -> str | None:
+        if (self.ref.tag, self.ref.version, self.ref.as_of) != (None, None, None):
+            raise Refused(
+                f"This handle stands at a tag or version: there is nothing to {what}.",
+                hint="Use the handle of a branch: checkout(branch=...).",
+            )
+        return self.ref.branch
+
 
 @dataclass(frozen=True)
 class Branches:
     """The branches of a dataset."""
 
     location: DatasetLocation
+    spark: SparkSession
 
     def list(self) -> list[Branch]:
         """All branches but main, by name."""
@@ -225,6 +272,24 @@ class Branches:
     def delete(self, name: str) -> None:
         """Delete a branch and its own files. Refused while another branch or a tag needs it."""
         branch_actions.delete_branch(self.location, name)
+
+    def merge(
+        self,
+        name: str,
+        into: str | None = None,
+        ff_only: bool = False,
+        reference: bool = False,
+        dry_run: bool = False,
+        message: str | None = None,
+    ) -> MergeResult:
+        """Merge a branch into another one (main by default), as one version; executors copy its files.
+
+        Only files that the branch itself wrote are copied; with ``reference`` none is, and the branch cannot be
+        deleted. Raises Conflict, naming what clashes, Refused and NotFound; then nothing was changed.
+        """
+        options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
+        source = resolve(self.location, _spec(branch=name))
+        return merge(self.location, source, branch_or_none(into), options, SparkRunner(self.spark))
 
 
 @dataclass(frozen=True)

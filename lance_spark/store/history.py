@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat, tee
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from lance_spark.manifest.transactions import Transaction, decode_transaction, i
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.resolve import missing_version
 from lance_spark.store import datasets, files
-from lance_spark.store.filesystem import entries
+from lance_spark.store.filesystem import reachable
 from lance_spark.store.listing import list_range
 from lance_spark.store.manifests import read_manifests
 from lance_spark.store.uri import locate
@@ -42,35 +43,55 @@ class ChainVersion(NamedTuple):
 def newest_version(location: DatasetLocation, branch: str | None) -> int | None:
     """Number of the newest version of a branch; None where it has none. No manifest is read on a local disk."""
     if location.is_local:
-        names = (read_manifest_name(name) for name, _ in entries(location, f"{_root(branch)}_versions"))
-        return max((name.version for name in names if name and not name.detached), default=None)
+        return max(_on_disk(location, branch), default=None)
     pin = datasets.find_latest(location, branch)
     return None if pin is None else pin.version
 
 
 def chain_paths(location: DatasetLocation, branch: str | None, newest: int) -> Iterator[tuple[int, str]]:
     """(version, path of its manifest) of a branch from a version on, newest first. Lists no more than is asked for."""
+    if location.is_local:
+        yield from _descending(_on_disk(location, branch), newest)
+        return
     first = _listed(location, branch, newest, max(0, newest - _WINDOW + 1))
     if newest in first:
-        yield from sorted(first.items(), reverse=True)
+        yield from _descending(first, newest)
         if newest > _WINDOW:
-            yield from sorted(_listed(location, branch, newest - _WINDOW, 0).items(), reverse=True)
+            yield from _descending(_listed(location, branch, newest - _WINDOW, 0), newest)
         return
     # Either the version is gone, or the names are those of old writers, which tell nothing of their order.
-    every = _listed(location, branch, None, 0)
-    yield from sorted(((version, path) for version, path in every.items() if version <= newest), reverse=True)
+    yield from _descending(_listed(location, branch, None, 0), newest)
+
+
+def _descending(paths: Mapping[int, str], newest: int) -> list[tuple[int, str]]:
+    return sorted(((version, path) for version, path in paths.items() if version <= newest), reverse=True)
+
+
+def _on_disk(location: DatasetLocation, branch: str | None) -> dict[int, str]:
+    """Manifests by version. Only names are asked for: a walk from the root meets the directory of every branch."""
+    directory = f"{_root(branch)}_versions"
+    with reachable(location):
+        try:
+            names = os.listdir(f"{location.uri}/{directory}")
+        except (FileNotFoundError, NotADirectoryError):
+            names = []
+    return _by_version(f"{directory}/{name}" for name in names)
 
 
 def _listed(location: DatasetLocation, branch: str | None, newest: int | None, oldest: int) -> dict[int, str]:
     directory = f"{_root(branch)}_versions/"
     after = directory if newest is None else f"{directory}{_HIGHEST - newest:020d}"
     until = f"{directory[:-1]}0" if newest is None else f"{directory}{_HIGHEST - oldest:020d}.manifest"
+    batches = list_range(location, KeyRange(after, until))
+    return _by_version(path for batch in batches for path in batch["path"].to_pylist())
+
+
+def _by_version(paths: Iterable[str]) -> dict[int, str]:
     found = {}
-    for batch in list_range(location, KeyRange(after, until)):
-        for path in batch["path"].to_pylist():
-            name = read_manifest_name(path[len(directory) :])
-            if name is not None and not name.detached:
-                found[name.version] = path
+    for path in paths:
+        name = read_manifest_name(path.rpartition("/")[2])
+        if name is not None and not name.detached:
+            found[name.version] = path
     return found
 
 

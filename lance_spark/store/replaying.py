@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from lance_spark.errors import Conflict, CorruptData, Refused
+from lance_spark.errors import Conflict, CorruptData
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Field, Fragment
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.replay.assemble import Assembly, renamed_rows
+from lance_spark.replay.assemble import Assembly
 from lance_spark.replay.columns import ColumnChanges, match_fields
+from lance_spark.replay.commits import operation_for
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Root, Snapshot, columns
 from lance_spark.store import files
@@ -71,62 +72,66 @@ class _conflicts:  # noqa: N801 - used like a function
             raise Conflict("A concurrent commit took the same fragment ids.", hint="Run it again.") from None
 
 
+class _Fragments(NamedTuple):
+    """What becomes of fragments of ours, as pylance's JSON and by their ids."""
+
+    added: list[dict[str, Any]]
+    replaced: list[dict[str, Any]]
+    removed: list[int]
+
+
 def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan) -> Any:
     import lance
 
     change, placed = plan.change, plan.placed
     schema, renumbered = _schema(ours, theirs, plan)
-    stable = plan.ours.contents.has_stable_row_ids
-    assembly = Assembly(
-        theirs=plan.sides.theirs,
-        placed=placed,
-        fields=renumbered,
-        next_row_id=plan.sides.base_theirs.contents.next_row_id if stable else 0,
-        renamed_rows=renamed_rows(change) if stable else {},
-    )
+    assembly = Assembly.of(plan.sides, change, placed, renumbered)
     added = [assembly.added(found, _json(theirs, found)) for found in change.added]
+    removed = [found.id for _, found in change.removed]
     replaced = []
     for wanted in change.replaced:
-        mine = _json(ours, wanted.ours)
+        mine: Any = _json(ours, wanted.ours)
         if wanted.both_deleted:
             mine = _with_deleted(ours, wanted.ours, plan.deletions[wanted.ours.id])
-        replaced.append(assembly.replaced(wanted, mine, _json(theirs, wanted.theirs)))
+        if mine is None:
+            removed.append(wanted.ours.id)
+        else:
+            replaced.append(assembly.replaced(wanted, mine, _json(theirs, wanted.theirs)))
+    changes = _Fragments(added, replaced, removed)
+    if schema is not None and operation_for(change, plan.ours) == "Overwrite":
+        return lance.LanceOperation.Overwrite(schema, _metadata(added))
     if schema is not None:
-        return _merge(ours, schema, plan, added, replaced)
-    if replaced or change.removed or any(placed.ids.values()) or any(found["row_id_meta"] for found in added):
-        return lance.LanceOperation.Update(
-            removed_fragment_ids=[found.id for _, found in change.removed],
-            updated_fragments=_metadata(replaced),
-            new_fragments=_metadata(added),
-            fields_modified=_fields_modified(plan),
-        )
-    return lance.LanceOperation.Append(_metadata(added))
+        return _merge(ours, schema, plan, changes)
+    if not replaced and not removed:
+        # Appends combine with each other: of two that merge one branch at once, each would add its rows. So a
+        # fragment is written down as changed although nothing is, which makes the second one a conflict.
+        untouched = next(plan.ours.contents.fragments(), None)
+        if untouched is None:
+            return _merge(ours, ours.lance_schema, plan, changes)
+        replaced = [_json(ours, untouched)]
+    return lance.LanceOperation.Update(
+        removed_fragment_ids=removed,
+        updated_fragments=_metadata(replaced),
+        new_fragments=_metadata(added),
+        fields_modified=_fields_modified(plan),
+    )
 
 
-def _merge(
-    ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, added: list[Any], replaced: list[Any]
-) -> Any:
+def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, changes: _Fragments) -> Any:
     """With another schema, pylance wants the complete list of fragments."""
     import lance
 
-    if any(found["row_id_meta"] for found in added):
-        raise Refused(
-            "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
-            "at once.",
-            hint=f"Merge the versions before the columns changed first: merge {plan.sides.theirs.pin.branch}@VERSION.",
-        )
     free = plan.ours.contents.max_fragment_id + 1
-    for count, found in enumerate(added):
+    for count, found in enumerate(changes.added):
         found["id"] = found["id"] or free + count
-    changed = {found["id"]: found for found in replaced}
-    gone = {found.id for _, found in plan.change.removed}
+    changed = {found["id"]: found for found in changes.replaced}
     kept = [
         changed.get(fragment.fragment_id) or fragment.metadata
         for fragment in ours.get_fragments()
-        if fragment.fragment_id not in gone
+        if fragment.fragment_id not in changes.removed
     ]
     final = [_metadata([found])[0] if isinstance(found, dict) else found for found in kept]
-    return lance.LanceOperation.Merge([*final, *_metadata(added)], schema)
+    return lance.LanceOperation.Merge([*final, *_metadata(changes.added)], schema)
 
 
 def _metadata(found: Sequence[Any]) -> list[Any]:
@@ -143,13 +148,11 @@ def _json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, Any]:
     return result
 
 
-def _with_deleted(dataset: lance.LanceDataset, fragment: Fragment, offsets: Sequence[int]) -> dict[str, Any]:
-    """The fragment with more rows deleted; pylance writes the deletion file."""
+def _with_deleted(dataset: lance.LanceDataset, fragment: Fragment, offsets: Sequence[int]) -> dict[str, Any] | None:
+    """The fragment with more rows deleted; pylance writes the deletion file. None if none of its rows are left."""
     addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
     found = dataset.get_fragment(fragment.id).delete(f"_rowaddr IN ({addresses})")
-    if found is None:
-        raise Refused(f"All rows of fragment {fragment.id} are deleted by the two sides together.")
-    result: dict[str, Any] = found.to_json()
+    result: dict[str, Any] | None = None if found is None else found.to_json()
     return result
 
 

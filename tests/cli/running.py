@@ -50,7 +50,7 @@ def run(directory, *arguments, **environment) -> Done:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -12,7 +12,7 @@ import time
 import pytest
 from running import SCRIPT, call, run
 
-_PATIENCE = 30
+_PATIENCE = 60
 
 
 class Terminal:
@@ -88,6 +88,16 @@ def test_ctrl_c_is_130_and_changes_nothing(flights):
     assert "Interrupted." in terminal.seen
     assert "Traceback" not in terminal.seen
     assert "exp" in call(flights, "branch").out
+
+
+def test_another_word_is_asked_again_and_the_end_of_input_is_no_yes(flights):
+    terminal = Terminal(flights, "tag", "-d", "both")
+    terminal.wait_for("[y/N]: ")
+    terminal.type("maybe\n")
+    terminal.wait_for("maybe\r\nGo on? [y/N]: ")
+    terminal.type("\x04")
+    assert terminal.end() == 130
+    assert set(tags(flights)) == {"both", "v1"}
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,20 @@ def test_values_written_in_place_are_found_by_place(uri):
     assert compared.examples[0].after == {"id": 1, "name": "x"}
 
 
+def test_a_fragment_with_new_values_and_a_deleted_row_is_read_once(uri):
+    make_dataset(uri, named(6))
+    lance.dataset(uri).delete("id = 5")
+    dataset = lance.dataset(uri)
+    fragment, fields = dataset.get_fragment(0).update_columns(
+        pa.table({"id": pa.array([1], pa.int64()), "name": ["x"]}), left_on="id", right_on="id"
+    )
+    operation = lance.LanceOperation.Update(
+        updated_fragments=[fragment], removed_fragment_ids=[], new_fragments=[], fields_modified=fields
+    )
+    lance.LanceDataset.commit(uri, operation, read_version=2)
+    assert counts(both_ways(uri, at(1), at(3), rows=True)) == (0, 1, 1)
+
+
 def test_duplicates_nulls_and_nan_are_compared_as_values(uri):
     values = [1.0, 1.0, math.nan, math.nan, None, None, 0.0]
     make_dataset(uri, pa.table({"v": values}))

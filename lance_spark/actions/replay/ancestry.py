@@ -8,7 +8,7 @@ from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
-from lance_spark.replay.ancestry import Chain, Node, merge_bases
+from lance_spark.replay.ancestry import Chain, Node, ancestors, merge_bases
 from lance_spark.replay.notes import merged_notes
 from lance_spark.replay.trace import Trace, read_trace
 from lance_spark.store import chains, refs
@@ -52,6 +52,13 @@ class Graph:
         """The newest common ancestors of two versions."""
         chains_read = self._read(one, other)
         return merge_bases(self.node(one), self.node(other), chains_read)
+
+    def held(self, pin: PinnedVersion, beside: PinnedVersion) -> dict[str, int]:
+        """The newest version of each chain, by identity, that a version has everything of.
+
+        What it has in common with another version anyway is not told apart from that one's.
+        """
+        return ancestors(self.node(pin), self._read(pin, beside))
 
     def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, Chain]:
         """Every chain that either version descends from. What both have in common anyway is not read."""

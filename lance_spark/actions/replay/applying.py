@@ -23,6 +23,8 @@ from lance_spark.store.indexes import carry_indexes
 _ATTEMPTS = 50
 _LONGEST_PAUSE = 0.5
 """Seconds; others are given the time to finish their commits."""
+_MANY, _MUCH = 256, 256 * 1024 * 1024
+"""Files, and bytes, from which executors copy: fewer are copied before a job has started."""
 _COPIED = pa.schema([("bytes", pa.int64())])
 
 
@@ -92,6 +94,8 @@ def _copy(request: Request, plan: ReplayPlan, runner: Runner) -> None:
     target = DatasetLocation(plan.ours.root.uri, request.location.options)
     sources = {copy.source: _place(request, copy.source.uri) for copy in copies}
     items = [(sources[copy.source], copy, target) for copy in copies]
+    if len(copies) < _MANY and sum(copy.size for copy in copies) < _MUCH:
+        runner = LocalRunner()
     runner.collect("copy", runner.flat_map("copy", items, copy_one, _COPIED))
 
 

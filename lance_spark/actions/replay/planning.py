@@ -12,6 +12,8 @@ from lance_spark.errors import NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.replay.assemble import Assembly
+from lance_spark.replay.commits import operation_for
 from lance_spark.replay.delta import delta
 from lance_spark.replay.history import Step, Steps
 from lance_spark.replay.placing import Reference, place
@@ -62,10 +64,14 @@ def plan_replay(request: Request) -> ReplayPlan:
     blobs = bool(change.added or change.replaced) and bool(
         scanning.blob_columns(request.their_location, _stamped(request.their_location, request.theirs))
     )
+    placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
+    if not conflicts:
+        operation_for(change, sides.ours)
+        Assembly.of(sides, change, placed, {}).check_row_ids(change)
     return ReplayPlan(
         sides=sides,
         change=change,
-        placed=place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs),
+        placed=placed,
         trace=request.trace,
         message=request.message,
         deletions=deletions,

@@ -1,0 +1,28 @@
+"""``lance-git merge``: bring what another branch changed into the current one, as one version."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.session import Session
+
+
+@verb("merge")
+@click.argument("ref")
+@click.option("-m", "message", help="Message of the new version.")
+@click.option("--ff-only", is_flag=True, help="Refuse unless the branch has not moved since REF came from it.")
+@click.option("--reference", is_flag=True, help="Copy no data: read the other branch's files where they are.")
+@dry_run_option
+@click.pass_obj
+def command(session: Session, ref: str, message: str | None, ff_only: bool, reference: bool, dry_run: bool) -> int:
+    """Bring what REF changed into the current branch.
+
+    The changes since the last common version become one version: readers see the branch before or after. Only files
+    that REF's own branch wrote are copied, so that branch can be deleted afterwards; with --reference it cannot.
+    """
+    from lance_spark.actions.merge import MergeOptions, merge
+    from lance_spark.cli.replays import report
+
+    options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
+    return report(session.output, merge(session.location, session.resolve(ref), session.branch, options))

@@ -1,0 +1,26 @@
+"""``lance-git revert``: take back what one version changed."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.session import Session
+
+
+@verb("revert")
+@click.argument("ref")
+@click.option("-m", "message", help="Message of the new version.")
+@dry_run_option
+@click.pass_obj
+def command(session: Session, ref: str, message: str | None, dry_run: bool) -> int:
+    """Take back what one version changed.
+
+    REF is a version, such as exp@7. The result is a new version of the current branch; nothing is removed from any
+    history.
+    """
+    from lance_spark.actions.picking import revert
+    from lance_spark.cli.replays import report
+
+    result = revert(session.location, session.resolve(ref), session.branch, message, dry_run)
+    return report(session.output, result)

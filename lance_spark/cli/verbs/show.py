@@ -1,0 +1,21 @@
+"""``lance-git show``: one version in full."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.cli.command import verb
+from lance_spark.cli.session import Session
+
+
+@verb("show")
+@click.argument("ref", required=False)
+@click.pass_obj
+def command(session: Session, ref: str | None) -> None:
+    """Show one version: what made it and changed, columns, indexes, files and base paths."""
+    from lance_spark.actions.history import show
+    from lance_spark.cli.printing import painted
+    from lance_spark.history.text import show_lines
+
+    detail = show(session.location, session.resolve(ref))
+    session.output.show(detail.as_record(), painted(session.output, show_lines(detail)))

@@ -1,0 +1,118 @@
+"""Datasets for the tests of merges: a main and a branch 'exp', changes to either, and what must hold afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+from cleanup_datasets import NOW, clean, place
+
+from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.errors import LanceSparkError
+from lance_spark.replay.plan import MergeResult
+from lance_spark.store.datasets import pin_latest
+from lance_spark.store.uri import locate
+
+Rows = list[dict[str, Any]]
+
+
+def table(start: int, stop: int) -> pa.Table:
+    """Rows start, ..., stop - 1: the number, and ten times the number."""
+    numbers = range(start, stop)
+    return pa.table({"id": pa.array(numbers, pa.int64()), "v": pa.array([10 * n for n in numbers], pa.int64())})
+
+
+def forked(uri: str, stable: bool = False, index: bool = True, **arguments: Any) -> str:
+    """30 rows in three fragments, an index on ``id``, and a branch 'exp' that begins there."""
+    for start in (0, 10, 20):
+        mode = "append" if start else "create"
+        lance.write_dataset(table(start, start + 10), uri, mode=mode, enable_stable_row_ids=stable, **arguments)
+    if index:
+        lance.dataset(uri).create_scalar_index("id", "BTREE")
+    lance.dataset(uri).create_branch("exp")
+    return uri
+
+
+def head(uri: str, branch: str | None = None) -> lance.LanceDataset:
+    """The newest version of a branch, opened from scratch."""
+    return lance.dataset(place(uri, branch))
+
+
+def exp(uri: str) -> lance.LanceDataset:
+    return head(uri, "exp")
+
+
+def add(uri: str, start: int, stop: int, branch: str | None = None) -> None:
+    """Append rows to a branch, in the columns of ``table``."""
+    lance.write_dataset(table(start, stop), place(uri, branch), mode="append")
+
+
+def run(uri: str, source: str | None = "exp", into: str | None = None, **options: Any) -> MergeResult:
+    """Merge the newest version of a branch into another one."""
+    location = locate(uri)
+    return merge(location, pin_latest(location, source), into, MergeOptions(**options))
+
+
+def error_of(uri: str, source: str | None = "exp", into: str | None = None, **options: Any) -> LanceSparkError | None:
+    """What a merge was refused with; None if it was done."""
+    try:
+        run(uri, source, into, **options)
+    except LanceSparkError as refusal:
+        return refusal
+    return None
+
+
+def rows(dataset: lance.LanceDataset) -> Rows:
+    """All rows by their id, as pylance reads them."""
+    return sorted(dataset.to_table().to_pylist(), key=lambda row: (row["id"], str(row)))
+
+
+def ids(dataset: lance.LanceDataset) -> list[int]:
+    return [row["id"] for row in rows(dataset)]
+
+
+def row_ids(dataset: lance.LanceDataset) -> dict[int, int]:
+    """The row id that pylance gives each row, by the row's own id."""
+    found = dataset.to_table(columns=["id"], with_row_id=True).to_pylist()
+    return {row["id"]: row["_rowid"] for row in found}
+
+
+def assert_sound(dataset: lance.LanceDataset) -> None:
+    """The files are there, no two rows have one id, every row is found by its id, and indexes answer like scans."""
+    dataset.validate()
+    whole = dataset.to_table(with_row_id=True).to_pylist()
+    assert len({row["_rowid"] for row in whole}) == len(whole)
+    assert dataset.count_rows() == len(whole)
+    for row in whole[::3]:
+        for column in [name for name in ("id", "v") if name in row]:
+            _assert_found(dataset, whole, column, row[column])
+    if whole:
+        taken = dataset._take_rows([row["_rowid"] for row in whole]).to_pylist()
+        assert taken == [{name: row[name] for name in row if name != "_rowid"} for row in whole]
+
+
+def _assert_found(dataset: lance.LanceDataset, whole: Rows, column: str, value: Any) -> None:
+    condition = f"{column} = {value}" if value is not None else f"{column} IS NULL"
+    for indexed in (True, False):
+        found = dataset.scanner(filter=condition, use_scalar_index=indexed, with_row_id=True).to_table().to_pylist()
+        expected = [row for row in whole if row[column] == value]
+        assert sorted(map(str, found)) == sorted(map(str, expected)), (column, value, indexed)
+
+
+def every_version(uri: str, branch: str | None = None) -> dict[int, Rows]:
+    """The rows of all versions of a branch."""
+    listed = [entry["version"] for entry in head(uri, branch).versions()]
+    return {version: rows(lance.dataset(place(uri, branch), version=version)) for version in listed}
+
+
+def clean_all(uri: str) -> None:
+    """A cleanup with everything old, the files of interrupted writes among it."""
+    clean(uri, older_than=NOW, delete_unverified=True, error_if_tagged_old_versions=False)
+
+
+def data_files(uri: str, branch: str | None = None) -> dict[str, int]:
+    """Names and sizes of a branch's own data files."""
+    directory = Path(place(uri, branch), "data")
+    return {str(path.relative_to(directory)): path.stat().st_size for path in directory.rglob("*") if path.is_file()}
