@@ -13,8 +13,8 @@ from lance_spark.refs.model import PinnedVersion
 
 ADDED, DELETED, CHANGED = "added", "deleted", "changed"
 NOT_COMPARED = (
-    "Rows were written anew: an update, a merge-insert or a compaction counts as rows deleted and rows added. "
-    "Compare the rows themselves to tell."
+    "Rows that an update, a merge-insert or a compaction wrote anew count as deleted and added; "
+    "a comparison of the rows tells them apart."
 )
 BLOBS_BY_SIZE = "Blobs are compared by their size and URI, not by their bytes."
 
