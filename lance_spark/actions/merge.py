@@ -70,6 +70,9 @@ def merge(
             base_theirs=base_of(location, graph, source, base),
             trace=trace_of(graph, MERGE, source),
             message=options.message or f"Merge {source} into {into or MAIN}",
+            our_path=graph.path(ours, base, source),
+            their_path=graph.path(source, base, ours),
+            numbering=graph.numbering(source, base, ours),
             reference=Reference(everything=options.reference, outside=location.uri),
         )
 

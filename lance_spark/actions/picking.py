@@ -11,6 +11,7 @@ from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
+from lance_spark.replay.history import Stretch
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import CHERRY_PICK, REVERT
 from lance_spark.store import chains
@@ -30,14 +31,17 @@ def cherry_pick(
     before = version_before(location, picked)
 
     def make() -> Request:
+        ours, graph = pin_latest(location, into), Graph(location)
         return Request(
             location=location,
-            ours=pin_latest(location, into),
+            ours=ours,
             theirs=picked,
             base_ours=before,
             base_theirs=before,
-            trace=trace_of(Graph(location), CHERRY_PICK, picked),
+            our_path=graph.path(ours, graph.node(before), before),
+            trace=trace_of(graph, CHERRY_PICK, picked),
             message=message or f"Cherry-pick {picked}",
+            numbering=None if into == picked.branch else before,
         )
 
     return replay(make, runner, dry_run)
@@ -56,14 +60,18 @@ def revert(
     before = version_before(location, reverted)
 
     def make() -> Request:
+        ours, graph = pin_latest(location, into), Graph(location)
         return Request(
             location=location,
-            ours=pin_latest(location, into),
+            ours=ours,
             theirs=before,
             base_ours=reverted,
             base_theirs=reverted,
-            trace=trace_of(Graph(location), REVERT, reverted),
+            our_path=graph.path(ours, graph.node(reverted), reverted),
+            their_path=(Stretch(before.branch, before.version, reverted.version),),
+            trace=trace_of(graph, REVERT, reverted),
             message=message or f"Revert {reverted}",
+            numbering=None if into == reverted.branch else reverted,
         )
 
     return replay(make, runner, dry_run)

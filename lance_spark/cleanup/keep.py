@@ -163,12 +163,16 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, st
 
 
 def _merge_bases(survey: Survey, chain: Chain) -> Iterator[int]:
-    """Versions of a chain that another one took in last: the next merge of the two compares with them."""
+    """Versions of a chain that another one took in last, or that took it in: the next merge compares with them."""
     branch = survey.refs.branches.get(chain.branch or "")
     identity = "" if branch is None else branch.identity
     if chain.branch is None or identity:
         notes = merged_notes(survey.refs.branches.values())
-        yield from (note.source.version for note in notes if note.source.chain == identity)
+        for note in notes:
+            if note.source.chain == identity:
+                yield note.source.version
+            if note.into == identity:
+                yield note.at
 
 
 def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Verdict:

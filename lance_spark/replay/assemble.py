@@ -9,14 +9,28 @@ from typing import Any
 
 from lance_spark.errors import Refused
 from lance_spark.manifest.contents import Fragment
+from lance_spark.replay.delta import by_file, counterpart
 from lance_spark.replay.placing import Placed
-from lance_spark.replay.rowids import kept_row_ids, read_row_ids, renamed_row_ids, write_row_ids
+from lance_spark.replay.rowids import kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.replay.threeway import Change, Replacement, Sides
 
 Json = dict[str, Any]
 _REPLACED = -2
 _LINEAGE = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
+
+
+@dataclass(frozen=True)
+class RowIds:
+    """How ours knows rows of theirs."""
+
+    renamed: Mapping[int, int] = field(default_factory=dict)
+    same_below: int = 0
+    """Below it an id means the same row on both sides, unless it is renamed."""
+
+    def known(self, row: int) -> int | None:
+        """The id in ours; None for a row that is new."""
+        return self.renamed.get(row, row if row < self.same_below else None)
 
 
 @dataclass(frozen=True)
@@ -27,16 +41,15 @@ class Assembly:
     placed: Placed
     fields: Mapping[int, int]
     """Field ids of theirs that are others in ours."""
-    next_row_id: int = 0
-    """The base's, in the chain of theirs; 0 without stable row ids."""
-    renamed_rows: Mapping[int, int] = field(default_factory=dict)
+    row_ids: RowIds | None = None
+    """None without stable row ids."""
 
     @classmethod
     def of(cls, sides: Sides, change: Change, placed: Placed, fields: Mapping[int, int]) -> Assembly:
         """The assembly of a planned change."""
         if not sides.ours.contents.has_stable_row_ids:
             return cls(sides.theirs, placed, fields)
-        return cls(sides.theirs, placed, fields, sides.base_theirs.contents.next_row_id, renamed_rows(change))
+        return cls(sides.theirs, placed, fields, row_ids(sides, change))
 
     def check_row_ids(self, change: Change) -> None:
         """Raise Refused for rows that cannot keep their stable ids."""
@@ -100,9 +113,9 @@ class Assembly:
         return {**deletion, "base_id": base}
 
     def _kept_rows(self, found: Fragment) -> list[int]:
-        if not self.next_row_id or not found.row_ids:
+        if self.row_ids is None or not found.row_ids:
             return []
-        kept = kept_row_ids(read_row_ids(found.row_ids), self.next_row_id, self.renamed_rows)
+        kept = kept_row_ids(read_row_ids(found.row_ids), self.row_ids.known)
         if kept is None:
             raise Refused(
                 f"Fragment {found.id} of {self.theirs.pin} mixes rows from before the base with new ones, so its rows "
@@ -112,10 +125,22 @@ class Assembly:
         return kept
 
 
-def renamed_rows(change: Change) -> dict[int, int]:
-    """How ours knows the rows that theirs moved out of fragments: ids that differ, by the ids in theirs."""
-    pairs = [*change.removed, *((found.theirs, found.ours) for found in change.replaced if found.deletion)]
+def row_ids(sides: Sides, change: Change) -> RowIds:
+    """How ours knows the rows that theirs moved out of fragments."""
+    pairs = [(found.theirs, found.ours) for found in change.replaced if found.deletion]
+    if sides.numbering is None:
+        pairs += change.removed
+        same_below = sides.base_theirs.contents.next_row_id
+    else:
+        gone = by_file(fragment for fragment, _ in change.removed)
+        ours_of = {theirs.id: ours for theirs, ours in change.removed}
+        for numbered in sides.numbering.contents.fragments() if gone else ():
+            base = counterpart(numbered, gone)
+            if base is not None:
+                pairs.append((numbered, ours_of[base.id]))
+        same_below = 0
     found: dict[int, int] = {}
     for theirs, ours in pairs:
-        found.update(renamed_row_ids(theirs.row_ids, ours.row_ids))
-    return found
+        if not same_below or theirs.row_ids != ours.row_ids:
+            found.update(matched_row_ids(theirs.row_ids, ours.row_ids))
+    return RowIds(found, same_below)

@@ -22,9 +22,19 @@ _MOVES_NO_ROWS = frozenset(
     }
 )
 """Operations after which a row that is gone from a fragment was deleted, and not written anew elsewhere."""
+_BRINGS = frozenset({"cherry-pick", "revert", "restore"})
 _REPLACES_ALL = frozenset({"Overwrite"})
 _QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 """Operations that change no fragment that was there before."""
+
+
+class Stretch(NamedTuple):
+    """Versions of one branch."""
+
+    branch: str | None
+    after: int
+    """The first one is the next after this one."""
+    until: int
 
 
 class Step(NamedTuple):
@@ -33,11 +43,25 @@ class Step(NamedTuple):
     version: int
     operation: str
     """pylance's name of the operation."""
+    action: str = ""
+    """What this package did, where it was this package."""
+    moved: bool | None = None
+    """Whether it wrote rows anew that were there before; None where the operation tells."""
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether rows may have left a fragment without being deleted."""
+        return self.operation not in _MOVES_NO_ROWS if self.moved is None else self.moved
+
+    @property
+    def brings(self) -> bool:
+        """Whether it brought rows that another version, which it does not descend from in any way, has as well."""
+        return self.operation == "Restore" or self.action in _BRINGS
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The versions of one chain after a base, ascending."""
+    """The versions after a base, ascending: of one chain and, before them, of those it was forked from."""
 
     branch: str | None
     found: tuple[Step, ...] = ()
@@ -47,7 +71,16 @@ class Steps:
     @property
     def moves_no_rows(self) -> bool:
         """Whether rows that left a fragment are certain to have been deleted rather than updated."""
-        return self.complete and all(step.operation in _MOVES_NO_ROWS for step in self.found)
+        return self.complete and not any(step.moves_rows for step in self.found)
+
+    def rewrote_since(self, version: int | None) -> bool:
+        """Whether rows that came from elsewhere, or with a version, may have been written anew after that."""
+        came = False
+        for step in self.found:
+            if came and step.moves_rows:
+                return True
+            came = came or step.brings or (version is not None and step.version >= version)
+        return came and not self.complete
 
     @property
     def replaces_all(self) -> bool:

@@ -35,6 +35,12 @@ class ReplayPlan:
         return not self.change and not self.conflicts
 
     @property
+    def moves_rows(self) -> bool:
+        """Whether rows of ours may be written anew elsewhere."""
+        left = self.change.removed or any(found.deletion for found in self.change.replaced)
+        return bool(self.change.added and left)
+
+    @property
     def copies(self) -> tuple[Copy, ...]:
         """Files to copy before the commit."""
         return self.placed.copies

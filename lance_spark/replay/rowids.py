@@ -1,15 +1,16 @@
 """Stable row ids of a fragment: reading a sequence, and what of it another chain may take over.
 
 Each chain numbers its new rows itself, so two chains give one number to different rows. Two rows with one id make an
-index return the wrong one. So a fragment keeps the ids of rows that were there at the base, and the commit gives new
-ids to its other rows (pylance numbers the rows behind those that have an id).
+index return the wrong one. So a fragment keeps the ids of rows that were there at the base, as ours numbers them, and
+the commit gives new ids to its other rows (pylance numbers the rows behind those that have an id).
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 from lance_spark.errors import CorruptData
@@ -35,24 +36,22 @@ def write_row_ids(ids: Sequence[int]) -> bytes:
     return bytes(sequence.SerializeToString())
 
 
-def kept_row_ids(ids: Sequence[int], next_row_id: int, renamed: Mapping[int, int]) -> list[int] | None:
-    """The ids that a fragment takes along: those of rows from before the base, which must come first.
+def kept_row_ids(ids: Sequence[int], known: Callable[[int], int | None]) -> list[int] | None:
+    """The ids that a fragment takes along, as ours knows them: those of rows from before the base, which come first.
 
-    ``next_row_id`` is the base's; ``renamed`` has ids of the base that ours knows as others. None if old and new rows
-    are mixed, so that the commit could not number the new ones.
+    ``known`` tells how ours knows a row; None for a new one. None if old and new rows are mixed, so that the commit
+    could not number the new ones.
     """
-    count = next((at for at, row in enumerate(ids) if row >= next_row_id), len(ids))
-    if any(row < next_row_id for row in ids[count:]):
+    found = [known(row) for row in ids]
+    kept = list(takewhile(lambda row: row is not None, found))
+    if any(row is not None for row in found[len(kept) :]):
         return None
-    return [renamed.get(row, row) for row in ids[:count]]
+    return [row for row in kept if row is not None]
 
 
-def renamed_row_ids(theirs: bytes, ours: bytes) -> dict[int, int]:
-    """How ours knows the rows of a fragment that both have: ids that differ, by the ids in theirs."""
-    if theirs == ours:
-        return {}
-    pairs = zip(read_row_ids(theirs), read_row_ids(ours), strict=False)
-    return {there: here for there, here in pairs if there != here}
+def matched_row_ids(theirs: bytes, ours: bytes) -> dict[int, int]:
+    """How ours knows the rows of a fragment that both have, by the ids in theirs."""
+    return dict(zip(read_row_ids(theirs), read_row_ids(ours), strict=False))
 
 
 def _segment(segment: Any) -> Iterable[int]:

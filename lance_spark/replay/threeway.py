@@ -70,6 +70,9 @@ class Sides:
     theirs: Snapshot
     our_steps: Steps
     their_steps: Steps
+    numbering: Snapshot | None = None
+    """A version with the rows of the base under the ids they have in theirs; None where the two number rows alike, up
+    to the base's next row id."""
 
     @property
     def is_fast_forward(self) -> bool:
@@ -109,7 +112,7 @@ def compare(sides: Sides) -> Change:
     change, of_columns = _columns(sides, mine, other)
     conflicts += of_columns
     if added:
-        conflicts += _strict(sides, sides.ours, "theirs")
+        conflicts += _strict(sides, sides.ours, "theirs") + _taken_before(sides)
     if not sides.is_fast_forward:
         conflicts += _overwrites(sides, mine, other)
     return Change(
@@ -134,6 +137,19 @@ def _added(sides: Sides, mine: Delta, other: Delta) -> tuple[list[Fragment], lis
         elif not (same_files(twin, fragment, sides.theirs.live) and same_deletion(twin, fragment)):
             clashing.append(twin.id)
     return added, _about(sides, "both sides have the same new rows and changed them", clashing)
+
+
+def _taken_before(sides: Sides) -> list[Conflict]:
+    """Rows that one side took from the other by a pick or the like, and wrote anew since.
+
+    They lie in other files on either side, so nothing tells that they are the same: they would be there twice.
+    """
+    own = sides.ours.root == sides.theirs.root and sides.theirs.pin.version > sides.base_theirs.pin.version
+    if sides.our_steps.rewrote_since(sides.theirs.pin.version if own else None) or sides.their_steps.rewrote_since(
+        None
+    ):
+        return [_conflict(sides, "rows that may be on both sides already were written anew on one of them")]
+    return []
 
 
 def _replaced(sides: Sides, mine: Delta, other: Delta) -> tuple[list[Replacement], list[Conflict]]:

@@ -10,6 +10,8 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 
 ACTION, SOURCE, SOURCE_ID = "lance_spark.action", "lance_spark.source", "lance_spark.source_id"
+MOVED = "lance_spark.moved_rows"
+"""Whether rows that were there before were written anew: the operation does not tell."""
 MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
 CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
 """A push is one on the branch that follows the remote; on the remote itself it is received: its source is elsewhere."""

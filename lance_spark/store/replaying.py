@@ -18,6 +18,7 @@ from lance_spark.replay.columns import ColumnChanges, match_fields
 from lance_spark.replay.commits import operation_for
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Root, Snapshot, columns
+from lance_spark.replay.trace import MOVED
 from lance_spark.store import files
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.failures import translated
@@ -49,9 +50,8 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
 
     ours = open_pinned(location, plan.ours.pin)
     operation = _operation(ours, open_pinned(theirs, plan.sides.theirs.pin), plan)
-    transaction = Transaction(
-        plan.ours.pin.version, operation, transaction_properties=plan.trace.properties(plan.message)
-    )
+    properties = {**plan.trace.properties(plan.message), MOVED: str(plan.moves_rows).lower()}
+    transaction = Transaction(plan.ours.pin.version, operation, transaction_properties=properties)
     with _conflicts(), translated(location, "committing"):
         dataset = lance.LanceDataset.commit(
             location.branch_uri(plan.ours.pin.branch),

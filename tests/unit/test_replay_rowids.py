@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lance_spark.errors import CorruptData
 from lance_spark.manifest.messages import message
-from lance_spark.replay.rowids import kept_row_ids, read_row_ids, renamed_row_ids, write_row_ids
+from lance_spark.replay.rowids import kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 
 CODES = {"narrow": "H", "wide": "I", "whole": "Q"}
 SMALL = st.integers(0, 60_000)
@@ -85,12 +85,12 @@ def test_an_unknown_kind_of_segment_is_no_guess():
 
 
 def test_rows_from_before_the_base_keep_their_ids_and_new_ones_do_not():
-    assert kept_row_ids([3, 7, 10, 11], 10, {}) == [3, 7]
-    assert kept_row_ids([3, 7], 10, {7: 20}) == [3, 20]
-    assert kept_row_ids([10, 11], 10, {}) == []
-    assert kept_row_ids([10, 3], 10, {}) is None
+    assert kept_row_ids([3, 7, 10, 11], {3: 3, 7: 7}.get) == [3, 7]
+    assert kept_row_ids([3, 7], {3: 3, 7: 20}.get) == [3, 20]
+    assert kept_row_ids([10, 11], {}.get) == []
+    assert kept_row_ids([10, 3], {3: 3}.get) is None
 
 
 def test_rows_that_the_chains_number_differently_are_told_by_their_places():
-    assert renamed_row_ids(write_row_ids([1, 2, 9]), write_row_ids([1, 2, 30])) == {9: 30}
-    assert renamed_row_ids(write_row_ids([1, 2]), write_row_ids([1, 2])) == {}
+    assert matched_row_ids(write_row_ids([1, 2, 9]), write_row_ids([1, 2, 30])) == {1: 1, 2: 2, 9: 30}
+    assert matched_row_ids(write_row_ids([1, 2]), write_row_ids([1, 2])) == {1: 1, 2: 2}

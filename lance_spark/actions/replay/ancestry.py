@@ -8,7 +8,8 @@ from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
-from lance_spark.replay.ancestry import Chain, Node, ancestors, merge_bases
+from lance_spark.replay.ancestry import Chain, Node, ancestors, holds, merge_bases
+from lance_spark.replay.history import Stretch
 from lance_spark.replay.notes import merged_notes
 from lance_spark.replay.trace import Trace, read_trace
 from lance_spark.store import chains, refs
@@ -22,7 +23,7 @@ class Graph:
         self._refs = refs.read_refs(location) if table is None else table
         self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
         self._names: dict[str, dict[int, str]] = {}
-        self._merges: dict[str, dict[int, Node]] = {}
+        self._found: dict[frozenset[PinnedVersion], Mapping[str, Chain]] = {}
 
     def node(self, pin: PinnedVersion) -> Node:
         """A version as a node."""
@@ -60,8 +61,39 @@ class Graph:
         """
         return ancestors(self.node(pin), self._read(pin, beside))
 
+    def path(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> tuple[Stretch, ...]:
+        """The versions of a side that the base does not have: of its own chain and of those it was forked from."""
+        known = ancestors(base, self._read(side, beside))
+        found = []
+        for chain, newest in reversed(self._lineage(self.node(side)).items()):
+            begin = self._branches[chain].parent_version if chain else 0
+            found.append(Stretch(self.pin(Node(chain, newest)).branch, max(begin, known.get(chain, 0)), newest))
+        return tuple(stretch for stretch in found if stretch.after < stretch.until)
+
+    def numbering(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> PinnedVersion | None:
+        """The version in which the common ancestor came into a side's chain; None if the chain began there.
+
+        A merge numbers the rows it takes in anew.
+        """
+        lineage = self._lineage(self.node(side))
+        if lineage.get(base.chain, -1) >= base.version:
+            return None
+        graph = self._read(side, beside)
+        for chain, newest in reversed(lineage.items()):
+            merges = graph[chain].merges if chain in graph else {}
+            for at, source in sorted(merges.items()):
+                if at <= newest and holds(source, base, graph):
+                    return self.pin(Node(chain, at))
+        return None
+
     def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, Chain]:
         """Every chain that either version descends from. What both have in common anyway is not read."""
+        key = frozenset({one, other})
+        if key not in self._found:
+            self._found[key] = self._chains(one, other)
+        return self._found[key]
+
+    def _chains(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, Chain]:
         first, second = self._lineage(self.node(one)), self._lineage(self.node(other))
         shared = {chain: min(first[chain], second[chain]) for chain in first.keys() & second.keys()}
         found: dict[str, Chain] = {}

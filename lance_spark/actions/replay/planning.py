@@ -15,12 +15,12 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.assemble import Assembly
 from lance_spark.replay.commits import operation_for
 from lance_spark.replay.delta import delta
-from lance_spark.replay.history import Step, Steps
+from lance_spark.replay.history import Step, Steps, Stretch
 from lance_spark.replay.placing import Reference, place
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.replay.threeway import Change, Conflict, Replacement, Sides, compare
-from lance_spark.replay.trace import Trace
+from lance_spark.replay.trace import ACTION, MOVED, Trace
 from lance_spark.store import chains, replaying, scanning
 from lance_spark.store.datasets import pin_version
 
@@ -40,6 +40,11 @@ class Request:
     message: str | None = None
     reference: Reference = field(default_factory=Reference)
     """Which data files stay where they are."""
+    our_path: tuple[Stretch, ...] | None = None
+    """The versions of ours that the base does not have; None to find them by the base's branch."""
+    their_path: tuple[Stretch, ...] | None = None
+    numbering: PinnedVersion | None = None
+    """A version of theirs that has the rows of the base, where the base itself numbers rows in another way."""
     remote: DatasetLocation | None = None
     """Where theirs is, if that is another dataset."""
 
@@ -97,27 +102,52 @@ def _sides(request: Request) -> Sides:
         ours=replace(ours, pin=_stamped(request.location, request.ours)),
         base_theirs=base_theirs,
         theirs=replace(theirs, pin=_stamped(there, request.theirs)),
-        our_steps=_steps(request.location, request.ours, request.base_ours),
-        their_steps=_steps(there, request.theirs, request.base_theirs),
+        our_steps=_steps(request.location, request.ours, request.base_ours, request.our_path),
+        their_steps=_steps(there, request.theirs, request.base_theirs, request.their_path),
+        numbering=_numbering(request, ours),
     )
+
+
+def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
+    if request.numbering is None or not ours.contents.has_stable_row_ids:
+        return None
+    try:
+        return chains.read_snapshot(request.their_location, request.numbering)
+    except NotFound as missing:
+        raise Refused(
+            f"{request.numbering} took in the last version that both have in common, and it is not there any more, so "
+            f"rows cannot keep their stable ids: {missing.message}",
+            hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
+        ) from None
 
 
 def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
     return pin if pin.stamp is not None else pin_version(location, pin.branch, pin.version)
 
 
-def _steps(location: DatasetLocation, side: PinnedVersion, base: PinnedVersion) -> Steps:
-    """The versions after the base. A base in another chain: all of the side's own."""
-    names = chains.version_names(location, side.branch)
-    same_chain = base.branch == side.branch
-    first = base.version if same_chain else min(names, default=0)
-    wanted = [version for version in names if first < version <= side.version]
-    found = chains.read_transactions(location, side.branch, wanted)
-    steps = tuple(
-        Step(version, "Unknown" if transaction is None else transaction.operation)
-        for version, transaction in found.items()
-    )
-    return Steps(side.branch, steps, complete=len(steps) == max(0, side.version - first))
+def _steps(
+    location: DatasetLocation, side: PinnedVersion, base: PinnedVersion, path: tuple[Stretch, ...] | None
+) -> Steps:
+    """The versions that the base does not have. A base in another chain: all of the side's own, if nothing is known."""
+    if path is None:
+        first = base.version
+        if base.branch != side.branch:
+            first = min(chains.version_names(location, side.branch), default=0)
+        path = (Stretch(side.branch, first, side.version),)
+    steps = tuple(step for stretch in path for step in _steps_of(location, stretch))
+    return Steps(side.branch, steps, complete=len(steps) == sum(max(0, found.until - found.after) for found in path))
+
+
+def _steps_of(location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
+    names = chains.version_names(location, stretch.branch)
+    wanted = [version for version in names if stretch.after < version <= stretch.until]
+    for version, transaction in chains.read_transactions(location, stretch.branch, wanted).items():
+        if transaction is None:
+            yield Step(version, "Unknown")
+            continue
+        moved = transaction.properties.get(MOVED)
+        action = transaction.properties.get(ACTION, "")
+        yield Step(version, transaction.operation, action, None if moved is None else moved == "true")
 
 
 def _check_supported(sides: Sides, change: Change) -> None:
