@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +22,6 @@ _MOVES_NO_ROWS = frozenset(
     }
 )
 """Operations after which a row that is gone from a fragment was deleted, and not written anew elsewhere."""
-_BRINGS = frozenset({"cherry-pick", "revert", "restore"})
 _REPLACES_ALL = frozenset({"Overwrite"})
 _QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 """Operations that change no fragment that was there before."""
@@ -43,8 +42,8 @@ class Step(NamedTuple):
     version: int
     operation: str
     """pylance's name of the operation."""
-    action: str = ""
-    """What this package did, where it was this package."""
+    source: str | None = None
+    """The branch whose version it picked or reverted."""
     moved: bool | None = None
     """Whether it wrote rows anew that were there before; None where the operation tells."""
 
@@ -52,11 +51,6 @@ class Step(NamedTuple):
     def moves_rows(self) -> bool:
         """Whether rows may have left a fragment without being deleted."""
         return self.operation not in _MOVES_NO_ROWS if self.moved is None else self.moved
-
-    @property
-    def brings(self) -> bool:
-        """Whether it brought rows that another version, which it does not descend from in any way, has as well."""
-        return self.operation == "Restore" or self.action in _BRINGS
 
 
 @dataclass(frozen=True)
@@ -73,13 +67,23 @@ class Steps:
         """Whether rows that left a fragment are certain to have been deleted rather than updated."""
         return self.complete and not any(step.moves_rows for step in self.found)
 
-    def rewrote_since(self, version: int | None) -> bool:
-        """Whether rows that came from elsewhere, or with a version, may have been written anew after that."""
+    def rewrote_taken(self) -> bool:
+        """Whether rows that were picked from another branch may have been written anew since."""
+        own = self.branch or MAIN
+        return self._rewrote(lambda step: step.source not in (None, own))
+
+    def rewrote_since(self, version: int) -> bool:
+        """Whether rows of a version of this branch, or such as were brought back, may have been written anew since."""
+        return self._rewrote(
+            lambda step: step.version >= version or step.source is not None or step.operation == "Restore"
+        )
+
+    def _rewrote(self, brings: Callable[[Step], bool]) -> bool:
         came = False
         for step in self.found:
             if came and step.moves_rows:
                 return True
-            came = came or step.brings or (version is not None and step.version >= version)
+            came = came or brings(step)
         return came and not self.complete
 
     @property

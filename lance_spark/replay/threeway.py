@@ -112,7 +112,9 @@ def compare(sides: Sides) -> Change:
     change, of_columns = _columns(sides, mine, other)
     conflicts += of_columns
     if added:
-        conflicts += _strict(sides, sides.ours, "theirs") + _taken_before(sides)
+        conflicts += _strict(sides, sides.ours, "theirs")
+    if added and not sides.is_fast_forward:
+        conflicts += _taken_before(sides)
     if not sides.is_fast_forward:
         conflicts += _overwrites(sides, mine, other)
     return Change(
@@ -144,10 +146,9 @@ def _taken_before(sides: Sides) -> list[Conflict]:
 
     They lie in other files on either side, so nothing tells that they are the same: they would be there twice.
     """
-    own = sides.ours.root == sides.theirs.root and sides.theirs.pin.version > sides.base_theirs.pin.version
-    if sides.our_steps.rewrote_since(sides.theirs.pin.version if own else None) or sides.their_steps.rewrote_since(
-        None
-    ):
+    own = sides.ours.root == sides.theirs.root
+    rewrote = own and sides.our_steps.rewrote_since(sides.theirs.pin.version)
+    if rewrote or sides.our_steps.rewrote_taken() or sides.their_steps.rewrote_taken():
         return [_conflict(sides, "rows that may be on both sides already were written anew on one of them")]
     return []
 

@@ -12,6 +12,7 @@ from lance_spark.errors import NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
 from lance_spark.replay.assemble import Assembly
 from lance_spark.replay.commits import operation_for
 from lance_spark.replay.delta import delta
@@ -20,7 +21,7 @@ from lance_spark.replay.placing import Reference, place
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.replay.threeway import Change, Conflict, Replacement, Sides, compare
-from lance_spark.replay.trace import ACTION, MOVED, Trace
+from lance_spark.replay.trace import CHERRY_PICK, MOVED, REVERT, Trace, read_trace
 from lance_spark.store import chains, replaying, scanning
 from lance_spark.store.datasets import pin_version
 
@@ -145,9 +146,9 @@ def _steps_of(location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
         if transaction is None:
             yield Step(version, "Unknown")
             continue
-        moved = transaction.properties.get(MOVED)
-        action = transaction.properties.get(ACTION, "")
-        yield Step(version, transaction.operation, action, None if moved is None else moved == "true")
+        moved, trace = transaction.properties.get(MOVED), read_trace(transaction.properties)
+        source = trace.source.branch or MAIN if trace is not None and trace.action in (CHERRY_PICK, REVERT) else None
+        yield Step(version, transaction.operation, source, None if moved is None else moved == "true")
 
 
 def _check_supported(sides: Sides, change: Change) -> None:
