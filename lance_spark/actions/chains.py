@@ -42,7 +42,8 @@ class World:
         for tag in found.tags.values():
             self._tags[self.shown(PinnedVersion(tag.branch, tag.version))].append(tag.name)
         for branch in found.branches.values():
-            self._forks[self.shown(PinnedVersion(branch.parent_branch, branch.parent_version))].append(branch.name)
+            if branch.fork is not None:
+                self._forks[self.shown(branch.fork)].append(branch.name)
 
     def newest(self, branch: str | None) -> int | None:
         """Number of the newest version of a branch; None where it has none."""
@@ -71,7 +72,7 @@ class World:
     def fork(self, branch: str | None) -> PinnedVersion | None:
         """The version a branch was created from; None for main, and for a branch without a ref."""
         found: Branch | None = self.refs.branches.get(branch) if branch is not None else None
-        return None if found is None else PinnedVersion(found.parent_branch, found.parent_version)
+        return None if found is None else found.fork
 
     def shown(self, pin: PinnedVersion) -> PinnedVersion:
         """The version a log shows for one: the first of a branch is a copy of the one it was created from."""

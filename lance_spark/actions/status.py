@@ -58,6 +58,7 @@ def status(location: DatasetLocation, branch: str | None) -> Status:
 def _since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: PinnedVersion) -> int:
     """Versions of a side's own chain that the other one does not have."""
     known = graph.held(other, side).get(graph.node(side).chain, -1)
-    if side.branch is not None:
-        known = max(known, graph.fork(side.branch).version)
+    fork = None if side.branch is None else graph.fork(side.branch)
+    if fork is not None:
+        known = max(known, fork.version)
     return sum(1 for version in chains.version_names(location, side.branch) if known < version <= side.version)

@@ -8,6 +8,10 @@ from datetime import datetime
 
 from lance_spark.refs.names import MAIN
 
+ROOT = "lance_spark.root"
+"""Key in the metadata of a branch that shares nothing with the one it was created from: its first own version replaced
+the whole table."""
+
 
 @dataclass(frozen=True)
 class Branch:
@@ -23,6 +27,11 @@ class Branch:
     identity: str = ""
     """Tells the branch from a later one of the same name, and from main, which has none. Where an older writer did not
     record it, it is made of the name and the time of creation."""
+
+    @property
+    def fork(self) -> PinnedVersion | None:
+        """The version it descends from; None for one that only lies there and shares nothing with it."""
+        return None if ROOT in self.metadata else PinnedVersion(self.parent_branch, self.parent_version)
 
 
 @dataclass(frozen=True)

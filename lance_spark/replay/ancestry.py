@@ -7,7 +7,7 @@ chain it holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -19,14 +19,22 @@ class Node(NamedTuple):
     version: int
 
 
+class Taken(NamedTuple):
+    """A version that took in another chain."""
+
+    at: int
+    source: Node
+    """The version of the other chain that it took in."""
+
+
 @dataclass(frozen=True)
 class Chain:
     """What connects a chain with others."""
 
     fork: Node | None = None
     """The version it began as; None for main."""
-    merges: Mapping[int, Node] = field(default_factory=dict)
-    """Versions that took in another chain, and the version of it that they took in."""
+    merges: tuple[Taken, ...] = ()
+    """What its versions took in, ascending."""
 
 
 Graph = Mapping[str, Chain]
@@ -49,7 +57,7 @@ def ancestors(node: Node, graph: Graph) -> dict[str, int]:
             continue
         if known.fork is not None and before < 0:
             pending.append(known.fork)
-        pending += [source for at, source in known.merges.items() if before < at <= version]
+        pending += [source for at, source in known.merges if before < at <= version]
     return found
 
 
@@ -57,6 +65,7 @@ def merge_bases(one: Node, other: Node, graph: Graph) -> list[Node]:
     """The newest versions that both descend from; none of them descends from another one.
 
     There is one in a history where merges take turns, and more than one where two chains took each other in at once.
+    Of versions that have everything of each other, as after a push, the first one by name stands for all.
     """
     first, second = ancestors(one, graph), ancestors(other, graph)
     common = [Node(chain, min(first[chain], second[chain])) for chain in first.keys() & second.keys()]
@@ -69,4 +78,7 @@ def holds(node: Node, other: Node, graph: Graph) -> bool:
 
 
 def _is_below_another(node: Node, nodes: Iterable[Node], graph: Graph) -> bool:
-    return any(other != node and holds(other, node, graph) for other in nodes)
+    return any(
+        other != node and holds(other, node, graph) and (other < node or not holds(node, other, graph))
+        for other in nodes
+    )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from lance_spark.refs.model import Branch
 from lance_spark.replay.ancestry import Node
+from lance_spark.replay.tracking import read_follows
 
 PREFIX = "lance_spark.merged."
 """Keys of notes: followed by identity of the chain that took in and of the one that was taken in."""
@@ -35,6 +36,9 @@ def merged_notes(branches: Iterable[Branch]) -> Iterator[MergeNote]:
             note = _read(key, value)
             if note is not None:
                 yield note
+        follows = read_follows(branch)
+        for edge in () if follows is None else follows.edges:
+            yield MergeNote(edge.into, edge.at, edge.source)
 
 
 def with_note(metadata: Mapping[str, str], note: MergeNote) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from lance_spark.manifest.contents import DataFile, Fragment
@@ -64,6 +64,10 @@ class Placed:
     ids: Mapping[int, int] = field(default_factory=dict)
     """Ids in ours of added fragments, by those in theirs; 0 leaves it to the commit."""
     copies: tuple[Copy, ...] = ()
+
+    def with_ids(self, ids: Mapping[int, int]) -> Placed:
+        """With other ids of added fragments."""
+        return replace(self, ids=ids)
 
     @property
     def bytes(self) -> int:

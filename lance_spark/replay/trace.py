@@ -15,6 +15,10 @@ MOVED = "lance_spark.moved_rows"
 MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
 CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
 """A push is one on the branch that follows the remote; on the remote itself it is received: its source is elsewhere."""
+BEGIN = "begin"
+"""The first half of a version that is written down anew: all rows are gone, and come with the next version."""
+PUSHER = "lance_spark.pusher"
+"""Which dataset sent what was received, and which of its versions."""
 _TAKES_IN = frozenset({MERGE, PUSH})
 """Actions after which a version holds everything its source had, as with git's second parent."""
 
@@ -27,6 +31,8 @@ class Trace:
     source: PinnedVersion
     source_id: str = ""
     """Identity of the source's branch, which tells it from a later one of the same name; "" for main."""
+    pusher: str = ""
+    """What tells the dataset and the version that a push came from."""
 
     @property
     def takes_in(self) -> bool:
@@ -36,6 +42,7 @@ class Trace:
     def properties(self, message: str | None) -> dict[str, str]:
         """As transaction properties."""
         found = {ACTION: self.action, SOURCE: str(self.source), SOURCE_ID: self.source_id}
+        found |= {PUSHER: self.pusher} if self.pusher else {}
         return {**found, MESSAGE: message} if message else found
 
 
@@ -45,4 +52,4 @@ def read_trace(properties: Mapping[str, str]) -> Trace | None:
     if not branch or not version.isdecimal():
         return None
     pin = PinnedVersion(None if branch == MAIN else branch, int(version))
-    return Trace(properties.get(ACTION, ""), pin, properties.get(SOURCE_ID, ""))
+    return Trace(properties.get(ACTION, ""), pin, properties.get(SOURCE_ID, ""), properties.get(PUSHER, ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -32,11 +33,16 @@ _SAME_ID = "two fragments with id"
 
 def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Root]) -> None:
     """Let a chain read files from other places. A version of its own, in which no row changes."""
-    import lance
-
     dataset = open_latest(location, branch)
     with translated(location, "registering base paths"):
-        dataset.add_bases([lance.DatasetBasePath(root.uri, None, root.is_dataset) for root in roots])
+        dataset.add_bases([base_path(root) for root in roots])
+
+
+def base_path(root: Root, base_id: int = 0) -> lance.DatasetBasePath:
+    """A place as pylance registers it; 0 leaves the id to pylance. Without a name it would clash with any other."""
+    import lance
+
+    return lance.DatasetBasePath(root.uri, sha256(root.uri.encode()).hexdigest()[:16], root.is_dataset, base_id)
 
 
 def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> int:
@@ -86,20 +92,20 @@ def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: Repla
     change, placed = plan.change, plan.placed
     schema, renumbered = _schema(ours, theirs, plan)
     assembly = Assembly.of(plan.sides, change, placed, renumbered)
-    added = [assembly.added(found, _json(theirs, found)) for found in change.added]
+    added = [assembly.added(found, fragment_json(theirs, found)) for found in change.added]
     removed = [found.id for _, found in change.removed]
     replaced = []
     for wanted in change.replaced:
-        mine: Any = _json(ours, wanted.ours)
+        mine: Any = fragment_json(ours, wanted.ours)
         if wanted.both_deleted:
             mine = _with_deleted(ours, wanted.ours, plan.deletions[wanted.ours.id])
         if mine is None:
             removed.append(wanted.ours.id)
         else:
-            replaced.append(assembly.replaced(wanted, mine, _json(theirs, wanted.theirs)))
+            replaced.append(assembly.replaced(wanted, mine, fragment_json(theirs, wanted.theirs)))
     changes = _Fragments(added, replaced, removed)
     if schema is not None and operation_for(change, plan.ours) == "Overwrite":
-        return lance.LanceOperation.Overwrite(schema, _metadata(added))
+        return lance.LanceOperation.Overwrite(schema, fragments_from(added))
     if schema is not None:
         return _merge(ours, schema, plan, changes)
     if not replaced and not removed:
@@ -108,11 +114,11 @@ def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: Repla
         untouched = next(plan.ours.contents.fragments(), None)
         if untouched is None:
             return _merge(ours, ours.lance_schema, plan, changes)
-        replaced = [_json(ours, untouched)]
+        replaced = [fragment_json(ours, untouched)]
     return lance.LanceOperation.Update(
         removed_fragment_ids=removed,
-        updated_fragments=_metadata(replaced),
-        new_fragments=_metadata(added),
+        updated_fragments=fragments_from(replaced),
+        new_fragments=fragments_from(added),
         fields_modified=_fields_modified(plan),
     )
 
@@ -130,17 +136,19 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
         for fragment in ours.get_fragments()
         if fragment.fragment_id not in changes.removed
     ]
-    final = [_metadata([found])[0] if isinstance(found, dict) else found for found in kept]
-    return lance.LanceOperation.Merge([*final, *_metadata(changes.added)], schema)
+    final = [fragments_from([found])[0] if isinstance(found, dict) else found for found in kept]
+    return lance.LanceOperation.Merge([*final, *fragments_from(changes.added)], schema)
 
 
-def _metadata(found: Sequence[Any]) -> list[Any]:
+def fragments_from(found: Sequence[Any]) -> list[Any]:
+    """Fragments as pylance's commit takes them, from its JSON."""
     from lance.fragment import FragmentMetadata
 
     return [FragmentMetadata.from_json(json.dumps(entry)) for entry in found]
 
 
-def _json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, Any]:
+def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, Any]:
+    """A fragment as pylance's JSON."""
     found = dataset.get_fragment(fragment.id)
     if found is None:
         raise CorruptData(f"pylance does not find fragment {fragment.id} that the manifest names.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.replay.ancestry import Chain, Node, ancestors, holds, merge_bases
+from lance_spark.replay.ancestry import Chain, Node, Taken, ancestors, holds, merge_bases
 
 COMMIT, FORK, MERGE = "commit", "fork", "merge"
 
@@ -28,7 +28,7 @@ class History:
         self.parents[found] = [before] if source is None else [before, source]
         if source is not None:
             known = self.graph[chain]
-            self.graph[chain] = Chain(known.fork, {**known.merges, found.version: source})
+            self.graph[chain] = Chain(known.fork, (*known.merges, Taken(found.version, source)))
         return found
 
     def fork(self, origin: Node) -> Node:
@@ -112,7 +112,7 @@ def test_merges_that_cross_leave_two_bases():
 
 
 def test_a_branch_made_anew_holds_nothing_of_the_deleted_one():
-    graph = {"": Chain(merges={5: Node("old", 4)}), "new": Chain(Node("", 2))}
+    graph = {"": Chain(merges=(Taken(5, Node("old", 4)),)), "new": Chain(Node("", 2))}
     assert not holds(Node("", 5), Node("new", 4), graph)
     assert merge_bases(Node("", 5), Node("new", 4), graph) == [Node("", 2)]
     assert ancestors(Node("", 5), graph) == {"": 5, "old": 4}

@@ -8,7 +8,7 @@ from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
-from lance_spark.replay.ancestry import Chain, Node, ancestors, holds, merge_bases
+from lance_spark.replay.ancestry import Chain, Node, Taken, ancestors, holds, merge_bases
 from lance_spark.replay.history import Stretch
 from lance_spark.replay.notes import merged_notes
 from lance_spark.replay.trace import Trace, read_trace
@@ -29,6 +29,15 @@ class Graph:
         """A version as a node."""
         return Node("" if pin.branch is None else self._refs.branches[pin.branch].identity, pin.version)
 
+    def origin(self, pin: PinnedVersion) -> Node:
+        """A version in the chain that it was made in: a branch begins with a copy of the version it was forked from."""
+        while pin.branch is not None:
+            fork = self.fork(pin.branch)
+            if fork is None or pin.version > fork.version:
+                break
+            pin = PinnedVersion(fork.branch, pin.version)
+        return self.node(pin)
+
     def pin(self, node: Node) -> PinnedVersion:
         """A node as a version. Raises Refused for one of a branch that was deleted."""
         if not node.chain:
@@ -44,10 +53,9 @@ class Graph:
         """What tells a branch from a later one of the same name; "" for main."""
         return "" if branch is None else self._refs.branches[branch].identity
 
-    def fork(self, branch: str) -> PinnedVersion:
-        """The version that a branch was created from."""
-        found = self._refs.branches[branch]
-        return PinnedVersion(found.parent_branch, found.parent_version)
+    def fork(self, branch: str) -> PinnedVersion | None:
+        """The version that a branch descends from; None for one that shares nothing with any other."""
+        return self._refs.branches[branch].fork
 
     def bases(self, one: PinnedVersion, other: PinnedVersion) -> list[Node]:
         """The newest common ancestors of two versions."""
@@ -80,8 +88,8 @@ class Graph:
             return None
         graph = self._read(side, beside)
         for chain, newest in reversed(lineage.items()):
-            merges = graph[chain].merges if chain in graph else {}
-            for at, source in sorted(merges.items()):
+            merges = graph[chain].merges if chain in graph else ()
+            for at, source in merges:
                 if at <= newest and holds(source, base, graph):
                     return self.pin(Node(chain, at))
         return None
@@ -102,7 +110,7 @@ class Graph:
             chain, newest = pending.popitem()
             merges = self._merges_of(chain, shared.get(chain, -1), newest)
             found[chain] = Chain(self._fork_node(chain), merges)
-            for source in merges.values():
+            for _, source in merges:
                 for parent, version in self._lineage(source).items():
                     if parent not in found:
                         pending[parent] = max(pending.get(parent, 0), version)
@@ -121,30 +129,28 @@ class Graph:
 
     def _fork_node(self, chain: str) -> Node | None:
         branch = self._branches.get(chain)
-        if branch is None:
+        fork = None if branch is None else branch.fork
+        if fork is None or (fork.branch is not None and fork.branch not in self._refs.branches):
             return None
-        parent = branch.parent_branch
-        if parent is not None and parent not in self._refs.branches:
-            return None
-        return Node(self.identity(parent), branch.parent_version)
+        return Node(self.identity(fork.branch), fork.version)
 
-    def _merges_of(self, chain: str, above: int, newest: int) -> dict[int, Node]:
+    def _merges_of(self, chain: str, above: int, newest: int) -> tuple[Taken, ...]:
         """The versions of a chain that took another one in, above a version and up to another one."""
         if chain and chain not in self._branches:
-            return {}
+            return ()
         branch = self._branches[chain].name if chain else None
         start = self._branches[chain].parent_version if chain else 0
         names = self._names.setdefault(chain, chains.version_names(self._location, branch))
         wanted = [version for version in names if max(above, start) < version <= newest]
-        found = {}
+        found: set[Taken] = set()
         for version, transaction in chains.read_transactions(self._location, branch, wanted).items():
             trace = read_trace(transaction.properties) if transaction is not None else None
             if trace is not None and trace.takes_in:
-                found[version] = Node(trace.source_id, trace.source.version)
+                found.add(Taken(version, Node(trace.source_id, trace.source.version)))
         for note in merged_notes(self._refs.branches.values()):
             if note.into == chain and above < note.at <= newest:
-                found.setdefault(note.at, note.source)
-        return found
+                found.add(Taken(note.at, note.source))
+        return tuple(sorted(found))
 
 
 def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Node:

@@ -64,7 +64,8 @@ def replay(make: Callable[[], Request], runner: Runner | None = None, dry_run: b
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
                 continue
             outcome = Outcome(plan, version)
-        outcome = _with_indexes(request, outcome)
+        if request.with_indexes:
+            outcome = _with_indexes(request, outcome)
         return _result(request, plan, outcome)
     raise Conflict(
         f"Others committed to '{make().ours.branch or MAIN}' again and again; nothing was changed.",

@@ -48,6 +48,8 @@ class Request:
     """A version of theirs that has the rows of the base, where the base itself numbers rows in another way."""
     remote: DatasetLocation | None = None
     """Where theirs is, if that is another dataset."""
+    with_indexes: bool = True
+    """Whether indexes of theirs are copied, where they are valid."""
 
     @property
     def their_location(self) -> DatasetLocation:

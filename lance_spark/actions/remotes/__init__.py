@@ -1,0 +1,1 @@
+"""Work with a dataset in another place: clone, fetch, pull, push."""

@@ -1,0 +1,263 @@
+"""Fetch: bring the branches that follow a remote to what the remote has now. Metadata only; its files stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lance_spark.actions.branches import create_branch_at
+from lance_spark.actions.remotes.following import Remote, followed, interrupted, node_of, write_down
+from lance_spark.actions.remotes.looking import look
+from lance_spark.actions.remotes.protecting import protect
+from lance_spark.actions.remotes.result import Fetched, FetchResult, State
+from lance_spark.actions.replay.ancestry import Graph
+from lance_spark.actions.replay.applying import replay
+from lance_spark.actions.replay.planning import Request
+from lance_spark.errors import InvalidOption, NotFound, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import ROOT, PinnedVersion
+from lance_spark.refs.names import MAIN
+from lance_spark.replay.fetching import RemoteChain, in_order, meetings, stops
+from lance_spark.replay.placing import Reference
+from lance_spark.replay.trace import BEGIN, FETCH, PUSH, Trace
+from lance_spark.replay.tracking import Edge, Follows, Pair, following_name, read_follows
+from lance_spark.store import chains, planting, refs
+from lance_spark.store.datasets import pin_latest, pin_version
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """What to fetch."""
+
+    branches: Sequence[str | None] | None = None
+    """Of the remote, None in it for main; None for all."""
+    until: Mapping[str | None, int] = field(default_factory=dict)
+    """The newest version to fetch of a branch, where that is not its newest."""
+    dry_run: bool = False
+
+
+def fetch(local: DatasetLocation, remote: Remote, options: FetchOptions | None = None) -> FetchResult:
+    """Fetch from a remote.
+
+    Every branch of the remote is followed by a local one, ``origin/main`` for main. What a killed fetch left is
+    finished by the next one. Raises NotFound without a dataset at the remote, StorageFailure where it does not
+    answer, and Refused where somebody wrote to a following branch.
+    """
+    wanted = options or FetchOptions()
+    if local.uri == remote.location.uri:
+        raise InvalidOption(f"{local.uri} cannot be a remote of itself.")
+    return _Fetch(local, remote, wanted).run()
+
+
+class _Fetch:
+    """One run. Holds what was read, and what is known after each step."""
+
+    def __init__(self, local: DatasetLocation, remote: Remote, options: FetchOptions) -> None:
+        self.local, self.remote, self.options = local, remote, options
+        table = refs.read_refs(local)
+        self.before = followed(table, remote.name)
+        self.follows = dict(self.before)
+        self.chains = look(local, remote.location, self.before, options.branches)
+        self.planted: dict[str | None, Pair] = {}
+        self.states: dict[str | None, State] = {}
+
+    def run(self) -> FetchResult:
+        ordered = in_order(self.chains)
+        for chain in ordered:
+            self.states[chain.branch] = self._state(chain)
+            if not self.options.dry_run:
+                self._fetch(chain)
+        notes: tuple[str, ...] = ()
+        if not self.options.dry_run:
+            self._note_meetings(ordered)
+            changed = [chain.branch for chain in ordered if self.states[chain.branch] != "up to date"]
+            notes = protect(self.local, self.remote, [self.follows[branch] for branch in changed])
+        return FetchResult(
+            remote=self.remote.name,
+            uri=self.remote.location.uri,
+            branches=(*(self._fetched(chain) for chain in ordered), *self._gone()),
+            notes=notes,
+            dry_run=self.options.dry_run,
+        )
+
+    def _until(self, chain: RemoteChain) -> int:
+        return self.options.until.get(chain.branch, chain.head)
+
+    def _state(self, chain: RemoteChain) -> State:
+        known = self.before.get(chain.branch)
+        if known is None or known.newest is None:
+            return "new"
+        if not self._is_same(chain, known):
+            return "begun anew"
+        return "updated" if known.newest.remote < self._until(chain) else "up to date"
+
+    def _is_same(self, chain: RemoteChain, known: Follows) -> bool:
+        """Whether what was fetched last is still a version of the remote's branch, and not of one made anew."""
+        newest = known.newest
+        if newest is None or known.identity != chain.identity or newest.remote > chain.head:
+            return False
+        try:
+            head = chains.read_contents(self.remote.location, PinnedVersion(chain.branch, newest.remote)).head
+        except NotFound:
+            return False
+        return head.timestamp_ns == known.stamp
+
+    def _fetch(self, chain: RemoteChain) -> None:
+        known = self.follows.get(chain.branch)
+        if known is None:
+            known = self._create(chain)
+        elif self.states[chain.branch] != "begun anew":
+            pair, again = interrupted(self.local, known)
+            if pair is not None:
+                known = self._pair(known, pair)
+            if again:
+                known = self._plant(chain, known, self._first(chain))
+        else:
+            known = self._plant(chain, known, self._until(chain))
+        self.follows[chain.branch] = known
+        seen = 0 if known.newest is None else known.newest.remote
+        for version in stops(chain, seen, self._until(chain), self.chains.values()):
+            self.follows[chain.branch] = self._advance(chain, self.follows[chain.branch], version)
+
+    def _create(self, chain: RemoteChain) -> Follows:
+        """The following branch: made from where the remote's was made from, if that was fetched, else begun anew."""
+        name = following_name(self.remote.name, chain.branch)
+        follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
+        _check_free(self.local, name)
+        parent = None if chain.fork is None else self.follows.get(chain.fork.branch)
+        if chain.fork is not None and parent is not None:
+            pair = next((found for found in parent.pairs if found.remote == chain.fork.version), None)
+            source = following_name(self.remote.name, chain.fork.branch)
+            if pair is not None and pair.local in chains.version_names(self.local, source):
+                create_branch_at(self.local, name, PinnedVersion(source, pair.local))
+                return self._pair(follows, pair, PinnedVersion(chain.fork.branch, pair.remote))
+        create_branch_at(self.local, name, pin_latest(self.local, None))
+        write_down(self.local, follows, {ROOT: "true"})
+        return self._plant(chain, follows, self._first(chain))
+
+    def _first(self, chain: RemoteChain) -> int:
+        """The version a new following branch begins with: the oldest one, which it has in common with its parent."""
+        if chain.fork is None:
+            return self._until(chain)
+        return next(version for version in chain.versions if version >= min(chain.fork.version, chain.head))
+
+    def _plant(self, chain: RemoteChain, follows: Follows, version: int) -> Follows:
+        name = following_name(follows.remote, follows.branch)
+        pin = pin_version(self.remote.location, chain.branch, version)
+        begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} anew")
+        planting.empty(self.local, name, self.remote.location, pin, begin)
+        trace = Trace(FETCH, pin, chain.identity).properties(self._message(chain, version))
+        pair = Pair(planting.fill(self.local, name, self.remote.location, pin, trace), version)
+        self.planted[chain.branch] = pair
+        begun = Follows(follows.remote, self.remote.location.uri, follows.branch, chain.identity)
+        return self._pair(begun, pair)
+
+    def _advance(self, chain: RemoteChain, follows: Follows, version: int) -> Follows:
+        name, newest = following_name(follows.remote, follows.branch), follows.newest
+        if newest is None:
+            return self._plant(chain, follows, version)
+        there = self.remote.location
+        before, after = PinnedVersion(chain.branch, newest.remote), pin_version(there, chain.branch, version)
+
+        def make() -> Request:
+            ours = pin_latest(self.local, name)
+            return Request(
+                location=self.local,
+                ours=ours,
+                theirs=after,
+                base_ours=ours,
+                base_theirs=before,
+                trace=self._trace(chain, after),
+                message=self._message(chain, version),
+                reference=Reference(everything=True),
+                our_path=(),
+                numbering=before,
+                remote=there,
+                with_indexes=False,
+            )
+
+        try:
+            result = replay(make)
+        except Refused:
+            # Of several changes at once pylance cannot commit some; then the version is written down as a whole.
+            return self._plant(chain, follows, version)
+        pair = Pair(result.version or pin_latest(self.local, name).version, version)
+        return self._pair(self._equal(chain, follows, newest, pair), pair)
+
+    def _equal(self, chain: RemoteChain, follows: Follows, before: Pair, pair: Pair) -> Follows:
+        """A version that came from here, with nobody's in between, has nothing that the pushed one has not."""
+        pushed = next((found.source for found in chain.received if found.at == pair.remote), None)
+        if pushed is None or pair.remote != before.remote + 1:
+            return follows
+        graph = Graph(self.local)
+        into = graph.origin(pushed)
+        return follows.with_edges([Edge(into.chain, into.version, node_of(graph, follows, pair))])
+
+    def _trace(self, chain: RemoteChain, pin: PinnedVersion) -> Trace:
+        """A version that came from here is one that takes in what it was pushed from."""
+        pushed = next((found.source for found in chain.received if found.at == pin.version), None)
+        if pushed is None:
+            return Trace(FETCH, pin, chain.identity)
+        return Trace(PUSH, pushed, Graph(self.local).identity(pushed.branch))
+
+    def _message(self, chain: RemoteChain, version: int) -> str:
+        return f"Fetch {PinnedVersion(chain.branch, version)} of {self.remote.name}"
+
+    def _pair(self, follows: Follows, pair: Pair, pin: PinnedVersion | None = None) -> Follows:
+        there = pin or PinnedVersion(follows.branch, pair.remote)
+        stamp = chains.read_contents(self.remote.location, there).head.timestamp_ns
+        changed = follows.with_pair(pair, stamp)
+        write_down(self.local, changed)
+        return changed
+
+    def _note_meetings(self, ordered: Sequence[RemoteChain]) -> None:
+        """Write down which following branches have everything of each other."""
+        found = list(meetings(ordered, self.follows, self.planted))
+        if not found:
+            return
+        graph = Graph(self.local)
+        for branch in dict.fromkeys(meeting.branch for meeting in found):
+            edges = []
+            for meeting in found:
+                if meeting.branch == branch:
+                    into = node_of(graph, self.follows[branch], meeting.pair)
+                    source = node_of(graph, self.follows[meeting.source_branch], meeting.source)
+                    edges.append(Edge(into.chain, into.version, source))
+            self.follows[branch] = self.follows[branch].with_edges(edges)
+            write_down(self.local, self.follows[branch])
+
+    def _fetched(self, chain: RemoteChain) -> Fetched:
+        known = self.before.get(chain.branch)
+        before = None if known is None or known.newest is None else known.newest.remote
+        after = None if self.options.dry_run else self.follows[chain.branch].newest
+        return Fetched(
+            branch=chain.branch or MAIN,
+            into=following_name(self.remote.name, chain.branch),
+            state=self.states[chain.branch],
+            before=before,
+            after=self._until(chain) if after is None else after.remote,
+            version=None if after is None else after.local,
+        )
+
+    def _gone(self) -> list[Fetched]:
+        """Branches that the remote does not have any more. Their following branches stay: they may be of use."""
+        if self.options.branches is not None:
+            return []
+        return [
+            Fetched(branch or MAIN, following_name(self.remote.name, branch), "gone")
+            for branch in self.before
+            if branch not in self.chains
+        ]
+
+
+def _check_free(local: DatasetLocation, name: str) -> None:
+    """Raise Refused for a branch of the user's own; one that a killed fetch made and did not fill is taken away."""
+    found = refs.read_branch(local, name)
+    if found is None:
+        return
+    if read_follows(found) is None and max(chains.version_names(local, name), default=0) > found.parent_version:
+        raise Refused(
+            f"The branch '{name}' is one of your own, and would have to follow the remote.",
+            hint="Rename it (lance-git branch -m), or give the remote another name.",
+        )
+    refs.delete_branch(local, name)

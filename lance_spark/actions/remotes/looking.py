@@ -1,0 +1,103 @@
+"""Reads what a remote has, as far as a fetch has to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from lance_spark.actions.remotes.following import pusher
+from lance_spark.errors import CorruptData, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion, RefTable
+from lance_spark.refs.names import MAIN
+from lance_spark.refs.resolve import missing
+from lance_spark.replay.fetching import Received, RemoteChain, Taken, with_parents
+from lance_spark.replay.notes import merged_notes
+from lance_spark.replay.trace import RECEIVE, Trace, read_trace
+from lance_spark.replay.tracking import Follows, read_follows
+from lance_spark.store import chains, refs
+
+_THREADS = 16
+
+
+def look(
+    local: DatasetLocation,
+    remote: DatasetLocation,
+    follows: Mapping[str | None, Follows],
+    wanted: Collection[str | None] | None = None,
+) -> dict[str | None, RemoteChain]:
+    """The remote's branches, or some of them with those they come from. Raises NotFound, StorageFailure.
+
+    Branches with which the remote follows a remote of its own are left out.
+    """
+    table = refs.read_refs(remote)
+    own = {name: branch for name, branch in table.branches.items() if read_follows(branch) is None}
+    names: set[str | None] = {None, *own}
+    if wanted is not None:
+        for name in wanted:
+            if name not in names:
+                raise missing("branch", name or MAIN, [MAIN, *own])
+        names = with_parents(wanted, {name: found.fork for name, found in own.items() if found.fork is not None})
+    with ThreadPoolExecutor(_THREADS) as pool:
+        versions = dict(zip(names, pool.map(lambda name: chains.version_names(remote, name), names), strict=True))
+    found = {}
+    for name in names:
+        if not versions[name]:
+            if name is None:
+                raise NotFound(f"There is no dataset at {remote.uri}.")
+            raise CorruptData(f"Branch '{name}' of {remote.uri} has no versions.")
+        chain = RemoteChain(
+            branch=name,
+            identity="" if name is None else own[name].identity,
+            versions=tuple(versions[name]),
+            fork=None if name is None else own[name].fork,
+        )
+        found[name] = _with_history(local, remote, table, chain, follows.get(name))
+    return found
+
+
+def _with_history(
+    local: DatasetLocation, remote: DatasetLocation, table: RefTable, chain: RemoteChain, follows: Follows | None
+) -> RemoteChain:
+    """With what the versions that were not fetched yet took in, or got from here."""
+    newest = None if follows is None else follows.newest
+    if newest is not None:
+        after = newest.remote
+    elif chain.fork is not None:
+        after = chain.fork.version
+    else:
+        return chain  # begins with the newest version: what was before it is not fetched
+    versions = [version for version in chain.versions if version > after]
+    names = {branch.identity: branch.name for branch in table.branches.values()}
+    taken, received = {}, []
+    for version, transaction in chains.read_transactions(remote, chain.branch, versions).items():
+        trace = None if transaction is None else read_trace(transaction.properties)
+        if trace is None:
+            continue
+        if trace.takes_in and (not trace.source_id or trace.source_id in names):
+            taken[version] = trace.source
+        if trace.action == RECEIVE and _is_from(local, trace):
+            received.append(Received(version, trace.source))
+    for note in merged_notes(table.branches.values()):
+        if note.into == chain.identity and note.at > after and (not note.source.chain or note.source.chain in names):
+            source = PinnedVersion(names.get(note.source.chain), note.source.version)
+            taken.setdefault(note.at, source)
+    return replace(
+        chain,
+        taken=tuple(Taken(at, source) for at, source in sorted(taken.items())),
+        received=tuple(received),
+    )
+
+
+def _is_from(local: DatasetLocation, trace: Trace) -> bool:
+    """Whether it was pushed from this very dataset, and that still has the version it was pushed from."""
+    if not trace.pusher.startswith(pusher(local, None).partition("-")[0]):
+        return False
+    try:
+        head = chains.read_contents(local, trace.source).head
+    except NotFound:
+        return False
+    branch = None if trace.source.branch is None else refs.read_branch(local, trace.source.branch)
+    identity = "" if branch is None else branch.identity
+    return trace.pusher == pusher(local, head.timestamp_ns) and identity == trace.source_id

@@ -1,0 +1,203 @@
+"""Push: give a remote what one of our branches has. Only a fast-forward, and never over somebody else's commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lance_spark.actions.branches import create_branch_at
+from lance_spark.actions.cleanup.runner import Runner
+from lance_spark.actions.remotes.fetch import FetchOptions, fetch
+from lance_spark.actions.remotes.following import Remote, followed, node_of, pusher, write_down
+from lance_spark.actions.replay.ancestry import Graph
+from lance_spark.actions.replay.applying import replay
+from lance_spark.actions.replay.planning import Request
+from lance_spark.actions.resolve import check_branch
+from lance_spark.errors import NotFound, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import ROOT, PinnedVersion
+from lance_spark.refs.names import MAIN
+from lance_spark.replay.plan import MergeResult
+from lance_spark.replay.trace import BEGIN, RECEIVE, Trace
+from lance_spark.replay.tracking import Edge, Follows, Pair, following_name
+from lance_spark.store import chains, planting, refs
+from lance_spark.store.datasets import find_latest, pin_latest
+
+
+@dataclass(frozen=True)
+class PushOptions:
+    """How to push."""
+
+    message: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class PushResult:
+    """What a push gave the remote, or would give it."""
+
+    remote: str
+    uri: str
+    branch: str
+    created: bool
+    """Whether the remote did not have the branch before."""
+    replayed: MergeResult | None
+    """None for a dry run that would create the branch."""
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def version(self) -> int | None:
+        """The version at the remote; None if it had everything."""
+        return None if self.replayed is None else self.replayed.version
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        replayed = None if self.replayed is None else self.replayed.as_record()
+        return {"action": "push", **vars(self), "replayed": replayed, "version": self.version, "notes": [*self.notes]}
+
+
+def push(
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    options: PushOptions | None = None,
+    runner: Runner | None = None,
+) -> PushResult:
+    """Bring a remote's branch to what the local one of the same name has, as one version.
+
+    Copies the files that the remote does not have, then commits. The remote's branch, and the remote, are created
+    where they are not there. Raises Refused unless the local branch has everything that the remote's has, also when
+    somebody else pushed a moment ago; then nothing was changed. What a killed push left, the next one finishes.
+    """
+    wanted = options or PushOptions()
+    check_branch(local, branch)
+    if find_latest(remote.location, None) is None:
+        if wanted.dry_run:
+            return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
+        _create_remote(local, remote, branch)
+    known = refs.read_refs(remote.location).branches
+    exists = branch is None or branch in known
+    fetched = fetch(local, remote, FetchOptions(branches=[branch] if exists else None))
+    if not exists and wanted.dry_run:
+        return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)
+    if not exists:
+        _create_branch(local, remote, str(branch))
+    result = _replay(local, remote, branch, wanted, runner)
+    if result.version is not None:
+        # The next fetch would find the push as well, by its trace; so nothing is lost if it ends here.
+        fetched = fetch(local, remote, FetchOptions(branches=[branch]))
+    return PushResult(
+        remote=remote.name,
+        uri=remote.location.uri,
+        branch=branch or MAIN,
+        created=not exists,
+        replayed=result,
+        notes=fetched.notes,
+        dry_run=wanted.dry_run,
+    )
+
+
+def _replay(
+    local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, runner: Runner | None
+) -> MergeResult:
+    following = following_name(remote.name, branch)
+    pin = pin_latest(local, branch)
+
+    def make() -> Request:
+        graph = Graph(local)
+        base = pin_latest(local, following)
+        follows = followed(refs.read_refs(local), remote.name)[branch]
+        there = pin_latest(remote.location, branch)
+        _check_forward(graph, pin, base, remote)
+        if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
+            raise Refused(
+                f"Somebody pushed {there} to {remote.name} a moment ago.",
+                hint=f"Run lance-git pull {remote.name} {branch or MAIN}, then push again.",
+            )
+        node = graph.node(base)
+        return Request(
+            location=remote.location,
+            ours=there,
+            theirs=pin,
+            base_ours=there,
+            base_theirs=base,
+            trace=Trace(RECEIVE, pin, graph.identity(branch), pusher(local, pin.stamp)),
+            message=options.message or _message(local, pin),
+            our_path=(),
+            their_path=graph.path(pin, node, base),
+            numbering=graph.numbering(pin, node, base) or base,
+            remote=local,
+        )
+
+    return replay(make, runner, options.dry_run)
+
+
+def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote: Remote) -> None:
+    node = graph.origin(base)
+    if graph.held(pin, base).get(node.chain, -1) < node.version:
+        name = pin.branch or MAIN
+        raise Refused(
+            f"{remote.name} has versions of '{name}' that are not in yours: this push is no fast-forward.",
+            hint=f"Run lance-git pull {remote.name} {name}, then push again.",
+        )
+
+
+def _message(local: DatasetLocation, pin: PinnedVersion) -> str:
+    transaction = chains.read_transactions(local, pin.branch, [pin.version]).get(pin.version)
+    return (None if transaction is None else transaction.message) or f"Push {pin}"
+
+
+def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
+    """An empty dataset, with the columns of ours, and the branch that follows it."""
+    if branch is not None:
+        raise NotFound(
+            f"There is no dataset at {remote.location.uri}.",
+            hint=f"Push main first, which creates it: lance-git push {remote.name} {MAIN}.",
+        )
+    pin = pin_latest(local, None)
+    name = following_name(remote.name, None)
+    planting.begin(remote.location, local, pin, Trace(BEGIN, pin).properties("Create the dataset"), places=False)
+    there = pin_latest(remote.location, None)
+    if refs.read_branch(local, name) is None:
+        create_branch_at(local, name, pin)
+    follows = Follows(remote.name, remote.location.uri, None)
+    write_down(local, follows, {ROOT: "true"})
+    begin = Trace(BEGIN, there).properties(f"Begin {name}")
+    planting.empty(local, name, remote.location, there, begin)
+    empty = pin_latest(local, name)
+    table = refs.read_refs(local)
+    graph = Graph(local, table)
+    # Everything comes after a table without rows: the newest version, and all that will be made of it.
+    edge = Edge("", pin.version, graph.node(PinnedVersion(name, empty.version)))
+    pair = Pair(empty.version, there.version)
+    write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))
+
+
+def _create_branch(local: DatasetLocation, remote: Remote, branch: str) -> None:
+    """The branch at the remote, from the newest version there that ours comes from; and the one that follows it."""
+    pin = pin_latest(local, branch)
+    table = refs.read_refs(local)
+    graph = Graph(local, table)
+    best: tuple[int, Follows, Pair] | None = None
+    for follows in followed(table, remote.name).values():
+        name = following_name(remote.name, follows.branch)
+        held = graph.held(pin, pin_latest(local, name))
+        for pair in follows.pairs:
+            node = node_of(graph, follows, pair)
+            if held.get(node.chain, -1) >= node.version and (best is None or best[0] < pair.remote):
+                best = (pair.remote, follows, pair)
+    if best is None:
+        raise Refused(
+            f"'{branch}' has no version in common with {remote.location.uri}.",
+            hint=f"Push the branch it was made from first: lance-git push {remote.name} {MAIN}.",
+        )
+    _, follows, pair = best
+    source = PinnedVersion(follows.branch, pair.remote)
+    create_branch_at(remote.location, branch, source)
+    stamp = chains.read_contents(remote.location, PinnedVersion(branch, pair.remote)).head.timestamp_ns
+    created = refs.read_branch(remote.location, branch)
+    name = following_name(remote.name, branch)
+    create_branch_at(local, name, PinnedVersion(following_name(remote.name, follows.branch), pair.local))
+    new = Follows(remote.name, remote.location.uri, branch, "" if created is None else created.identity)
+    write_down(local, new.with_pair(pair, stamp))

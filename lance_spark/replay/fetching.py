@@ -1,0 +1,127 @@
+"""What a fetch brings, and in which steps.
+
+A fetch makes one version of many of the remote's. But where the remote's chains touch - where a branch was created,
+and where one took in another - it stops: only a version that the local dataset has can be the last common one of a
+later merge, and merging from an older one would bring rows that are there already, or take some away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.replay.tracking import Follows, Pair
+
+
+class Taken(NamedTuple):
+    """A version of the remote that took in one of another branch."""
+
+    at: int
+    source: PinnedVersion
+
+
+class Received(NamedTuple):
+    """A version of the remote that this very dataset pushed."""
+
+    at: int
+    source: PinnedVersion
+    """Of this dataset."""
+
+
+@dataclass(frozen=True)
+class RemoteChain:
+    """One branch of a remote, as far as a fetch has to know it."""
+
+    branch: str | None
+    identity: str
+    versions: tuple[int, ...]
+    """Ascending, without those that were cleaned up."""
+    fork: PinnedVersion | None = None
+    taken: tuple[Taken, ...] = field(default=())
+    """Of the versions that were not fetched yet."""
+    received: tuple[Received, ...] = field(default=())
+
+    @property
+    def head(self) -> int:
+        """The newest version."""
+        return self.versions[-1]
+
+
+class Meeting(NamedTuple):
+    """A pair of one following branch that has everything of a pair of another one."""
+
+    branch: str | None
+    pair: Pair
+    source_branch: str | None
+    source: Pair
+
+
+def in_order(chains: Mapping[str | None, RemoteChain]) -> list[RemoteChain]:
+    """Parents before the branches that were created from them."""
+    found: dict[str | None, RemoteChain] = {}
+
+    def visit(branch: str | None) -> None:
+        chain = chains.get(branch)
+        if chain is None or branch in found:
+            return
+        if chain.fork is not None and chain.fork.branch != branch:
+            visit(chain.fork.branch)
+        found[branch] = chain
+
+    for branch in sorted(chains, key=lambda name: name or ""):
+        visit(branch)
+    return list(found.values())
+
+
+def with_parents(wanted: Iterable[str | None], forks: Mapping[str, PinnedVersion]) -> set[str | None]:
+    """Branches with all that they come from."""
+    found: set[str | None] = set()
+    for name in wanted:
+        branch: str | None = name
+        while branch not in found:
+            found.add(branch)
+            if branch is None or branch not in forks:
+                break
+            branch = forks[branch].branch
+    return found
+
+
+def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChain]) -> list[int]:
+    """The versions of a chain to fetch one by one, after ``seen`` and up to ``until``; the last one is the target."""
+    if until <= seen:
+        return []
+    wanted = {until, *(received.at for received in chain.received)}
+    for other in others:
+        if other.fork is not None and other.fork.branch == chain.branch:
+            wanted.add(other.fork.version)
+        wanted |= {taken.source.version for taken in other.taken if taken.source.branch == chain.branch}
+    return [version for version in chain.versions if seen < version <= until and version in wanted]
+
+
+def meetings(
+    chains: Sequence[RemoteChain], follows: Mapping[str | None, Follows], planted: Mapping[str | None, Pair]
+) -> Iterator[Meeting]:
+    """Where following branches have everything of each other, because the remote's do.
+
+    ``planted`` has the first pair of branches that were begun anew rather than forked from another following one.
+    """
+    for chain in chains:
+        own = follows.get(chain.branch)
+        if own is None:
+            continue
+        for taken in chain.taken:
+            source = follows.get(taken.source.branch)
+            pair, other = own.since(taken.at), None if source is None else source.until(taken.source.version)
+            if pair is not None and other is not None and taken.source.branch != chain.branch:
+                yield Meeting(chain.branch, pair, taken.source.branch, other)
+        first, fork = planted.get(chain.branch), chain.fork
+        parent = None if fork is None else follows.get(fork.branch)
+        if first is None or fork is None or parent is None:
+            continue
+        later, earlier = parent.since(fork.version), parent.until(fork.version)
+        if first.remote == fork.version and later is not None:
+            yield Meeting(fork.branch, later, chain.branch, first)
+        if earlier is not None:
+            yield Meeting(chain.branch, first, fork.branch, earlier)
