@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from lance_spark.actions.remotes.following import Remote
+from lance_spark.actions.remotes.pruning import prune
 from lance_spark.errors import AlreadyExists, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
@@ -18,9 +19,11 @@ def protect(local: DatasetLocation, remote: Remote, follows: Iterable[Follows]) 
 
     A tag holds every tool's cleanup off a version. Who may not write there cannot set one, and goes without.
     """
+    told = False
     for found in follows:
         if found.newest is None:
             continue
+        told = True
         pin = PinnedVersion(found.branch, found.newest.remote)
         try:
             _tag(local, remote, pin)
@@ -31,6 +34,8 @@ def protect(local: DatasetLocation, remote: Remote, follows: Iterable[Follows]) 
             )
         except NotFound:
             return (f"{pin} of {remote.location.uri} is not there any more; fetch again.",)
+    if told:
+        prune(local, remote)
     return ()
 
 
