@@ -34,7 +34,7 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         reading, noting = pool.submit(refs.read_ref_files, location), pool.submit(recorded_clones, location)
-        looking = pool.submit(_branch_directories, location)
+        looking = pool.submit(branch_directories, location)
         found, recorded, directories = reading.result(), noting.result(), looking.result()
     options = location.storage_options
     declared = [locate(uri, options) for uri in clones]
@@ -48,7 +48,7 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     chains = list(_chains(location, 0, set(found.branches), directories))
     for index, clone in enumerate(others, start=1):
         named = set(refs.list_ref_names(clone, BRANCHES))
-        chains += _chains(clone, index, named, _branch_directories(clone))
+        chains += _chains(clone, index, named, branch_directories(clone))
     return Survey(repositories, tuple(chains), found, recorded)
 
 
@@ -167,7 +167,7 @@ def _plain(batch: pa.RecordBatch) -> list[pa.Array]:
     return [batch["path"], batch["size"], pc.multiply(modified, 1000)]
 
 
-def _branch_directories(repository: DatasetLocation) -> list[str]:
+def branch_directories(repository: DatasetLocation) -> list[str]:
     """Branches that have a directory with versions below ``tree/``, with or without a ref."""
     found = []
     pending = ["tree"]

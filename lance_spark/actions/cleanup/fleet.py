@@ -1,0 +1,143 @@
+"""Cleaning up many tables in one job: each task plans and cleans whole tables, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup.local import LocalRunner
+from lance_spark.actions.cleanup.plan import plan_cleanup
+from lance_spark.actions.cleanup.runner import Runner
+from lance_spark.cleanup.fleet import BASES, ROWS, FleetReport, clones_among, failed, held_back, unreadable
+from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.report import CleanupReport
+from lance_spark.errors import CorruptData, LanceSparkError, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import chains
+from lance_spark.store.survey import branch_directories
+
+_THREADS = 4
+"""In one task: tables are side by side already."""
+
+
+@dataclass(frozen=True)
+class FleetTable:
+    """One table of many."""
+
+    name: str
+    location: DatasetLocation
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """How to clean."""
+
+    policy: CleanupPolicy
+    execute: bool = False
+    policies: Mapping[str, CleanupPolicy] | None = None
+    """Other policies for some tables, by name."""
+    max_deletes_per_second: float | None = None
+    """Of all tasks together."""
+
+
+def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, runner: Runner) -> FleetReport:
+    """Clean up tables; each is a row of the report, whatever becomes of the others.
+
+    First the manifests of all are looked at: where one reads files of another, they are kept. While a table cannot be
+    looked at, no other one is cleaned: it may be a clone of any of them.
+    """
+    uris = {table.name: table.location.uri for table in tables}
+    bases = runner.collect("look", runner.flat_map("look for clones", tables, bases_of, BASES)).to_pylist()
+    blind = unreadable(bases)
+    if blind:
+        rows = [
+            failed(table.name, table.location.uri, blind.get(table.name) or held_back(blind), 20) for table in tables
+        ]
+        return FleetReport(rows, options.execute)
+    clones = clones_among(bases, uris)
+    share = options.max_deletes_per_second
+    if share is not None:
+        share /= max(1, min(runner.parallelism, len(tables)))
+    work = [_Work(table, _policy(table, options, clones[table.name]), options.execute, share) for table in tables]
+    done = runner.collect("clean up", runner.flat_map("clean up", work, clean_one, ROWS)).to_pylist()
+    return FleetReport(sorted(done, key=lambda row: row["table"]), options.execute)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What one task gets."""
+
+    table: FleetTable
+    policy: CleanupPolicy
+    execute: bool
+    max_deletes_per_second: float | None
+
+
+def _policy(table: FleetTable, options: FleetOptions, clones: tuple[str, ...]) -> CleanupPolicy:
+    policy = (options.policies or {}).get(table.name, options.policy)
+    return replace(policy, clones=(*policy.clones, *clones))
+
+
+def bases_of(table: FleetTable) -> Iterator[pa.RecordBatch]:
+    """The places outside of itself that a table reads files from; runs on executors.
+
+    The newest version of every branch tells: base paths stay in a manifest once they are registered.
+    """
+    try:
+        rows = [{"table": table.name, "base": base, "error": ""} for base in sorted(_bases(table.location))]
+    except LanceSparkError as problem:
+        rows = [{"table": table.name, "base": "", "error": problem.message}]
+    yield pa.RecordBatch.from_pylist(rows, BASES)
+
+
+def _bases(location: DatasetLocation) -> set[str]:
+    found: set[str] = set()
+    for branch in (None, *branch_directories(location)):
+        found |= _bases_of_chain(location, branch)
+    return {uri for uri in found if uri != location.uri and not uri.startswith(f"{location.uri}/")}
+
+
+def _bases_of_chain(location: DatasetLocation, branch: str | None) -> set[str]:
+    """Of its newest version that can be understood. Nobody can read the others, so they need nothing."""
+    for version in reversed(chains.version_names(location, branch)):
+        with suppress(CorruptData, NotFound):
+            bases = chains.read_snapshot(location, PinnedVersion(branch, version)).bases
+            return {root.uri for root in bases.values()}
+    return set()
+
+
+def clean_one(work: _Work) -> Iterator[pa.RecordBatch]:
+    """Plan the cleanup of one table, and carry it out; runs on executors."""
+    yield pa.RecordBatch.from_pylist([_cleaned(work)], ROWS)
+
+
+def _cleaned(work: _Work) -> dict[str, Any]:
+    location, name = work.table.location, work.table.name
+    try:
+        plan = plan_cleanup(location, work.policy, LocalRunner(_THREADS))
+        report = apply_plan(plan, work.max_deletes_per_second) if work.execute else plan.report()
+    except LanceSparkError as problem:
+        return failed(name, location.uri, problem.message, problem.exit_code)
+    return _row(name, report)
+
+
+def _row(name: str, report: CleanupReport) -> dict[str, Any]:
+    files, size = report.count("deleted") if report.executed else report.to_delete
+    return {
+        "table": name,
+        "uri": report.dataset,
+        "state": "done" if report.executed else "would",
+        "versions": sum(counts.get("removed", 0) for counts in report.versions.values()),
+        "files": files,
+        "bytes": size,
+        "failed": report.count("failed")[0],
+        "error": "",
+        "exit_code": 0,
+        "report": report.to_json(),
+    }

@@ -1,0 +1,112 @@
+"""The cleanup of many tables at once: which ones protect each other, and one report for all. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from lance_spark.cleanup.report import readable, table
+
+State = Literal["done", "would", "empty", "failed"]
+"""Cleaned; would be cleaned; nothing was written yet; not cleaned."""
+
+BASES = pa.schema([("table", pa.string()), ("base", pa.string()), ("error", pa.string())])
+"""What was found in the manifests of a table: places it reads files from, or why they cannot be read."""
+ROWS = pa.schema(
+    [
+        ("table", pa.string()),
+        ("uri", pa.string()),
+        ("state", pa.string()),
+        ("versions", pa.int64()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("failed", pa.int64()),
+        ("error", pa.string()),
+        ("exit_code", pa.int64()),
+        ("report", pa.string()),
+    ]
+)
+"""What became of each table: versions, files and bytes that went or would go, and its own report as JSON."""
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """What a cleanup of many tables did, or would do."""
+
+    rows: Sequence[Mapping[str, Any]]
+    """Rows of ROWS, by table."""
+    executed: bool
+
+    @property
+    def problems(self) -> list[Mapping[str, Any]]:
+        """Tables that were not cleaned, or not wholly."""
+        return [row for row in self.rows if row["state"] == "failed" or row["failed"]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every table was cleaned."""
+        return not self.problems
+
+    def to_json(self) -> str:
+        """All of it as a JSON object."""
+        tables = [{**row, "report": json.loads(row["report"]) if row["report"] else None} for row in self.rows]
+        totals = {name: sum(row[name] for row in self.rows) for name in ("versions", "files", "bytes", "failed")}
+        return json.dumps({"executed": self.executed, "totals": totals, "tables": tables}, indent=2)
+
+    def __str__(self) -> str:
+        """A row per table, the errors of those that were not cleaned, and one line that sums it up."""
+        rows = [
+            (row["table"], row["state"], f"{row['versions']:,}", f"{row['files']:,}", readable(row["bytes"]))
+            for row in self.rows
+        ]
+        parts = [table(("table", "state", "versions", "files", "bytes"), rows, right={2, 3, 4})]
+        parts += [f"{row['table']}: {row['error'] or str(row['failed']) + ' files failed'}" for row in self.problems]
+        return "\n\n".join([*(part for part in parts if part), self.summary()])
+
+    def summary(self) -> str:
+        """One line."""
+        what = "deleted" if self.executed else "would be deleted"
+        files, size = (sum(row[name] for row in self.rows) for name in ("files", "bytes"))
+        bad = f"; {len(self.problems)} of them with problems" if self.problems else ""
+        return f"{len(self.rows):,} tables: {files:,} files, {readable(size)} {what}{bad}"
+
+
+def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """By table, the URIs of other tables that read its files. ``uris`` has the place of every table."""
+    found: dict[str, set[str]] = {name: set() for name in uris}
+    owners = sorted(((uri, name) for name, uri in uris.items()), key=lambda entry: len(entry[0]), reverse=True)
+    for row in bases:
+        base, reader = row["base"], row["table"]
+        owner = next((name for uri, name in owners if base and (base == uri or base.startswith(f"{uri}/"))), None)
+        if owner is not None and uris[owner] != uris[reader]:
+            found[owner].add(uris[reader])
+    return {name: tuple(sorted(readers)) for name, readers in found.items()}
+
+
+def unreadable(bases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """By table, why it is not known what it reads."""
+    return {row["table"]: row["error"] for row in bases if row["error"]}
+
+
+def failed(name: str, uri: str, error: str, exit_code: int) -> dict[str, Any]:
+    """The row of a table that was not cleaned."""
+    nothing = dict.fromkeys(("versions", "files", "bytes", "failed"), 0)
+    return {
+        "table": name,
+        "uri": uri,
+        "state": "failed",
+        **nothing,
+        "error": error,
+        "exit_code": exit_code,
+        "report": "",
+    }
+
+
+def held_back(names: Collection[str]) -> str:
+    """Why a table is left alone while others cannot be read."""
+    listed = ", ".join(sorted(names)[:3])
+    return f"left alone, because {listed} cannot be read and may be a clone that needs its files"

@@ -1,0 +1,116 @@
+"""Many tables in one cleanup: clones among them are protected, and one bad table does not stop the others."""
+
+from pathlib import Path
+
+import lance
+import pytest
+from cleanup_datasets import NOW, RUNNER, busy, overwrite, overwritten
+
+from lance_spark.actions.cleanup import fleet
+from lance_spark.actions.cleanup.fleet import FleetOptions, FleetTable, clean_fleet
+from lance_spark.cleanup.fleet import clones_among
+from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.errors import StorageFailure
+from lance_spark.store.uri import locate
+
+EVERYTHING = CleanupPolicy(older_than=NOW, delete_unverified=True, error_if_tagged_old_versions=False)
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Two tables, and a shallow clone that nobody recorded of the first one's second version."""
+    busy(f"{tmp_path}/a.lance")
+    overwritten(f"{tmp_path}/b.lance")
+    lance.dataset(f"{tmp_path}/b.lance").shallow_clone(f"{tmp_path}/clone.lance", ("main", 2))
+    return [FleetTable(name, locate(f"{tmp_path}/{name}.lance")) for name in ("a", "b", "clone")]
+
+
+def clean(lake, execute=True, **options):
+    return clean_fleet(lake, FleetOptions(EVERYTHING, execute, **options), RUNNER)
+
+
+def rows(report):
+    return {row["table"]: row for row in report.rows}
+
+
+def test_a_clone_among_the_tables_keeps_its_files(lake):
+    before = lance.dataset(lake[2].location.uri).to_table()
+    report = clean(lake)
+    assert report.complete
+    assert rows(report)["b"]["versions"] == 3
+    assert lance.dataset(lake[2].location.uri).to_table() == before
+    assert len(lance.dataset(lake[1].location.uri).versions()) == 1
+
+
+def test_without_the_clone_its_files_would_have_gone(lake):
+    clean(lake[:2])
+    with pytest.raises((OSError, ValueError)):
+        lance.dataset(lake[2].location.uri).to_table()
+
+
+def test_a_dry_run_says_what_goes_and_deletes_nothing(lake):
+    report = clean(lake, execute=False)
+    found = rows(report)
+    assert found["a"]["state"] == "would"
+    assert found["a"]["files"] > 0
+    assert len(lance.dataset(lake[1].location.uri).versions()) == 4
+    assert "would be deleted" in str(report)
+
+
+def test_one_bad_table_does_not_stop_the_others(lake):
+    tag = Path(lake[0].location.uri, "_refs/tags/broken.json")
+    tag.write_text("{")
+    report = clean(lake)
+    assert [row["table"] for row in report.problems] == ["a"]
+    assert "broken" in rows(report)["a"]["error"]
+    assert rows(report)["b"]["state"] == "done"
+    assert not report.complete
+
+
+def test_a_table_whose_newest_manifest_is_broken_is_still_known_for_a_clone(lake):
+    clone = lake[2].location.uri
+    overwrite(clone, 70)
+    newest = min(Path(clone, "_versions").glob("*.manifest"))
+    newest.write_bytes(b"\0" * 40)
+    report = clean(lake)
+    assert rows(report)["clone"]["state"] == "failed"
+    assert lance.dataset(clone, version=2).to_table().num_rows == 3
+
+
+def test_while_a_table_cannot_be_reached_nothing_is_deleted(lake, monkeypatch):
+    real = fleet.branch_directories
+
+    def denied(location):
+        if location.uri == lake[2].location.uri:
+            raise StorageFailure("The store does not answer.")
+        return real(location)
+
+    monkeypatch.setattr(fleet, "branch_directories", denied)
+    report = clean(lake)
+    assert {row["state"] for row in report.rows} == {"failed"}
+    assert "may be a clone" in rows(report)["b"]["error"]
+    assert len(lance.dataset(lake[1].location.uri).versions()) == 4
+
+
+def test_a_policy_of_its_own(lake):
+    report = clean(lake, policies={"b": CleanupPolicy(retain_versions=2)})
+    assert (rows(report)["b"]["versions"], rows(report)["clone"]["versions"]) == (2, 0)
+
+
+def test_a_table_that_is_declared_and_not_written_is_no_problem(lake, tmp_path):
+    report = clean([*lake, FleetTable("new", locate(f"{tmp_path}/new.lance"))])
+    assert report.complete
+    assert rows(report)["new"]["state"] == "empty"
+
+
+def test_the_longest_place_owns_a_base():
+    found = clones_among(
+        [
+            {"table": "c", "base": "/l/a/tree/x", "error": ""},
+            {"table": "c", "base": "/l/ab", "error": ""},
+            {"table": "b", "base": "/elsewhere", "error": ""},
+            {"table": "b", "base": "", "error": "unknown"},
+        ],
+        {"a": "/l/a", "ab": "/l/ab", "b": "/l/b", "c": "/l/c"},
+    )
+    assert found == {"a": ("/l/c",), "ab": ("/l/c",), "b": (), "c": ()}
