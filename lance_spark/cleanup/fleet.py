@@ -94,16 +94,13 @@ def unreadable(bases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def failed(name: str, uri: str, error: str, exit_code: int) -> dict[str, Any]:
     """The row of a table that was not cleaned."""
+    return {**empty(name, uri), "state": "failed", "error": error, "exit_code": exit_code}
+
+
+def empty(name: str, uri: str) -> dict[str, Any]:
+    """The row of a table to which nothing was written yet."""
     nothing = dict.fromkeys(("versions", "files", "bytes", "failed"), 0)
-    return {
-        "table": name,
-        "uri": uri,
-        "state": "failed",
-        **nothing,
-        "error": error,
-        "exit_code": exit_code,
-        "report": "",
-    }
+    return {"table": name, "uri": uri, "state": "empty", **nothing, "error": "", "exit_code": 0, "report": ""}
 
 
 def held_back(names: Collection[str]) -> str:

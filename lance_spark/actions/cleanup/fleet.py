@@ -13,7 +13,7 @@ from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.cleanup.runner import Runner
-from lance_spark.cleanup.fleet import BASES, ROWS, FleetReport, clones_among, failed, held_back, unreadable
+from lance_spark.cleanup.fleet import BASES, ROWS, FleetReport, clones_among, empty, failed, held_back, unreadable
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
@@ -120,6 +120,8 @@ def clean_one(work: _Work) -> Iterator[pa.RecordBatch]:
 def _cleaned(work: _Work) -> dict[str, Any]:
     location, name = work.table.location, work.table.name
     try:
+        if not chains.version_names(location, None):
+            return empty(name, location.uri)
         plan = plan_cleanup(location, work.policy, LocalRunner(_THREADS))
         report = apply_plan(plan, work.max_deletes_per_second) if work.execute else plan.report()
     except LanceSparkError as problem:
