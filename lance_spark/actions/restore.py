@@ -2,25 +2,170 @@
 
 from __future__ import annotations
 
+import random
+import time
+from dataclasses import dataclass
+
+from lance_spark.actions.base_paths import Places
+from lance_spark.actions.replay.ancestry import Graph, trace_of
+from lance_spark.actions.replay.planning import Request, plan_replay
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
-from lance_spark.store import datasets
+from lance_spark.replay.history import Stretch
+from lance_spark.replay.plan import ReplayPlan
+from lance_spark.replay.restoring import HARMLESS, given_up, index_change, moved, needs_pylance, with_own_ids
+from lance_spark.replay.snapshot import Root
+from lance_spark.replay.trace import MOVED, RESTORE
+from lance_spark.store import chains, copying, datasets, files, relocating, replaying
+
+_ATTEMPTS = 50
+_LONGEST_PAUSE = 0.5
+"""Seconds; others are given the time to finish their commits."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore made."""
+
+    version: PinnedVersion
+    """The new version."""
+    indexes_lacking: tuple[str, ...] = ()
+    """Indexes that do not know all rows they knew in the restored version; optimising them lets them learn the rest."""
 
 
 def restore(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
-    """Commit a new version equal to the pinned one, on its branch, and return it.
+    """Commit a new version equal to the pinned one, on its branch, and return it; see :func:`restore_version`."""
+    return restore_version(location, pin).version
 
-    A restore conflicts with nothing in pylance: it silently undoes a commit that came in between. So the numbers
-    are compared afterwards, and Conflict names the versions that were covered; none of them is lost.
+
+def restore_version(location: DatasetLocation, pin: PinnedVersion) -> Restored:
+    """Commit a new version with the rows, columns and indexes of the pinned one, on its branch.
+
+    Rows that somebody appends in the same moment are kept. For anything else that changed rows meanwhile Conflict is
+    raised, and nothing was changed: whoever restores has not seen it. Only where columns or settings are others, or
+    the table is empty now, pylance's own restore has to do it. That covers a commit which came in between; Conflict
+    names it then, and it is not lost. Raises Refused for the newest version, NotFound for one that is not there.
     """
-    head = datasets.open_latest(location, pin.branch).version
-    if pin.version == head:
-        raise Refused(f"Version {head} is the newest of branch '{pin.branch or MAIN}' already.")
+    first = datasets.pin_latest(location, pin.branch)
+    if pin.version == first.version:
+        raise Refused(f"Version {first.version} is the newest of branch '{pin.branch or MAIN}' already.")
+    head = first
+    for attempt in range(_ATTEMPTS):
+        plan = _plan(location, head, pin)
+        if plan is None:
+            return Restored(_by_pylance(location, pin, head))
+        made = _commit(location, pin, plan)
+        if made is not None:
+            return _with_indexes(location, pin, plan, made)
+        time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
+        head = datasets.pin_latest(location, pin.branch)
+        _check_harmless(location, pin, first, head)
+    raise Conflict(
+        f"Others committed to '{pin.branch or MAIN}' again and again; nothing was changed.", hint="Run it again."
+    )
+
+
+def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) -> ReplayPlan | None:
+    """The way from the newest version to the older one; None where that is pylance's to go."""
+    request = Request(
+        location=location,
+        ours=head,
+        theirs=pin,
+        base_ours=head,
+        base_theirs=head,
+        our_path=(),
+        their_path=(Stretch(pin.branch, pin.version, head.version),),
+        trace=trace_of(Graph(location), RESTORE, pin),
+        message=f"Restore {pin}",
+    )
+    try:
+        plan = plan_replay(request)
+    except Refused:
+        return None  # pylance's own restore takes more
+    located = _located(location, pin, plan)
+    return None if needs_pylance(plan) else with_own_ids(located)
+
+
+def _located(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) -> ReplayPlan:
+    """The plan with files where they are since a relocation. Raises Refused for files that would be read from nowhere.
+
+    What pylance has to restore is read from where it was.
+    """
+    strange = given_up(plan, location.uri)
+    if not strange:
+        return plan
+    version = relocating.read_version(location, pin)
+    looked = () if needs_pylance(plan) else Places(location, None).look(version)
+    found: dict[int | None, Root] = {state.key: state.target for state in looked if state.moves and state.target}
+    used = {plan.sides.theirs.bases[key] for key, use in version.uses.items() if use.files and key not in found}
+    for root in sorted(strange & used):
+        if not files.exists(DatasetLocation(root.uri, location.options)):
+            raise Refused(
+                f"{pin} has files in {root.uri}, which is not there.",
+                hint="If the dataset was moved: versions from before can only be read with the old place.",
+            )
+    return moved(plan, found)
+
+
+def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) -> PinnedVersion | None:
+    """Carry the plan out; None if it has to be made again: a place has to be known first, or somebody was faster."""
+    for copy in plan.copies:
+        source, target = (DatasetLocation(uri, location.options) for uri in (copy.source.uri, plan.ours.root.uri))
+        copying.copy_file(source, copy.path, target, copy.target)
+    try:
+        if plan.placed.new_bases:
+            relocating.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
+            return None
+        return PinnedVersion(pin.branch, replaying.commit(location, location, plan))
+    except Conflict:
+        return None
+
+
+def _check_harmless(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion, head: PinnedVersion) -> None:
+    """Raise Conflict if commits since the restore began changed rows or columns: they would be taken back unseen."""
+    since = range(first.version + 1, head.version + 1)
+    found = chains.read_transactions(location, pin.branch, since)
+    seen = [version for version in since if (made := found.get(version)) is None or made.operation not in HARMLESS]
+    if seen:
+        raise Conflict(
+            f"Version {', '.join(map(str, seen))} of '{pin.branch or MAIN}' was committed while {pin} was being "
+            "restored; nothing was changed.",
+            hint="Look at it, and run this again if it should be taken back as well.",
+        )
+
+
+def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, made: PinnedVersion) -> Restored:
+    """Let the indexes of the restored version answer for it again. Until then, its rows are read without."""
+    then = plan.sides.theirs
+    if not then.contents.indexes:
+        return Restored(made)
+    old, gone = relocating.read_version(location, pin).indexes, given_up(plan, location.uri)
+    properties = {**plan.trace.properties(plan.message), MOVED: "false"}
+    for _ in range(_ATTEMPTS):
+        head = relocating.read_head(location, pin.branch)
+        there = [
+            index._replace(base_id=head.known[then.bases[index.base_id]])
+            for index in old
+            if then.bases[index.base_id] in head.known.keys() - gone
+        ]
+        change = index_change(then.contents, there, head.contents, head.indexes)
+        if not change.new:
+            return Restored(made, change.lacking)
+        try:
+            done = relocating.commit_indexes(location, head, change.new, change.removed, properties)
+        except Conflict:
+            continue
+        return Restored(done if done.version == made.version + 1 else made, change.lacking)
+    return Restored(made, tuple(sorted({index.name for index in then.contents.indexes})))
+
+
+def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersion) -> PinnedVersion:
+    """As pylance restores. That conflicts with nothing, so the numbers are compared afterwards."""
     restored = datasets.restore(location, pin)
-    if restored != head + 1:
-        between = ", ".join(str(version) for version in range(head + 1, restored))
+    if restored != head.version + 1:
+        between = ", ".join(str(version) for version in range(head.version + 1, restored))
         raise Conflict(
             f"Version {pin} was restored as {restored}, but version {between} was committed meanwhile and is covered.",
             hint=f"Nothing is lost: check version {between} and restore it if it should win.",

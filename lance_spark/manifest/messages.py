@@ -7,7 +7,7 @@ several views, because what costs time is not parsing but making Python objects:
 - ``Files`` declares the repeated field of fragments as a single one. Protobuf merges a single message that occurs
   many times, so this one has the files of all fragments in one list and no object per fragment.
 - ``Deletions`` has fragments one by one, with what the names of deletion files are made of.
-- ``Whole`` has columns and settings, ``OneFragment`` all of one fragment.
+- ``Whole`` has columns and settings, ``OneFragment`` all of one fragment, ``IndexRecords`` all of every index.
 
 The descriptors live in a pool of their own: the default one refuses a second definition of a name.
 """
@@ -128,6 +128,22 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         9: ("base_id", _BASE_ID),
     },
     "Indexes": {1: ("indices", "WholeIndex*")},
+    "IndexDetails": {1: ("type_url", "string"), 2: ("value", "bytes")},
+    "IndexFile": {1: ("path", "string"), 2: ("size_bytes", "uint64")},
+    "IndexRecord": {
+        1: ("uuid", "Uuid"),
+        2: ("fields", "int32#"),
+        3: ("name", "string"),
+        4: ("dataset_version", "uint64"),
+        5: ("fragment_bitmap", "bytes"),
+        6: ("index_details", "IndexDetails"),
+        7: ("index_version", "int32"),
+        8: ("created_at", "uint64"),
+        9: ("base_id", _BASE_ID),
+        10: ("files", "IndexFile*"),
+        11: ("covering_fields", "int32#"),
+    },
+    "IndexRecords": {1: ("indices", "IndexRecord*")},
     "EncodedArray": {1: ("narrow", "Offsets"), 2: ("wide", "Offsets"), 3: ("whole", "Offsets")},
     "Offsets": {1: ("base", "uint64"), 2: ("values", "bytes")},
     "RowIdRange": {1: ("start", "uint64"), 2: ("end", "uint64"), 3: ("holes", "EncodedArray")},

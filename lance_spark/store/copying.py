@@ -60,9 +60,10 @@ def _is_there(target: DatasetLocation, path: str, size: int) -> bool:
 def _copy(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:
     here, there = open_filesystem(source), open_filesystem(target)
     if target.is_local:
-        there.makedirs(target_path.rpartition("/")[0], exist_ok=True)
-        # Under its name a file is whole: a killed copy leaves nothing that looks like one.
-        part = f"{target_path}.{uuid.uuid4().hex}.part"
+        directory = target_path.rpartition("/")[0]
+        there.makedirs(directory, exist_ok=True)
+        # Under its name a file is whole: what a killed copy leaves has a name of which cleanups know what it is.
+        part = f"{directory}/.tmp{uuid.uuid4().hex}"
         try:
             here.get_file(path, part)
             os.replace(part, target_path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from lance_spark.errors import Conflict, CorruptData
+from lance_spark.errors import Conflict, CorruptData, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Field, Fragment
 from lance_spark.refs.model import PinnedVersion
@@ -49,13 +49,22 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
     """Commit a plan whose files are copied, and return the new version's number.
 
     Raises Conflict when somebody committed something that pylance cannot combine with it; then nothing was
-    committed and the plan has to be made again.
+    committed and the plan has to be made again. Raises Refused for what would leave an index that is wrong.
     """
     import lance
     from lance.dataset import Transaction
 
     ours = open_pinned(location, plan.ours.pin)
+    returned = _fields_of_rows_that_come_back(location, theirs, plan)
     operation = _operation(ours, open_pinned(theirs, plan.sides.theirs.pin), plan)
+    if returned and plan.ours.contents.indexes and isinstance(operation, lance.LanceOperation.Merge):
+        raise Refused(
+            "Columns were changed, and rows that were deleted come back: with both at once, indexes would miss those "
+            "rows.",
+            hint="Drop the indexes first, or take over the versions before the columns changed first.",
+        )
+    if isinstance(operation, lance.LanceOperation.Update):
+        operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), MOVED: str(plan.moves_rows).lower()}
     transaction = Transaction(plan.ours.pin.version, operation, transaction_properties=properties)
     with _conflicts(), translated(location, "committing"):
@@ -173,6 +182,20 @@ def _fields_modified(plan: ReplayPlan) -> list[int]:
             before, after = columns(wanted.ours, live), columns(wanted.theirs, live)
             found |= {field for field, path in after.items() if before.get(field) != path}
     return sorted(found)
+
+
+def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> set[int]:
+    """All columns, if rows come back in a fragment that stays; else none.
+
+    An index that was made while a row was deleted does not have it, and queries through it would never find it. So
+    indexes must forget such fragments, one that is made in this very moment as well.
+    """
+    for wanted in plan.change.replaced:
+        if wanted.deletion and not wanted.both_deleted and wanted.ours.deletion is not None:
+            mine = deleted_offsets(location, plan.ours, wanted.ours)
+            if mine - deleted_offsets(theirs, plan.sides.theirs, wanted.theirs):
+                return {*plan.ours.live}
+    return set()
 
 
 def _schema(

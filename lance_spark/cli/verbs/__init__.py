@@ -4,6 +4,7 @@ from __future__ import annotations
 
 VERBS = {
     "init": "init",
+    "clone": "clone",
     "branch": "branch",
     "checkout": "checkout",
     "switch": "checkout",
@@ -17,6 +18,10 @@ VERBS = {
     "revert": "revert",
     "restore": "restore",
     "remote": "remote",
+    "fetch": "fetch",
+    "pull": "pull",
+    "push": "push",
+    "relocate": "relocate",
     "gc": "gc",
 }
 """Name of a verb, and the file of this package that has it; in the order of the help."""

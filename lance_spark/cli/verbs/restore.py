@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.actions.restore import restore
+from lance_spark.actions.restore import restore_version
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.output import counted, version_json
@@ -26,7 +26,7 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     history.
     """
     pin = session.resolve(ref)
-    current = session.branch or MAIN
+    current = session.own_branch or MAIN
     if (pin.branch or MAIN) != current:
         raise Refused(
             f"'{ref}' is {pin}, but the current branch is '{current}'.",
@@ -39,13 +39,19 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     made = None
     if not dry_run:
         confirm(f"Version {pin} will be made the newest of '{current}' again; {what}.", yes)
-        made = restore(session.location, pin)
+        made = restore_version(session.location, pin)
     data = {
         "action": "restore",
         "version": version_json(pin),
-        "made": None if made is None else version_json(made),
+        "made": None if made is None else version_json(made.version),
         "undone": covered,
+        "indexes_lacking": [] if made is None else list(made.indexes_lacking),
         "dry_run": dry_run,
     }
-    said = f"Version {pin} would be made the newest again" if made is None else f"Version {pin} restored as {made}"
+    said = (
+        f"Version {pin} would be made the newest again" if made is None else f"Version {pin} restored as {made.version}"
+    )
     session.output.show(data, f"{said}; {what}.")
+    if made is not None and made.indexes_lacking:
+        names = ", ".join(made.indexes_lacking)
+        session.output.note(f"Indexes that do not know all rows any more, until they are optimized: {names}")

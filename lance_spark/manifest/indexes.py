@@ -1,0 +1,80 @@
+"""Every index of a version, as completely as it takes to register it again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pyroaring import BitMap
+
+from lance_spark.errors import CorruptData
+from lance_spark.manifest.framing import manifest_span, section_span
+from lance_spark.manifest.messages import NO_BASE, parse, text
+
+_EXTERNAL_DETAILS = "details.binpb"
+"""File to which pylance moves what a fragment reuse index has to say when it is long; the manifest does not list it."""
+
+
+class IndexRecord(NamedTuple):
+    """One segment of an index."""
+
+    name: str
+    uuid: str
+    fields: tuple[int, ...]
+    """Ids of the columns it is on."""
+    dataset_version: int
+    fragments: frozenset[int] | None
+    """Ids of the fragments whose rows it knows; None where an old writer did not say."""
+    details: tuple[str, bytes] | None
+    """Kind of the index and its parameters, as protobuf has them: type and message."""
+    index_version: int
+    created_at: int | None
+    """Milliseconds since the epoch; None where the writer did not say."""
+    base_id: int | None
+    files: tuple[tuple[str, int], ...] = ()
+    """Path in the directory of the segment, and bytes. Empty where an old writer did not list them."""
+    covering_fields: tuple[int, ...] = ()
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is pylance's own and no user's."""
+        return self.name.startswith("__")
+
+    @property
+    def needed(self) -> tuple[tuple[str, int], ...]:
+        """Files it cannot be read without, and bytes, 0 for unknown; a path that is empty stands for any file.
+
+        What a fragment reuse index has to say is in the manifest, until it is long.
+        """
+        if self.files or not self.is_internal:
+            return self.files or (("", 0),)
+        return ((_EXTERNAL_DETAILS, 0),) if self.details and _EXTERNAL_DETAILS.encode() in self.details[1] else ()
+
+
+def decode_indexes(content: bytes) -> tuple[IndexRecord, ...]:
+    """The indexes of a manifest file. Raises CorruptData for bytes that are no manifest."""
+    span = manifest_span(content)
+    whole = parse("Head", content[span.start : span.end])
+    if not whole.HasField("index_section"):
+        return ()
+    section = section_span(content, whole.index_section, span)
+    return tuple(_record(found) for found in parse("IndexRecords", content[section.start : section.end]).indices)
+
+
+def _record(found: Any) -> IndexRecord:
+    if len(found.uuid.uuid) != 16:
+        raise CorruptData("The manifest is damaged: an index has no id.")
+    details = found.index_details if found.HasField("index_details") else None
+    return IndexRecord(
+        name=text(found.name),
+        uuid=str(UUID(bytes=found.uuid.uuid)),
+        fields=tuple(found.fields),
+        dataset_version=found.dataset_version,
+        fragments=frozenset(BitMap.deserialize(found.fragment_bitmap)) if found.HasField("fragment_bitmap") else None,
+        details=None if details is None else (text(details.type_url), bytes(details.value)),
+        index_version=found.index_version,
+        created_at=found.created_at if found.HasField("created_at") else None,
+        base_id=None if found.base_id == NO_BASE else found.base_id,
+        files=tuple((text(file.path), file.size_bytes) for file in found.files),
+        covering_fields=tuple(found.covering_fields),
+    )
