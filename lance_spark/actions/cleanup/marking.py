@@ -103,10 +103,14 @@ class Marking:
                 place = locate(base, self._seen.location.storage_options)
             except InvalidOption as problem:
                 raise _unknown_base(base, problem.message) from None
-            if place.uri in self._known_bases:
+            if self._is_known(place.uri):
                 continue
             if not files.exists(place):
                 raise _unknown_base(base, "nothing is there")
+
+    def _is_known(self, uri: str) -> bool:
+        """Whether the user named the place, or one above it: branches are below their dataset."""
+        return any(uri == known or uri.startswith(f"{known}/") for known in self._known_bases)
 
 
 def _unknown_base(base: str, why: str) -> Refused:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--retain", type=click.IntRange(min=1), metavar="N", help="All versions but the N newest of each branch.")
 @click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
+@click.option("--known-base", multiple=True, metavar="URI", help="A base path, with all below it, to ignore.")
 @click.option("--execute", is_flag=True, help="Delete; without, only say what would go.")
 @dry_run_option
 @yes_option
@@ -61,13 +62,16 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     return 0 if report.complete else PARTLY_DONE
 
 
-def _policy(older_than: str | None, retain: int | None, policy: Any) -> CleanupPolicy:
+def _policy(
+    older_than: str | None, retain: int | None, policy: Any, known_base: tuple[str, ...]
+) -> CleanupPolicy:
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.policy_file import parse_policy
 
     base = parse_policy(policy.read()) if policy is not None else CleanupPolicy()
     span = None if older_than is None else to_span("--older-than", older_than)
-    given: dict[str, Any] = {"older_than": span, "retain_versions": retain}
+    bases = (*base.known_bases, *known_base)
+    given: dict[str, Any] = {"older_than": span, "retain_versions": retain, "known_bases": bases}
     return replace(base, **{name: value for name, value in given.items() if value is not None})
 
 
