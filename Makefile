@@ -12,7 +12,7 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-.PHONY: help demo test test-oldest lint bench bench-cleanup venv venv-oldest clean
+.PHONY: help demo test test-oldest lint bench bench-cleanup bench-merge venv venv-oldest clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -39,6 +39,9 @@ bench: venv ## the benchmark against its peers
 
 bench-cleanup: venv ## the benchmark of cleanups, beside pylance's own (ARGS="--only a,c --scale 0.1")
 	@$(call in_venv,$(VENV)) -m benchmarks.cleanup $(ARGS)
+
+bench-merge: venv ## the benchmark of merges and of lance-git (ARGS="--only a,c --scale 0.1")
+	@$(call in_venv,$(VENV)) -m benchmarks.merge $(ARGS)
 
 venv:
 	@.ci/venv $(VENV) '$(NEWEST)' test,lint,demo

@@ -29,6 +29,25 @@ settings.register_profile(
 settings.register_profile("nightly", settings.get_profile("default"), max_examples=1000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+_LONGEST_FIRST = ("connect", "spark", "property", "cli", "s3", "store", "unit")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """For runs with several processes (``--dist loadgroup --no-loadscope-reorder``).
+
+    One process has all tests that need the Spark session, as every session takes a JVM that has to warm up. Other
+    files stay whole. What takes long begins first, so that no process is alone with it at the end.
+    """
+    for item in items:
+        group = "spark" if "spark" in item.fixturenames else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: _turn(item.path.parent.name))
+
+
+def _turn(directory):
+    return _LONGEST_FIRST.index(directory) if directory in _LONGEST_FIRST else -1
+
 
 @pytest.fixture(scope="session")
 def spark():

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
+from itertools import takewhile
 
 from lance_spark.errors import NotFound
 from lance_spark.history.entries import LogEntry
 from lance_spark.history.fragments import Stat, match, stat, stat_of_all
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, decode_contents
+from lance_spark.manifest.decode import decode_head
 from lance_spark.manifest.transactions import UNKNOWN
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
@@ -34,9 +37,11 @@ class World:
         self.location = location
         self.refs = found
         # To compare the last one with what came before it, one manifest more is needed than is shown.
-        self.limit = None if count is None else count + stat
+        self.wanted = sys.maxsize if count is None else count + stat
+        """How many versions are still to be read, at most."""
         self.stat = stat
-        self._newest: dict[str | None, int | None] = {}
+        self._manifests: dict[str | None, history.Manifests] = {}
+        self._walks_all = False
         self._tags: dict[PinnedVersion, list[str]] = defaultdict(list)
         self._forks: dict[PinnedVersion, list[str]] = defaultdict(list)
         for tag in found.tags.values():
@@ -45,17 +50,35 @@ class World:
             if branch.fork is not None:
                 self._forks[self.shown(branch.fork)].append(branch.name)
 
+    def manifests(self, branch: str | None) -> history.Manifests:
+        """The versions of a branch, as they were when they were first listed."""
+        return self._manifests.setdefault(branch, history.Manifests(self.location, branch))
+
     def newest(self, branch: str | None) -> int | None:
         """Number of the newest version of a branch; None where it has none."""
-        if branch not in self._newest:
-            self._newest[branch] = history.newest_version(self.location, branch)
-        return self._newest[branch]
+        return self.manifests(branch).newest
 
     def newest_of_all(self) -> dict[str | None, int | None]:
         """Of main and every branch."""
+        self._walks_all = True
         branches = (None, *self.refs.branches)
+        if self.location.is_local:
+            return {branch: self.newest(branch) for branch in branches}
         with ThreadPoolExecutor(_THREADS) as pool:
-            return dict(zip(branches, pool.map(self.newest, branches), strict=True))
+            return dict(zip(branches, pool.map(self._look, branches), strict=True))
+
+    def _look(self, branch: str | None) -> int | None:
+        fork, newest = self.fork(branch), self.newest(branch)
+        if newest is not None and (fork is None or newest > fork.version):
+            self.manifests(branch).read_newest()
+        return newest
+
+    def ahead(self) -> Iterator[int]:
+        """How many versions of a chain may be read at once. Of very many chains most will give one at most."""
+        if self._walks_all:
+            yield 1
+        while True:
+            yield self.wanted
 
     def tip(self, branch: str | None) -> PinnedVersion:
         """The newest version of a branch. Raises NotFound without such a branch, or without versions."""
@@ -91,7 +114,7 @@ class World:
     def heads(self, pin: PinnedVersion) -> tuple[str, ...]:
         """Branches whose newest version it is: its own, and those of its forks that are known to be without one."""
         names = [pin.branch or MAIN] if self.newest(pin.branch) == pin.version else []
-        names += [name for name in self.forks(pin) if self._newest.get(name) == pin.version]
+        names += [name for name in self.forks(pin) if name in self._manifests and self.newest(name) == pin.version]
         return tuple(names)
 
 
@@ -103,27 +126,37 @@ class Chain:
         self.fork = world.fork(branch)
         self.previous: Contents | None = None
         """The version before the entry that was handed out last; only with a stat."""
-        self._world = world
+        self.world = world
         self._newest = newest
         self._own_only = own_only
         self._rows = _RowCounter()
+        self._last: tuple[history.ChainVersion, Contents] | None = None
 
-    def __iter__(self) -> Iterator[LogEntry]:
-        if not self._is_shown(self._newest):
-            return
-        found = history.read_chain(self._world.location, self.branch, self._newest, self._world.limit)
-        here = next(found, None)
-        current = None if here is None else decode_contents(here.content)
-        while here is not None and current is not None:
-            # Without a stat the next manifest waits until somebody wants the next entry.
-            ahead = next(found, None) if self._world.stat else None
-            if self._world.stat:
-                self.previous = self._at_fork() if ahead is None else decode_contents(ahead.content)
-            yield self._entry(here, current)
-            if here.below is None or not self._is_shown(here.below):
-                return
-            here = next(found, None) if ahead is None else ahead
-            current = self.previous if ahead is not None or here is None else decode_contents(here.content)
+    def __iter__(self) -> Iterator[Pending]:
+        manifests = self.world.manifests(self.branch)
+        paths = manifests.paths(self._newest)
+        if not self.world.stat:
+            paths = takewhile(lambda found: self._is_shown(found[0]), paths)
+        versions = history.read_chain(manifests, paths, self.world.ahead())
+        here = next(versions, None)
+        # The last one that is shown is compared with the one before it, which may not be shown.
+        while here is not None and self._is_shown(here.version):
+            turn = Pending(self, here, versions)
+            yield turn
+            here = turn.before
+
+    def entry(self, here: history.ChainVersion, before: history.ChainVersion | None) -> LogEntry:
+        """A version as an entry. ``before`` is the version before it, if that was read."""
+        current = self._decoded(here)
+        if self.world.stat:
+            self.previous = self._at_fork() if before is None else self._decoded(before)
+        return self._entry(here, current)
+
+    def _decoded(self, version: history.ChainVersion) -> Contents:
+        """The last one is asked for again, as the next one's turn comes."""
+        if self._last is None or self._last[0] is not version:
+            self._last = (version, decode_contents(version.content))
+        return self._last[1]
 
     def _is_shown(self, version: int) -> bool:
         """Whether it is a version of the branch itself, or a copy of the one it was created from where that is gone."""
@@ -133,15 +166,15 @@ class Chain:
 
     @cached_property
     def _fork_is_there(self) -> bool:
-        return self.fork is not None and history.has_version(self._world.location, self.fork)
+        return self.fork is not None and self.world.manifests(self.fork.branch).has(self.fork.version)
 
     def _at_fork(self) -> Contents | None:
         if self.fork is None or not self._fork_is_there:
             return None
-        return decode_contents(history.read_version(self._world.location, self.fork))
+        return decode_contents(history.read_version(self.world.location, self.fork))
 
     def _entry(self, here: history.ChainVersion, contents: Contents) -> LogEntry:
-        head, world = contents.head, self._world
+        head, world = contents.head, self.world
         pin = PinnedVersion(self.branch, head.version)
         transaction = history.read_transaction(world.location, self.branch, here.content, head.transaction_file)
         properties = {} if transaction is None else transaction.properties
@@ -173,7 +206,7 @@ class Chain:
         if fork is None or here.version <= fork.version or (here.below is not None and here.below > fork.version):
             return () if here.below is None else (PinnedVersion(self.branch, here.below),)
         if self._fork_is_there:
-            return (self._world.shown(fork),)
+            return (self.world.shown(fork),)
         return () if here.below is None else (PinnedVersion(self.branch, here.below),)
 
     def _taken_in(self, properties: Mapping[str, str]) -> tuple[PinnedVersion, ...]:
@@ -181,10 +214,33 @@ class Chain:
         trace = read_trace(properties)
         if trace is None or not trace.takes_in:
             return ()
-        branch = None if trace.source.branch is None else self._world.refs.branches.get(trace.source.branch)
+        branch = None if trace.source.branch is None else self.world.refs.branches.get(trace.source.branch)
         if branch is not None and trace.source_id and branch.identity and branch.identity != trace.source_id:
             return ()
-        return (self._world.shown(trace.source),)
+        return (self.world.shown(trace.source),)
+
+
+class Pending:
+    """A version whose turn in the log may come. Of most nothing but their time is ever asked."""
+
+    def __init__(self, chain: Chain, here: history.ChainVersion, rest: Iterator[history.ChainVersion]) -> None:
+        self.pin = PinnedVersion(chain.branch, here.version)
+        self.timestamp_ns = decode_head(here.content).timestamp_ns
+        """Nanoseconds since 1970."""
+        self._chain = chain
+        self._here = here
+        self._rest = rest
+
+    @cached_property
+    def before(self) -> history.ChainVersion | None:
+        """The version before it in the chain. Its manifest waits until somebody wants it."""
+        return next(self._rest, None)
+
+    def entry(self) -> LogEntry:
+        """The version as an entry of the log."""
+        world = self._chain.world
+        world.wanted -= 1
+        return self._chain.entry(self._here, self.before if world.stat else None)
 
 
 class _RowCounter:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,14 +38,23 @@ from lance_spark.store.scanning import blob_columns, count_rows
 _THREADS = 16
 
 
-def diff(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion, rows: bool = False, limit: int = 20) -> Diff:
+def diff(
+    location: DatasetLocation,
+    a: PinnedVersion,
+    b: PinnedVersion,
+    rows: bool = False,
+    limit: int = 20,
+    counts_only: bool = False,
+) -> Diff:
     """How to get from version ``a`` to version ``b``; with ``rows``, by comparing the rows that may differ.
 
-    ``limit`` is how many example rows of each kind are given. Raises NotFound for a version that is not there.
+    With ``counts_only`` the numbers of the manifests are taken as they are: a deletion file is read only where both
+    versions delete rows of one fragment. ``limit`` is how many example rows of each kind are given. Raises NotFound
+    for a version that is not there.
     """
     sides = _read(location, a, b)
     changes = match(sides.before, sides.after)
-    deletions = _deletions(sides, changes.changed)
+    deletions = [_Deletions(sides, pair, counts_only) for pair in changes.changed if not pair.deletes_alike]
     found = _Rows(sides, changes, deletions)
     counts, shown, notes = found.compared(limit) if rows else found.counted()
     return Diff(
@@ -89,24 +99,49 @@ def _read(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Side
 
 @dataclass(frozen=True)
 class _Deletions:
-    """Rows of one pair of fragments that are deleted in one version only: physical offsets."""
+    """Rows of one pair of fragments that are deleted in one version only."""
 
+    sides: Sides
     pair: Pair
-    deleted: pa.Array
-    undeleted: pa.Array
+    trusted: bool
+    """Whether what the manifests say of a deletion file is enough."""
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many rows only the later version deletes, and how many only the earlier one."""
+        before, after = self.pair.before.deletion, self.pair.after.deletion
+        if self.needs_files:
+            return len(self.deleted), len(self.undeleted)
+        return after.rows if after is not None else 0, before.rows if before is not None else 0
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether the manifests are not enough: both versions delete rows, or writers did not count."""
+        both = self.pair.before.deletion is not None and self.pair.after.deletion is not None
+        return both or not (self.trusted and self.sides.counted)
+
+    @property
+    def deleted(self) -> pa.Array:
+        """Physical offsets of the rows that only the later version deletes."""
+        return self._offsets[0]
+
+    @property
+    def undeleted(self) -> pa.Array:
+        """Physical offsets of the rows that only the earlier version deletes."""
+        return self._offsets[1]
+
+    @cached_property
+    def _offsets(self) -> tuple[pa.Array, pa.Array]:
+        sides, pair = self.sides, self.pair
+        old = history.deleted_offsets(sides.location, sides.a.branch, sides.before, pair.before)
+        new = history.deleted_offsets(sides.location, sides.b.branch, sides.after, pair.after)
+        return _without(new, old), _without(old, new)
 
 
-def _deletions(sides: Sides, pairs: Iterable[Pair]) -> list[_Deletions]:
-    """The differences of the deletion files of pairs; those that delete the same rows are left out."""
-    differing = [pair for pair in pairs if not pair.deletes_alike]
+def _read_files(deletions: Iterable[_Deletions]) -> None:
+    """Read deletion files side by side; else they are read when they are first asked for."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda pair: _deletion(sides, pair), differing))
-
-
-def _deletion(sides: Sides, pair: Pair) -> _Deletions:
-    old = history.deleted_offsets(sides.location, sides.a.branch, sides.before, pair.before)
-    new = history.deleted_offsets(sides.location, sides.b.branch, sides.after, pair.after)
-    return _Deletions(pair, _without(new, old), _without(old, new))
+        list(pool.map(lambda each: each.deleted, deletions))
 
 
 def _without(offsets: pa.Array, others: pa.Array) -> pa.Array:
@@ -141,11 +176,16 @@ class _Rows:
 
     def counted(self) -> tuple[RowCounts, tuple[RowExample, ...], tuple[str, ...]]:
         """By fragments and deletion files, without reading rows."""
-        added = self._live(self._sides.b, self._changes.added) + sum(len(each.undeleted) for each in self._deletions)
-        deleted = self._live(self._sides.a, self._changes.removed) + sum(len(each.deleted) for each in self._deletions)
+        _read_files(each for each in self._deletions if each.needs_files)
+        counts = [each.counts for each in self._deletions]
+        added = self._live(self._sides.b, self._changes.added) + sum(undeleted for _, undeleted in counts)
+        deleted = self._live(self._sides.a, self._changes.removed) + sum(deleted for deleted, _ in counts)
         if not (added and deleted):
             return self._counts(added, deleted, 0 if not self._rewritten else None), (), ()
-        changed = compare_ids(self._source(True, ()), self._source(False, ()), self._identity())
+        identity = self._identity()
+        if identity.row_ids:
+            _read_files(self._deletions)
+        changed = compare_ids(self._source(True, ()), self._source(False, ()), identity) if identity.row_ids else None
         if changed is None:
             return self._counts(added, deleted, None), (), (NOT_COMPARED,)
         # Values written in place are not seen by looking at ids.
@@ -157,6 +197,7 @@ class _Rows:
         sides = self._sides
         names = common_columns(sides.before.fields, sides.after.fields)
         blobs = blob_columns(sides.location, sides.a) | blob_columns(sides.location, sides.b)
+        _read_files(self._deletions)
         before, after = self._source(True, self._rewritten), self._source(False, self._rewritten)
         identity = self._identity()
         found = compare_rows(before, after, names, identity, blobs)

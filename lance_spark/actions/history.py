@@ -9,7 +9,7 @@ from itertools import count as counting
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from lance_spark.actions.chains import Chain, World
+from lance_spark.actions.chains import Chain, Pending, World
 from lance_spark.errors import NotFound
 from lance_spark.history.columns import columns
 from lance_spark.history.entries import ConfigChange, Index, LogEntry, VersionDetail
@@ -48,14 +48,14 @@ def iter_log(
 ) -> Iterator[LogEntry]:
     """As :func:`log`, one entry after the other: a manifest is read when its turn comes."""
     world = World(location, refs.read_ref_files(location), count, stat)
+    others = world.newest_of_all() if scope == "all" else {}
     walk = _Walk(world, merged=scope != "chain")
     tip = world.tip(branch if start is None else start.branch)
     first = tip if start is None else start
     walk.add(first.branch, first.version)
-    if scope == "all":
-        for other, newest in world.newest_of_all().items():
-            if newest is not None:
-                walk.add(other, newest)
+    for other, newest in others.items():
+        if newest is not None:
+            walk.add(other, newest)
     return islice(walk.entries(first.branch), count)
 
 
@@ -64,10 +64,10 @@ def show(location: DatasetLocation, pin: PinnedVersion) -> VersionDetail:
     content = history.read_version(location, pin)
     world = World(location, refs.read_ref_files(location), 2, stat=True)
     chain = Chain(world, pin.branch, pin.version, own_only=False)
-    entry = next(iter(chain), None)
-    if entry is None or entry.version != pin.version:
+    found = next(iter(chain), None)
+    if found is None or found.pin.version != pin.version:
         raise NotFound(f"Version {pin} was removed a moment ago.")
-    return _detail(entry, decode_contents(content), chain.previous)
+    return _detail(found.entry(), decode_contents(content), chain.previous)
 
 
 def _detail(entry: LogEntry, contents: Contents, previous: Contents | None) -> VersionDetail:
@@ -99,14 +99,14 @@ def _config_changes(before: dict[str, str], after: dict[str, str]) -> tuple[Conf
 
 
 class _Next(NamedTuple):
-    """The entry of a chain that comes next, in the order of the log."""
+    """The version of a chain that comes next, in the order of the log."""
 
     age: float
     order: int
     """Who came first among those of one age; nothing behind it is ever compared."""
-    entry: LogEntry
+    found: Pending
     chain: Chain
-    rest: Iterator[LogEntry]
+    rest: Iterator[Pending]
 
 
 class _Walk:
@@ -129,27 +129,27 @@ class _Walk:
         chain = Chain(self._world, branch, version)
         self._push(chain, iter(chain), age)
 
-    def _push(self, chain: Chain, rest: Iterator[LogEntry], age: float) -> None:
-        entry = next(rest, None)
-        if entry is None:
+    def _push(self, chain: Chain, rest: Iterator[Pending], age: float) -> None:
+        found = next(rest, None)
+        if found is None:
             if chain.fork is not None:
                 self.add(chain.fork.branch, chain.fork.version, age)
             return
-        if entry.pin in self._seen:
+        if found.pin in self._seen:
             return  # another walk goes on from there
-        self._seen.add(entry.pin)
+        self._seen.add(found.pin)
         # Clocks differ: an entry is never older than what was made from it.
-        own = max(age, -entry.timestamp.timestamp())
-        heapq.heappush(self._waiting, _Next(own, next(self._order), entry, chain, rest))
+        own = max(age, -found.timestamp_ns)
+        heapq.heappush(self._waiting, _Next(own, next(self._order), found, chain, rest))
 
     def entries(self, branch: str | None) -> Iterator[LogEntry]:
         """All entries; those of other branches than the given one are marked."""
         while self._waiting:
-            found = heapq.heappop(self._waiting)
-            entry = found.entry
+            turn = heapq.heappop(self._waiting)
+            entry = turn.found.entry()
             yield entry if entry.branch == branch else replace(entry, inherited=True)
             if self._merged:
                 for parent in entry.parents[1:]:
                     if parent.branch is None or parent.branch in self._world.refs.branches:
-                        self.add(parent.branch, parent.version, found.age)
-            self._push(found.chain, found.rest, found.age)
+                        self.add(parent.branch, parent.version, turn.age)
+            self._push(turn.chain, turn.rest, turn.age)

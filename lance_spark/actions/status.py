@@ -1,22 +1,55 @@
-"""Where a branch stands: its newest version, and how far it and its parent have moved since they were one."""
+"""Where a branch stands: how far it, its parent and its remote's branch have moved since they were one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from lance_spark.actions.remotes.following import node_of
+from lance_spark.actions.remotes.naming import following
 from lance_spark.actions.replay.ancestry import Graph
 from lance_spark.actions.resolve import check_branch
 from lance_spark.location import DatasetLocation
+from lance_spark.manifest.transactions import Transaction
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
+from lance_spark.replay.ancestry import Node
+from lance_spark.replay.trace import read_trace
+from lance_spark.replay.tracking import Follows
 from lance_spark.store import chains, refs
 from lance_spark.store.datasets import pin_latest
+
+_NO_ROWS = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
+"""Operations that change neither rows nor columns: there is nothing in them to merge or to push."""
+
+_MANY = 1000
+"""Versions of which nobody wants to know how many are merges: telling them apart means to read them all."""
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """How a branch stands to one that follows a remote's. As of the last fetch: nobody is asked."""
+
+    name: str
+    """``origin/main``."""
+    remote: str
+    branch: str
+    """The remote's branch."""
+    version: int
+    """The remote's version that was fetched last."""
+    ahead: int
+    """Versions of the branch that the remote does not have; merges of what it has do not count."""
+    behind: int
+    """Versions of the remote that the branch does not have."""
+
+    def is_counterpart(self, branch: str) -> bool:
+        """Whether it is the remote's branch of the same name."""
+        return self.branch == branch
 
 
 @dataclass(frozen=True)
 class Status:
-    """A branch and its parent."""
+    """A branch, its parent, and its remote's branches."""
 
     branch: str
     version: int
@@ -26,39 +59,88 @@ class Status:
     common: str | None = None
     """``branch@version`` that both have; None where there is none or more than one."""
     ahead: int = 0
-    """Versions of the branch that the parent does not have."""
+    """Versions of the branch that the parent does not have; merges of what it has do not count."""
     behind: int = 0
     """Versions of the parent that the branch does not have."""
+    remotes: tuple[Tracking, ...] = ()
+    """Of the same name, or what the branch was created from."""
+    follows: str | None = None
+    """What the branch itself follows, ``main of origin``; then nothing else is said."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        return dict(vars(self))
+        return {**vars(self), "remotes": [dict(vars(found)) for found in self.remotes]}
 
 
 def status(location: DatasetLocation, branch: str | None) -> Status:
     """Where a branch (None for main) stands. Raises NotFound."""
     check_branch(location, branch)
     newest = pin_latest(location, branch)
-    if branch is None:
-        return Status(MAIN, newest.version)
     table = refs.read_refs(location)
+    followers = following(table)
+    own = None if branch is None else followers.get(branch)
+    if own is not None:
+        return Status(str(branch), newest.version, follows=f"{own.branch or MAIN} of {own.remote}")
     graph = Graph(location, table)
-    parent = pin_latest(location, table.branches[branch].parent_branch)
-    bases = graph.bases(newest, parent)
-    return Status(
-        branch=branch,
-        version=newest.version,
-        parent=parent.branch or MAIN,
+    parent = None if branch is None else table.branches[branch].parent_branch
+    tracked = {name: follows for name, follows in followers.items() if follows.branch == branch or name == parent}
+    remotes = (_tracking(location, graph, newest, name, follows) for name, follows in sorted(tracked.items()))
+    found = Status(branch or MAIN, newest.version, remotes=tuple(remote for remote in remotes if remote is not None))
+    return found if branch is None else _beside_parent(location, graph, newest, parent, found)
+
+
+def _beside_parent(
+    location: DatasetLocation, graph: Graph, newest: PinnedVersion, parent: str | None, found: Status
+) -> Status:
+    other = pin_latest(location, parent)
+    bases = graph.bases(newest, other)
+    return replace(
+        found,
+        parent=parent or MAIN,
         common=str(graph.pin(bases[0])) if len(bases) == 1 else None,
-        ahead=_since(location, graph, newest, parent),
-        behind=_since(location, graph, parent, newest),
+        ahead=_since(location, graph, newest, other),
+        behind=_since(location, graph, other, newest),
     )
 
 
+def _tracking(
+    location: DatasetLocation, graph: Graph, newest: PinnedVersion, name: str, follows: Follows
+) -> Tracking | None:
+    """None where the first fetch was interrupted.
+
+    Behind counts the remote's versions, of which a fetch makes one: those after the newest that the branch has.
+    """
+    last = follows.newest
+    if last is None:
+        return None
+    there = pin_latest(location, name)
+    held = graph.held(newest, there)
+    nodes = ((pair, node_of(graph, follows, pair)) for pair in follows.pairs)
+    known = max((pair.remote for pair, node in nodes if held.get(node.chain, -1) >= node.version), default=0)
+    ahead = _since(location, graph, newest, there)
+    return Tracking(name, follows.remote, follows.branch or MAIN, last.remote, ahead, last.remote - known)
+
+
 def _since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: PinnedVersion) -> int:
-    """Versions of a side's own chain that the other one does not have."""
-    known = graph.held(other, side).get(graph.node(side).chain, -1)
+    """Versions of a side's own chain, with changes of their own, that the other one does not have."""
+    held = graph.held(other, side)
+    known = held.get(graph.node(side).chain, -1)
     fork = None if side.branch is None else graph.fork(side.branch)
     if fork is not None:
         known = max(known, fork.version)
-    return sum(1 for version in chains.version_names(location, side.branch) if known < version <= side.version)
+    wanted = [version for version in chains.version_names(location, side.branch) if known < version <= side.version]
+    if len(wanted) > _MANY:
+        return len(wanted)
+    found = chains.read_transactions(location, side.branch, wanted)
+    return sum(1 for transaction in found.values() if _changes_something(transaction, held))
+
+
+def _changes_something(transaction: Transaction | None, held: dict[str, int]) -> bool:
+    """Whether a version is more than a merge of what the other side has (``held``), or a note about files."""
+    if transaction is None:
+        return True
+    trace = read_trace(transaction.properties)
+    if trace is None or not trace.takes_in:
+        return transaction.operation not in _NO_ROWS
+    source = Node(trace.source_id, trace.source.version)
+    return held.get(source.chain, -1) < source.version

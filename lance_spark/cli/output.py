@@ -104,6 +104,6 @@ def version_json(pin: PinnedVersion) -> dict[str, Any]:
     return {"branch": pin.branch or MAIN, "version": pin.version}
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str | None = None) -> str:
     """``1 file``, ``2 files``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

@@ -14,11 +14,17 @@ CONFLICT = 12
 
 def report(output: Output, result: MergeResult) -> int:
     """Print a result, and return the exit code."""
-    output.show(result.as_record(), "\n".join(_lines(output, result)))
+    output.show(result.as_record(), "\n".join(replay_lines(output, result)))
+    return exit_code(result)
+
+
+def exit_code(result: MergeResult) -> int:
+    """What a verb with this result ends with."""
     return CONFLICT if result.conflicts else 0
 
 
-def _lines(output: Output, result: MergeResult) -> Iterator[str]:
+def replay_lines(output: Output, result: MergeResult) -> Iterator[str]:
+    """The result in words."""
     if result.up_to_date:
         yield f"Already up to date: {result.into} has everything of {result.source}."
     elif result.conflicts:
@@ -28,7 +34,12 @@ def _lines(output: Output, result: MergeResult) -> Iterator[str]:
             yield from (f"      {row}" for row in conflict.rows)
     else:
         yield _headline(result)
-        yield f"  {_rows(output, result.summary)}"
+        yield f"  {rows_text(output, result.summary)}"
+    yield from further_lines(result)
+
+
+def further_lines(result: MergeResult) -> Iterator[str]:
+    """Notes, and what became of indexes."""
     yield from (f"  note: {note}" for note in result.notes)
     if result.indexes_carried:
         yield f"  indexes taken over: {', '.join(result.indexes_carried)}"
@@ -44,7 +55,8 @@ def _headline(result: MergeResult) -> str:
     return f"{result.action} of {result.source}: {result.into}@{result.version} ({how})"
 
 
-def _rows(output: Output, summary: Summary) -> str:
+def rows_text(output: Output, summary: Summary) -> str:
+    """Rows, files and columns, in one line."""
     parts = [
         output.paint(f"+{summary.rows_added:,}", fg="green")
         + " "

@@ -9,8 +9,9 @@ from functools import cached_property
 
 from lance_spark.actions.expressions import resolve_expression
 from lance_spark.actions.place import dataset_at
+from lance_spark.actions.remotes.naming import ORIGIN, check_own
 from lance_spark.cli.output import Output
-from lance_spark.errors import InvalidOption, NotFound
+from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.expressions import HEAD
 from lance_spark.refs.model import PinnedVersion
@@ -40,7 +41,13 @@ class Session:
         if found is None:
             raise NotFound(
                 "There is no workspace here, nor in a directory above.",
-                hint="Make one with lance-git init, go to one with -C DIR, or name a dataset with --dataset URI.",
+                hint="Make one with lance-git init or clone, go to one with -C DIR, or name a dataset with "
+                "--dataset URI.",
+            )
+        if found.workspace.cloning is not None:
+            raise Refused(
+                f"The clone in {found.directory} is not finished.",
+                hint=f"Finish it: lance-git clone {_source(found)} {_target(found)}",
             )
         return found
 
@@ -48,17 +55,36 @@ class Session:
     def location(self) -> DatasetLocation:
         """The dataset. Raises NotFound without a workspace; nothing is asked of the store yet."""
         uri = self.workspace.dataset_uri if self.dataset is None else self.dataset
-        check_uri(uri)
-        return dataset_at(uri, self.storage)
+        return self.at(uri)
 
     @property
     def branch(self) -> str | None:
         """The current branch, None for main. Without a workspace that is main."""
         return branch_or_none(MAIN if self.dataset is not None else self.workspace.workspace.branch)
 
+    @property
+    def own_branch(self) -> str | None:
+        """The current branch, to write to. Raises Refused for one that follows a remote's."""
+        check_own(self.location, self.branch)
+        return self.branch
+
+    def at(self, uri: str) -> DatasetLocation:
+        """Another dataset, opened with the same storage options."""
+        check_uri(uri)
+        return dataset_at(uri, self.storage)
+
     def resolve(self, ref: str | None) -> PinnedVersion:
         """The version a ref names; HEAD where none was given."""
         return resolve_expression(self.location, HEAD if ref is None else ref, self.branch)
+
+
+def _source(found: OpenWorkspace) -> str:
+    return found.remote_uri(ORIGIN) if ORIGIN in found.workspace.remotes else "SRC"
+
+
+def _target(found: OpenWorkspace) -> str:
+    dataset = os.path.normpath(found.dataset_uri) if "://" not in found.dataset_uri else found.dataset_uri
+    return found.directory if dataset == found.directory else dataset
 
 
 def parse_storage(pairs: Sequence[str]) -> dict[str, str]:

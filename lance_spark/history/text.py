@@ -9,6 +9,7 @@ from lance_spark.history.difference import ADDED, DELETED, Diff, RowExample, pla
 from lance_spark.history.entries import LogEntry, VersionDetail
 from lance_spark.history.fragments import Stat
 from lance_spark.history.graph import GraphRow, draw
+from lance_spark.refs.names import is_own_tag
 
 Span = tuple[str, str]
 """(style, text)."""
@@ -72,9 +73,9 @@ def _head(entry: LogEntry) -> Line:
 
 
 def _names(entry: LogEntry) -> Line:
-    """Branches and tags at a version, in brackets."""
+    """Branches and tags at a version, in brackets; without the tags that protect what clones and merges read."""
     spans: Line = [(BRANCH, name) for name in entry.heads]
-    spans += [(TAG, f"tag: {name}") for name in entry.tags]
+    spans += [(TAG, f"tag: {name}") for name in entry.tags if not is_own_tag(name)]
     spans += [(BRANCH, f"fork: {name}") for name in entry.forks if name not in entry.heads]
     if not spans:
         return []

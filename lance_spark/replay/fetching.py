@@ -14,6 +14,9 @@ from typing import NamedTuple
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.tracking import Follows, Pair
 
+_REPLACES_ALL = frozenset({"Overwrite", "Restore"})
+_CHANGES_COLUMNS = frozenset({"Merge", "Project"})
+
 
 class Taken(NamedTuple):
     """A version of the remote that took in one of another branch."""
@@ -42,6 +45,8 @@ class RemoteChain:
     taken: tuple[Taken, ...] = field(default=())
     """Of the versions that were not fetched yet."""
     received: tuple[Received, ...] = field(default=())
+    reshaped: tuple[int, ...] = field(default=())
+    """Versions, not fetched yet, that changed columns, and those right before; see :func:`reshaping`."""
 
     @property
     def head(self) -> int:
@@ -89,15 +94,34 @@ def with_parents(wanted: Iterable[str | None], forks: Mapping[str, PinnedVersion
 
 
 def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChain]) -> list[int]:
-    """The versions of a chain to fetch one by one, after ``seen`` and up to ``until``; the last one is the target."""
+    """The versions of a chain to fetch one by one, after ``seen`` and up to ``until``; the last one is the target.
+
+    Changes of columns are fetched by themselves: together with most changes of rows pylance cannot commit them.
+    """
     if until <= seen:
         return []
-    wanted = {until, *(received.at for received in chain.received)}
+    wanted = {until, *(received.at for received in chain.received), *chain.reshaped}
     for other in others:
         if other.fork is not None and other.fork.branch == chain.branch:
             wanted.add(other.fork.version)
         wanted |= {taken.source.version for taken in other.taken if taken.source.branch == chain.branch}
     return [version for version in chain.versions if seen < version <= until and version in wanted]
+
+
+def reshaping(operations: Mapping[int, str]) -> tuple[int, ...]:
+    """The versions to bring one by one, of which pylance commits no two at once, by the operations that made them.
+
+    ``operations`` ascend. Nothing counts that was before the whole table was replaced.
+    """
+    found: set[int] = set()
+    before: int | None = None
+    for version, operation in operations.items():
+        if operation in _REPLACES_ALL:
+            found = {version}
+        elif operation in _CHANGES_COLUMNS:
+            found |= {version, version if before is None else before}
+        before = version
+    return tuple(sorted(found))
 
 
 def meetings(

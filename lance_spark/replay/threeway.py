@@ -105,6 +105,8 @@ def compare(sides: Sides) -> Change:
     if sides.theirs.pin.reference == sides.base_theirs.pin.reference and sides.theirs.root == sides.base_theirs.root:
         return Change()
     mine, other = delta(sides.base_ours, sides.ours), delta(sides.base_theirs, sides.theirs)
+    if not mine and sides.ours.contents.fields == sides.base_ours.contents.fields:
+        sides = replace(sides, base_ours=sides.ours)  # whatever ours did, it has the rows and columns of the base
     added, conflicts = _added(sides, mine, other)
     replaced, more = _replaced(sides, mine, other)
     removed, still_more = _removed(sides, mine, other)

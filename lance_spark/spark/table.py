@@ -8,26 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lance_spark.actions import auto_cleanup, clone, picking
-from lance_spark.actions import branches as branch_actions
-from lance_spark.actions import tags as tag_actions
-from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.actions.place import dataset_at
 from lance_spark.actions.read import PinnedRead, blob_names, read_schema
+from lance_spark.actions.remotes.clone import CloneOptions
+from lance_spark.actions.remotes.clone import clone as following_clone
+from lance_spark.actions.remotes.following import Remote
+from lance_spark.actions.remotes.naming import ORIGIN
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.restore import restore
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
-from lance_spark.options.read import ReadOptions, parse_ref
+from lance_spark.options.read import ReadOptions
 from lance_spark.options.storage import PREFIX
-from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag
-from lance_spark.refs.names import MAIN, branch_or_none
+from lance_spark.refs.model import PinnedVersion, RefSpec
+from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
 from lance_spark.spark import cleanup
 from lance_spark.spark.datasource import register
+from lance_spark.spark.moving import moving_branch
+from lance_spark.spark.refs import Branches, Tags, spec_of
+from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.runner import SparkRunner
 from lance_spark.spark.transaction import Audit, transaction
 from lance_spark.spark.types import to_spark
@@ -77,6 +80,11 @@ class LanceTable:
         return Tags(self.location)
 
     @property
+    def remotes(self) -> Remotes:
+        """Other places with the same history: fetch, pull, push."""
+        return Remotes(self.location, self.spark, self.ref)
+
+    @property
     def branch(self) -> str:
         """Name of the branch this handle is on."""
         return self._pin().branch or MAIN
@@ -103,7 +111,7 @@ class LanceTable:
 
         A tag, a version and a moment are resolved now. Raises InvalidOption for two refs at once, NotFound.
         """
-        spec = _spec(branch=branch, tag=tag, version=version, as_of=as_of)
+        spec = spec_of(branch=branch, tag=tag, version=version, as_of=as_of)
         pin = resolve(self.location, spec)
         moving = spec.tag is None and spec.version is None and spec.as_of is None
         return LanceTable(self.spark, self.location, spec if moving else RefSpec(pin.branch, version=pin.version))
@@ -162,14 +170,14 @@ class LanceTable:
 
         Raises Conflict, Refused and NotFound; then nothing was changed.
         """
-        picked = resolve(self.location, _spec(branch=branch, version=version))
+        picked = resolve(self.location, spec_of(branch=branch, version=version))
         runner = SparkRunner(self.spark)
         return picking.cherry_pick(self.location, picked, self._moving_branch("pick to"), message, dry_run, runner)
 
     def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
         """Commit to this handle's branch the opposite of what one of its versions changed. Raises as cherry_pick."""
         branch = self._moving_branch("revert on")
-        pin = resolve(self.location, _spec(branch=branch, version=version))
+        pin = resolve(self.location, spec_of(branch=branch, version=version))
         return picking.revert(self.location, pin, branch, message, dry_run, SparkRunner(self.spark))
 
     def transaction(self, message: str | None = None, audit: Audit | None = None) -> AbstractContextManager[LanceTable]:
@@ -183,15 +191,35 @@ class LanceTable:
     def shallow_clone(
         self, target_uri: str, storage_options: Mapping[str, str] | None = None, record: bool = True
     ) -> LanceTable:
-        """A new dataset in the same store that shares this version's files. Refused across stores.
+        """A new dataset, in any store, that shares this version's files.
 
-        With ``record`` this dataset remembers the clone, by a tag and a note, so that no cleanup breaks it.
+        With ``record`` this dataset remembers the clone, by a tag and a note, so that no cleanup breaks it. Across
+        stores it always does, and the clone is as one of :meth:`clone`, without other branches.
         """
-        return self._cloned(partial(clone.shallow_clone, record=record), target_uri, storage_options)
+        target = self._target(target_uri, storage_options)
+        if target.store != self.location.store:
+            if not record:
+                raise Refused("A clone in another store is always recorded.", hint="Leave record=False out.")
+            return self._follower(target, CloneOptions(single_branch=True))
+        clone.shallow_clone(self.location, self._pin(), target, record)
+        return LanceTable(self.spark, target)
 
     def deep_clone(self, target_uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
         """A new dataset with copies of this version's files, in any store."""
-        return self._cloned(clone.deep_clone, target_uri, storage_options)
+        target = self._target(target_uri, storage_options)
+        clone.deep_clone(self.location, self._pin(), target)
+        return LanceTable(self.spark, target)
+
+    def clone(
+        self, target_uri: str, deep: bool = False, storage_options: Mapping[str, str] | None = None
+    ) -> LanceTable:
+        """A new dataset, in any store, that follows this one: its remote ``origin``, see :attr:`remotes`.
+
+        It has main, all branches as ``origin/...``, and this handle's branch at this version; the handle returned is on
+        it. Files stay here, where tags protect them; those of main are copied with ``deep``. A clone that was killed is
+        finished by the same call. Raises AlreadyExists for another dataset at the target.
+        """
+        return self._follower(self._target(target_uri, storage_options), CloneOptions(deep=deep))
 
     def plan_cleanup(
         self, policy: CleanupPolicy | None = None, where: Where = "spark", inventory: DataFrame | pa.Table | None = None
@@ -231,100 +259,16 @@ class LanceTable:
         """Switch that off for this branch."""
         auto_cleanup.disable_auto_cleanup(self.location, self._pin().branch)
 
-    def _cloned(self, make: Any, target_uri: str, storage_options: Mapping[str, str] | None) -> LanceTable:
-        options = self.location.storage_options if storage_options is None else storage_options
-        target = dataset_at(target_uri, options)
-        make(self.location, self._pin(), target)
-        return LanceTable(self.spark, target)
+    def _target(self, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
+        return dataset_at(uri, self.location.storage_options if storage_options is None else storage_options)
+
+    def _follower(self, target: DatasetLocation, options: CloneOptions) -> LanceTable:
+        pin = self._pin()
+        following_clone(Remote(ORIGIN, self.location), pin, target, options)
+        return LanceTable(self.spark, target, RefSpec(pin.branch))
 
     def _pin(self) -> PinnedVersion:
         return resolve(self.location, self.ref)
 
     def _moving_branch(self, what: str) -> str | None:
-        if (self.ref.tag, self.ref.version, self.ref.as_of) != (None, None, None):
-            raise Refused(
-                f"This handle stands at a tag or version: there is nothing to {what}.",
-                hint="Use the handle of a branch: checkout(branch=...).",
-            )
-        return self.ref.branch
-
-
-@dataclass(frozen=True)
-class Branches:
-    """The branches of a dataset."""
-
-    location: DatasetLocation
-    spark: SparkSession
-
-    def list(self) -> list[Branch]:
-        """All branches but main, by name."""
-        return branch_actions.list_branches(self.location)
-
-    def create(
-        self, name: str, branch: str | None = None, tag: str | None = None, version: int | None = None
-    ) -> Branch:
-        """Create a branch from a branch, tag or version; from the newest version of main by default.
-
-        Raises InvalidName with the broken rule, AlreadyExists, NotFound.
-        """
-        return branch_actions.create_branch(self.location, name, _spec(branch=branch, tag=tag, version=version))
-
-    def delete(self, name: str) -> None:
-        """Delete a branch and its own files. Refused while another branch or a tag needs it."""
-        branch_actions.delete_branch(self.location, name)
-
-    def merge(
-        self,
-        name: str,
-        into: str | None = None,
-        ff_only: bool = False,
-        reference: bool = False,
-        dry_run: bool = False,
-        message: str | None = None,
-    ) -> MergeResult:
-        """Merge a branch into another one (main by default), as one version; executors copy its files.
-
-        Only files that the branch itself wrote are copied; with ``reference`` none is, and the branch cannot be
-        deleted. Raises Conflict, naming what clashes, Refused and NotFound; then nothing was changed.
-        """
-        options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
-        source = resolve(self.location, _spec(branch=name))
-        return merge(self.location, source, branch_or_none(into), options, SparkRunner(self.spark))
-
-
-@dataclass(frozen=True)
-class Tags:
-    """The tags of a dataset."""
-
-    location: DatasetLocation
-
-    def list(self) -> list[Tag]:
-        """All tags, by name."""
-        return tag_actions.list_tags(self.location)
-
-    def create(self, name: str, branch: str | None = None, version: int | None = None) -> None:
-        """Tag a version; the newest of the branch (main by default) where no version is given.
-
-        Raises InvalidName with the broken rule, NotFound, and AlreadyExists: tags never move silently.
-        """
-        tag_actions.create_tag(self.location, name, _spec(branch=branch, version=version))
-
-    def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
-        """Point an existing tag at another version. Raises NotFound."""
-        tag_actions.move_tag(self.location, name, _spec(branch=branch, version=version))
-
-    def delete(self, name: str) -> None:
-        """Delete a tag. Raises NotFound."""
-        tag_actions.delete_tag(self.location, name)
-
-
-def _spec(
-    branch: str | None = None,
-    tag: str | None = None,
-    version: int | None = None,
-    as_of: str | datetime | None = None,
-) -> RefSpec:
-    """Arguments as a spec, through the same checks as the options."""
-    moment = as_of if isinstance(as_of, str) or as_of is None else as_of.isoformat()
-    given = {"branch": branch_or_none(branch), "tag": tag, "version": version, "asOf": moment}
-    return parse_ref({name: str(value) for name, value in given.items() if value is not None})
+        return moving_branch(self.ref, what)

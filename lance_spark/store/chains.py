@@ -62,8 +62,11 @@ def read_transactions(
 ) -> dict[int, Transaction | None]:
     """The transactions of versions; None for one that is nowhere. Versions that are gone are left out."""
     wanted = list(versions)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(lambda version: _transaction(location, branch, version), wanted))
+    if location.is_local:
+        found = [_transaction(location, branch, version) for version in wanted]
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(lambda version: _transaction(location, branch, version), wanted))
     return {version: entry[0] for version, entry in zip(wanted, found, strict=True) if entry}
 
 

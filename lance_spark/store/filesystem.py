@@ -53,10 +53,14 @@ def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]
         try:
             if location.uri.startswith("s3://"):
                 return list(_entries_on_s3(location, directory))
-            found = open_filesystem(location).ls(whole_path(location, directory), detail=True, refresh=True)
+            if location.is_local:
+                # fsspec asks for the size and time of every entry: ten times as long, with 10,000 versions.
+                with os.scandir(whole_path(location, directory)) as found:
+                    return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+            listed = open_filesystem(location).ls(whole_path(location, directory), detail=True, refresh=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
-    return [(str(entry["name"]).rstrip("/").rpartition("/")[2], entry["type"] == "directory") for entry in found]
+    return [(str(entry["name"]).rstrip("/").rpartition("/")[2], entry["type"] == "directory") for entry in listed]
 
 
 def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[str, bool]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat, tee
+from itertools import count as counting
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,13 +20,15 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.resolve import missing_version
 from lance_spark.store import datasets, files
 from lance_spark.store.filesystem import reachable
-from lance_spark.store.listing import list_range
+from lance_spark.store.listing import list_paths
 from lance_spark.store.manifests import read_manifests
 from lance_spark.store.uri import locate
 
 _HIGHEST = 2**64 - 1
-_WINDOW = 1000
-"""Version numbers that are listed first: S3 lists as many keys in one answer."""
+_PAGE = 1000
+"""S3 lists as many keys in one answer."""
+_INVERTED = "18446744073709551615.manifest"
+"""As long as the names that sort the newest version first."""
 _OFFSETS = "row_id"
 """Column of a deletion file that holds the deleted offsets."""
 
@@ -40,82 +43,124 @@ class ChainVersion(NamedTuple):
     """The next lower version that is there; None where there is none."""
 
 
-def newest_version(location: DatasetLocation, branch: str | None) -> int | None:
-    """Number of the newest version of a branch; None where it has none. No manifest is read on a local disk."""
-    if location.is_local:
-        return max(_on_disk(location, branch), default=None)
-    pin = datasets.find_latest(location, branch)
-    return None if pin is None else pin.version
+class Manifests:
+    """The versions that a branch has, newest first. They are listed once, and on S3 as far as they are asked for."""
+
+    def __init__(self, location: DatasetLocation, branch: str | None) -> None:
+        self.location = location
+        self.branch = branch
+        self._listed: list[tuple[int, str]] = []
+        self._known: set[int] = set()
+        self._coming = _newest_first(location, branch)
+        self._read: dict[str, bytes | None] = {}
+
+    @property
+    def newest(self) -> int | None:
+        """Number of the newest version; None where there is none."""
+        return next((version for version, _ in self._all()), None)
+
+    def paths(self, newest: int) -> Iterator[tuple[int, str]]:
+        """(version, path of its manifest) from a version on, newest first."""
+        known = self._all()
+        if not self.location.is_local and (self.newest or 0) - newest >= _PAGE:
+            known = _newest_first(self.location, self.branch, newest)
+        return ((version, path) for version, path in known if version <= newest)
+
+    def has(self, version: int) -> bool:
+        """Whether a version is there. What is not on the first page of the listing is asked for by its name."""
+        if version in self._known:
+            return True
+        first_page = self._all() if self.location.is_local else islice(self._all(), _PAGE)
+        lowest = next((found for found, _ in first_page if found <= version), None)
+        if lowest is not None:
+            return lowest == version
+        return has_version(self.location, PinnedVersion(self.branch, version))
+
+    def read_newest(self) -> None:
+        """Read the newest manifest, for whoever takes it first."""
+        for _, path in islice(self._all(), 1):
+            self._read[path] = files.read(self.location, path)
+
+    def read(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """The contents of manifests; None for one that is gone."""
+        if len(paths) == 1 and paths[0] in self._read:
+            return iter((self._read.pop(paths[0]),))
+        return read_manifests(self.location, paths)
+
+    def _all(self) -> Iterator[tuple[int, str]]:
+        """Several may go through them at once: what one has listed the others find."""
+        for at in counting():
+            if at == len(self._listed):
+                found = next(self._coming, None)
+                if found is None:
+                    return
+                self._listed.append(found)
+                self._known.add(found[0])
+            yield self._listed[at]
 
 
-def chain_paths(location: DatasetLocation, branch: str | None, newest: int) -> Iterator[tuple[int, str]]:
-    """(version, path of its manifest) of a branch from a version on, newest first. Lists no more than is asked for."""
-    if location.is_local:
-        yield from _descending(_on_disk(location, branch), newest)
-        return
-    first = _listed(location, branch, newest, max(0, newest - _WINDOW + 1))
-    if newest in first:
-        yield from _descending(first, newest)
-        if newest > _WINDOW:
-            yield from _descending(_listed(location, branch, newest - _WINDOW, 0), newest)
-        return
-    # Either the version is gone, or the names are those of old writers, which tell nothing of their order.
-    yield from _descending(_listed(location, branch, None, 0), newest)
-
-
-def _descending(paths: Mapping[int, str], newest: int) -> list[tuple[int, str]]:
-    return sorted(((version, path) for version, path in paths.items() if version <= newest), reverse=True)
-
-
-def _on_disk(location: DatasetLocation, branch: str | None) -> dict[int, str]:
-    """Manifests by version. Only names are asked for: a walk from the root meets the directory of every branch."""
+def _newest_first(
+    location: DatasetLocation, branch: str | None, newest: int | None = None
+) -> Iterator[tuple[int, str]]:
+    """Manifests by version, from the newest or another one on. S3 is asked for a page when its first path is wanted."""
     directory = f"{_root(branch)}_versions"
+    if location.is_local:
+        yield from _sorted(_on_disk(location, directory))
+        return
+    after = f"{directory}/" if newest is None else f"{directory}/{_HIGHEST - newest:020d}"
+    found = _versions(list_paths(location, KeyRange(after, f"{directory}0")))
+    first = next(found, None)
+    # The names of old writers tell nothing of their order, and only S3 has one.
+    if first is not None and len(first[1]) == len(f"{directory}/{_INVERTED}") and location.uri.startswith("s3://"):
+        yield first
+        yield from found
+    else:
+        yield from _sorted(_versions(list_paths(location, KeyRange(f"{directory}/", f"{directory}0"))))
+
+
+def _sorted(found: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    return sorted(dict(found).items(), reverse=True)
+
+
+def _on_disk(location: DatasetLocation, directory: str) -> Iterator[tuple[int, str]]:
+    """Only names are asked for: a walk from the root meets the directory of every branch."""
     with reachable(location):
         try:
             names = os.listdir(f"{location.uri}/{directory}")
         except (FileNotFoundError, NotADirectoryError):
             names = []
-    return _by_version(f"{directory}/{name}" for name in names)
+    return _versions(f"{directory}/{name}" for name in names)
 
 
-def _listed(location: DatasetLocation, branch: str | None, newest: int | None, oldest: int) -> dict[int, str]:
-    directory = f"{_root(branch)}_versions/"
-    after = directory if newest is None else f"{directory}{_HIGHEST - newest:020d}"
-    until = f"{directory[:-1]}0" if newest is None else f"{directory}{_HIGHEST - oldest:020d}.manifest"
-    batches = list_range(location, KeyRange(after, until))
-    return _by_version(path for batch in batches for path in batch["path"].to_pylist())
-
-
-def _by_version(paths: Iterable[str]) -> dict[int, str]:
-    found = {}
+def _versions(paths: Iterable[str]) -> Iterator[tuple[int, str]]:
     for path in paths:
         name = read_manifest_name(path.rpartition("/")[2])
         if name is not None and not name.detached:
-            found[name.version] = path
-    return found
+            yield name.version, path
 
 
-def read_chain(
-    location: DatasetLocation, branch: str | None, newest: int, limit: int | None = None
-) -> Iterator[ChainVersion]:
-    """The versions of a branch from one on, newest first. Those that are gone are left out.
+def read_chain(manifests: Manifests, paths: Iterator[tuple[int, str]], ahead: Iterable[int]) -> Iterator[ChainVersion]:
+    """Versions of a branch, newest first, as they are listed in ``paths``. Those that are gone are left out.
 
-    A manifest is read when it is taken; on an object store a few more are asked for, but never more than ``limit``.
+    A manifest is read when it is taken. On an object store others are asked for meanwhile: ``ahead`` says how many are
+    going to be wanted, at first and whenever so many were taken.
     """
-    paths = chain_paths(location, branch, newest)
-    ahead, here, below = tee(paths, 3)
-    following = chain((version for version, _ in islice(below, 1, None)), repeat(None))
-    contents = chain.from_iterable(_in_blocks(location, islice(ahead, limit), limit))
-    for content, (version, _), lower in zip(contents, here, following, strict=False):
+    to_read, here, next_ones = tee(paths, 3)
+    below = chain((version for version, _ in islice(next_ones, 1, None)), repeat(None))
+    contents = chain.from_iterable(_in_blocks(manifests, to_read, ahead))
+    for content, (version, _), lower in zip(contents, here, below, strict=False):
         if content is not None:
             yield ChainVersion(version, content, lower)
 
 
 def _in_blocks(
-    location: DatasetLocation, paths: Iterator[tuple[int, str]], limit: int | None
+    manifests: Manifests, paths: Iterator[tuple[int, str]], sizes: Iterable[int]
 ) -> Iterator[Iterator[bytes | None]]:
-    while block := [path for _, path in islice(paths, min(limit or _WINDOW, _WINDOW))]:
-        yield read_manifests(location, block)
+    for size in sizes:
+        block = [path for _, path in islice(paths, min(max(1, size), _PAGE))]
+        if not block:
+            return
+        yield manifests.read(block)
 
 
 def read_version(location: DatasetLocation, pin: PinnedVersion) -> bytes:

@@ -50,17 +50,25 @@ def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordB
     Raises StorageFailure (PermissionDenied where that is the reason) for whatever could not be listed, NotFound for
     a bucket that does not exist.
     """
-    if location.is_local:
-        rows = _rows_on_disk(location, part)
-    elif location.uri.startswith("s3://"):
-        rows = _rows_on_s3(location, part)
-    else:
-        rows = _rows_elsewhere(location, part)
+    rows = _rows(location, part)
     while block := list(islice(rows, BATCH_ROWS)):
         columns = zip(*block, strict=True)
         yield pa.record_batch(
             [pa.array(column, field.type) for column, field in zip(columns, LISTING, strict=True)], LISTING
         )
+
+
+def list_paths(location: DatasetLocation, part: KeyRange) -> Iterator[str]:
+    """The paths within a range, in the order of :func:`list_range`. A page is asked for when its first path is."""
+    return (path for path, _, _ in _rows(location, part))
+
+
+def _rows(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
+    if location.is_local:
+        return _rows_on_disk(location, part)
+    if location.uri.startswith("s3://"):
+        return _rows_on_s3(location, part)
+    return _rows_elsewhere(location, part)
 
 
 def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:

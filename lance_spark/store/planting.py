@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.assemble import Assembly
 from lance_spark.replay.placing import Reference, place
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.replay.threeway import Change
-from lance_spark.store import chains
-from lance_spark.store.datasets import open_latest, open_pinned
+from lance_spark.store import chains, copying
+from lance_spark.store.datasets import find_latest, open_latest, open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.store.replaying import add_bases, base_path, fragment_json, fragments_from
 
@@ -29,23 +30,34 @@ def begin(
 ) -> None:
     """Create a dataset with the columns of a version, and no rows yet; with ``places`` it may read the version's files.
 
-    Raises AlreadyExists, Conflict.
+    A beginning that was interrupted is finished. Raises AlreadyExists, Conflict.
     """
+    if find_latest(target, None) is None:
+        _create(target, source, pin, properties, places)
+    # What pylance creates has field ids of its own; files have values by the ids that columns have at the source.
+    if chains.read_contents(target, _newest(target, None)).fields != chains.read_contents(source, pin).fields:
+        empty(target, None, source, pin, properties)
+
+
+def _create(
+    target: DatasetLocation, source: DatasetLocation, pin: PinnedVersion, properties: Mapping[str, str], places: bool
+) -> None:
     import lance
-    from lance.dataset import Transaction
 
     theirs = open_pinned(source, pin)
     snapshot = chains.read_snapshot(source, pin)
     roots = dict.fromkeys(snapshot.bases.values()) if places else {}
-    bases = [base_path(root, number) for number, root in enumerate(roots, start=1)]
-    operation = lance.LanceOperation.Overwrite(theirs.lance_schema, [], initial_bases=bases)
     with translated(target, "creating the dataset"):
-        lance.LanceDataset.commit(
+        lance.write_dataset(
+            theirs.schema.empty_table(),
             target.uri,
-            Transaction(0, operation, transaction_properties=dict(properties)),
+            mode="create",
             storage_options=target.storage_options,
+            # Files of the first format cannot lie beside others.
+            data_storage_version=theirs.data_storage_version,
             enable_stable_row_ids=snapshot.contents.has_stable_row_ids,
-            max_retries=0,
+            initial_bases=[base_path(root, number) for number, root in enumerate(roots, start=1)],
+            transaction_properties=dict(properties),
         )
 
 
@@ -80,7 +92,7 @@ def fill(
 ) -> int:
     """Give a chain without rows all fragments of a version, where they are; returns its newest version.
 
-    The fragments keep their ids, because names of deletion files begin with them. Raises Conflict.
+    Raises Conflict.
     """
     import lance
     from lance.dataset import Transaction
@@ -91,7 +103,7 @@ def fill(
     if missing:
         add_bases(target, branch, missing)
         ours = chains.read_snapshot(target, _newest(target, branch))
-    added = _fragments(source, ours, theirs)
+    added = _fragments(target, source, ours, theirs)
     if not added:
         return ours.pin.version
     operation = lance.LanceOperation.Update(
@@ -107,13 +119,48 @@ def fill(
     return int(dataset.version)
 
 
-def _fragments(source: DatasetLocation, ours: Snapshot, theirs: Snapshot) -> list[dict[str, object]]:
+def _fragments(
+    target: DatasetLocation, source: DatasetLocation, ours: Snapshot, theirs: Snapshot
+) -> list[dict[str, object]]:
     change = Change(added=tuple(theirs.contents.fragments()))
+    ids = _ids(change, ours)
+    for fragment in change.added:
+        if fragment.deletion is not None and ids[fragment.id] != fragment.id:
+            _copy_deletion(target, source, (ours, theirs), fragment, ids[fragment.id])
     placed = place(change, ours, theirs, Reference(everything=True), sidecars=False)
-    kept_ids = {fragment.id: fragment.id for fragment in change.added}
-    assembly = Assembly(theirs, placed.with_ids(kept_ids), {})
+    assembly = Assembly(theirs, placed.with_ids(ids), {})
     dataset = open_pinned(source, theirs.pin)
     return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
+
+
+def _ids(change: Change, ours: Snapshot) -> dict[int, int]:
+    """Fragments keep their ids: names of deletion files begin with them, and indexes know rows by them.
+
+    But pylance takes 0 for no id, and gives the next free one, unless the chain never had a fragment.
+    """
+    ids = {fragment.id: fragment.id for fragment in change.added}
+    if 0 in ids and ours.contents.max_fragment_id >= 0:
+        ids[0] = max(*ids, ours.contents.max_fragment_id) + 1
+    return ids
+
+
+def _copy_deletion(
+    target: DatasetLocation,
+    source: DatasetLocation,
+    sides: tuple[Snapshot, Snapshot],
+    fragment: Fragment,
+    new_id: int,
+) -> None:
+    """A deletion file is found by the id of its fragment: under another one it has to be copied."""
+    ours, theirs = sides
+    if fragment.deletion is None:
+        return
+    there = DatasetLocation(theirs.root_of(fragment.deletion).uri, source.options)
+    if there.store != source.store:
+        there = DatasetLocation(there.uri, target.options)
+    here = DatasetLocation(ours.root.uri, target.options)
+    before, after = (f"_deletions/{fragment.deletion.name(key)}" for key in (fragment.id, new_id))
+    copying.copy_file(there, before, here, after)
 
 
 def _newest(target: DatasetLocation, branch: str | None) -> PinnedVersion:

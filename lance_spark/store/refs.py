@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
@@ -13,6 +14,7 @@ from lance_spark.store import files
 from lance_spark.store.datasets import list_version_numbers, open_latest
 from lance_spark.store.failures import translated
 
+_Ref = TypeVar("_Ref")
 _THREADS = 16
 """How many ref files are read at once: a store answers each only after tens of milliseconds."""
 
@@ -26,14 +28,20 @@ def read_refs(location: DatasetLocation) -> RefTable:
 def read_ref_files(location: DatasetLocation) -> RefTable:
     """All branches and tags, without a look at whether there is a dataset. Raises CorruptData."""
     names, tag_names = list_ref_names(location, BRANCHES), list_ref_names(location, TAGS)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        branches = dict(zip(names, pool.map(partial(read_branch, location), names), strict=True))
-        tags = dict(zip(tag_names, pool.map(partial(read_tag, location), tag_names), strict=True))
+    branches = dict(zip(names, _each(location, read_branch, names), strict=True))
+    tags = dict(zip(tag_names, _each(location, read_tag, tag_names), strict=True))
     # A ref that vanished between the listing and the read was deleted meanwhile.
     return RefTable(
         branches={name: branch for name, branch in branches.items() if branch is not None},
         tags={name: tag for name, tag in tags.items() if tag is not None},
     )
+
+
+def _each(location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref], names: Sequence[str]) -> list[_Ref]:
+    if location.is_local:
+        return [read(location, name) for name in names]  # handing it to a thread takes longer
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(partial(read, location), names))
 
 
 def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:

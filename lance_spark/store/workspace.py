@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
@@ -68,17 +69,18 @@ def create_workspace(directory: str, workspace: Workspace) -> OpenWorkspace:
     return OpenWorkspace(whole, workspace)
 
 
-def change_workspace(directory: str, change: Callable[[str], str]) -> Workspace:
+def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool = False) -> Workspace:
     """Replace the file's text, at once: a reader sees the old file or the new one.
 
-    Of two changes in the same moment the later one wins; people do not share a workspace.
+    With ``dry_run`` it is only checked that the change can be made. Of two changes in the same moment the later one
+    wins; people do not share a workspace.
     """
     text = _read(directory)
     if text is None:
         raise NotFound(f"The workspace in {directory} is gone.")
     changed = change(text)
     workspace = parse_workspace(changed)
-    if changed != text:
+    if changed != text and not dry_run:
         _write(directory, changed)
     return workspace
 
@@ -90,6 +92,38 @@ def remove_workspace(directory: str) -> None:
             remove(os.path.join(directory, path))
         except OSError:  # gone already, or the directory holds something else: not ours to remove
             return
+
+
+def is_free(directory: str) -> bool:
+    """Whether nothing is at a path, or an empty directory. Raises StorageFailure where nobody can tell."""
+    try:
+        return not os.listdir(directory)
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False
+    except OSError as problem:
+        raise _failure(problem, directory, "read") from None
+
+
+def remove_with_content(directory: str) -> None:
+    """Take away a directory that was made a moment ago, and all in it. The workspace goes last.
+
+    So a directory that is only half gone still says what it was made for. Raises StorageFailure.
+    """
+    try:
+        for entry in os.scandir(directory):
+            if entry.name == DIRECTORY:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.remove(entry.path)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise _failure(problem, directory, "removed") from None
+    remove_workspace(directory)
 
 
 def _read(directory: str) -> str | None:

@@ -28,7 +28,7 @@ from lance_spark.refs.resolve import missing
 DIRECTORY = ".lance-git"
 CONFIG = f"{DIRECTORY}/config.toml"
 _HEADER = "lance-git's workspace. No secrets here: credentials come from the environment or --storage."
-_TOP = ("dataset", "branch", "remotes")
+_TOP = ("dataset", "branch", "cloning", "remotes")
 _SECRET = re.compile(r"storage|key|secret|token|password|credential|sas", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"^\s*s3[an]?://[^/]*@|://[^/]*:[^/]*@", re.IGNORECASE)
 _REMOTE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -54,6 +54,8 @@ class Workspace:
     branch: str = MAIN
     """Name of the current branch."""
     remotes: Mapping[str, Remote] = field(default_factory=dict)
+    cloning: str | None = None
+    """``branch@version`` of origin that a clone is to have, as long as it is not finished."""
 
 
 def parse_workspace(text: str) -> Workspace:
@@ -65,6 +67,7 @@ def parse_workspace(text: str) -> Workspace:
         dataset=_typed(text, "dataset", document.get("dataset"), str),
         branch=_typed(text, "branch", document.get("branch", MAIN), str),
         remotes={name: _remote(text, name, entry) for name, entry in remotes.items()},
+        cloning=None if "cloning" not in document else _typed(text, "cloning", document["cloning"], str),
     )
     with _Line(text, "dataset"):
         check_uri(workspace.dataset)
@@ -81,6 +84,8 @@ def render_workspace(workspace: Workspace) -> str:
     document.add(tomlkit.comment(_HEADER))
     document["dataset"] = workspace.dataset
     document["branch"] = workspace.branch
+    if workspace.cloning is not None:
+        document["cloning"] = workspace.cloning
     text = tomlkit.dumps(document)
     for remote in workspace.remotes.values():
         text = with_remote(text, remote)
@@ -91,6 +96,13 @@ def with_branch(text: str, branch: str) -> str:
     """The same file with another current branch."""
     document = _document(text)
     document["branch"] = branch
+    return tomlkit.dumps(document)
+
+
+def with_clone_finished(text: str) -> str:
+    """The same file once the clone is whole."""
+    document = _document(text)
+    document.pop("cloning", None)
     return tomlkit.dumps(document)
 
 

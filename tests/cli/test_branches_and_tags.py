@@ -45,6 +45,7 @@ def test_listing_as_json(flights):
         "name": "exp",
         "current": False,
         "fork": {"branch": "main", "version": 3},
+        "follows": None,
         "head": 5,
         "versions": 3,
         "files": len(own),
@@ -97,6 +98,7 @@ def test_switching(flights):
         "action": "switch",
         "branch": "exp",
         "from": "main",
+        "created_at": None,
         "dry_run": False,
     }
     assert call(flights, "branch").out == "  main\n  both\n* exp\n  idle\n"
@@ -142,29 +144,13 @@ def test_restore(flights):
         "version": {"branch": "main", "version": 2},
         "made": None,
         "undone": [3, 4],
+        "indexes_lacking": [],
         "dry_run": True,
     }
     assert ids(flights) == [10, 20, 30]
     assert call(flights, "restore", "v1", "--yes", "--json").json["made"] == {"branch": "main", "version": 5}
     assert ids(flights) == [10]
     assert ids(flights, "exp") == [10, 20, 31, 32]
-
-
-def test_remotes(flights, tmp_path):
-    assert (
-        call(flights, "remote", "add", "origin", "../copy.lance").out == f"Remote 'origin' is {tmp_path}/copy.lance.\n"
-    )
-    assert call(flights, "remote").out == "origin\n"
-    assert call(flights, "remote", "add", "origin", "s3://bucket/t").code == 11
-    assert call(flights, "remote", "set-url", "origin", "s3://bucket/t", "--json").json == {
-        "action": "set-url",
-        "remote": "origin",
-        "uri": "s3://bucket/t",
-    }
-    assert call(flights, "--json", "remote").json == {"remotes": [{"name": "origin", "uri": "s3://bucket/t"}]}
-    assert "Did you mean 'origin'?" in call(flights, "remote", "remove", "orign").error
-    assert call(flights, "remote", "remove", "origin").code == 0
-    assert call(flights, "remote").out == ""
 
 
 def test_a_dataset_is_used_without_a_workspace(flights, tmp_path):

@@ -196,8 +196,12 @@ def test_an_unreadable_dataset_is_not_an_absent_one(flights):
 
 
 def test_a_commit_that_came_in_between_is_told(flights, monkeypatch):
+    """Settings can only be restored by pylance, which conflicts with nothing."""
+    import lance
+
     from lance_spark.store import datasets
 
+    lance.dataset(str(flights)).update_config({"mine": "yes"})
     real = datasets.restore
 
     def late(location, pin):
@@ -207,4 +211,4 @@ def test_a_commit_that_came_in_between_is_told(flights, monkeypatch):
     monkeypatch.setattr(datasets, "restore", late)
     done = call(flights, "restore", "@2", "--yes")
     assert done.code == 12
-    assert "version 5 was committed meanwhile and is covered" in done.error
+    assert "version 6 was committed meanwhile and is covered" in done.error

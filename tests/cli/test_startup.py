@@ -13,7 +13,9 @@ CODE = (
 )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["gc", "--help"], ["remote"], ["brnch"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["gc", "--help"], ["push", "--help"], ["remote"], ["brnch"]], ids=" ".join
+)
 def test_nothing_heavy_is_loaded_for(flights, arguments):
     done = subprocess.run(
         [sys.executable, "-c", CODE.format(arguments, HEAVY)], cwd=flights, capture_output=True, text=True, check=True

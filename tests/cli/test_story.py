@@ -108,6 +108,6 @@ def test_without_a_workspace_it_says_how_to_get_one(tmp_path):
     assert done.error == text(
         """
         error: There is no workspace here, nor in a directory above.
-        hint: Make one with lance-git init, go to one with -C DIR, or name a dataset with --dataset URI.
+        hint: Make one with lance-git init or clone, go to one with -C DIR, or name a dataset with --dataset URI.
         """
     )

@@ -1,6 +1,5 @@
 """A cleanup that is killed at any moment: what is listed reads whole, and the next plain run finishes the work."""
 
-import multiprocessing
 import os
 import random
 import shutil
@@ -13,12 +12,13 @@ import lance
 import pytest
 from cleanup_datasets import NOW, append, assert_kept, branches, clean, orphans, overwrite, place, reads, versions
 from local_datasets import numbers
+from processes import PATIENCE, processes
 
 from lance_spark.actions.cleanup import apply, stages
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(32)
+SEEDS = range(24)
 BATCH = 40
 """Files per batch, so that there are many batches to be killed in."""
 LEFT = {None: [2, 9, 29, 30], "a": [12, 38], "a/b": [41], "c": [58]}
@@ -77,17 +77,10 @@ def cost(original):
     return int(found[0]), found[1]
 
 
-def processes():
-    """Real processes that begin in no time: with the slow modules imported."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "lance", "pyarrow.parquet", "lance_spark.actions.cleanup.plan"])
-    return context
-
-
 def run_apart(uri, target, *given):
     process = processes().Process(target=target, args=(uri, *given))
     process.start()
-    process.join(120)
+    process.join(PATIENCE)
     return process.exitcode
 
 

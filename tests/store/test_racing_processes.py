@@ -1,76 +1,76 @@
 """Writers in processes of their own: racing for one dataset, and killed at the worst moment."""
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 from local_datasets import contents, ids, make_dataset, numbers, write, written_since
+from processes import PATIENCE, processes
 
 from lance_spark.actions.branches import create_branch, list_branches
-from lance_spark.errors import AlreadyExists
+from lance_spark.actions.write import finish, plan_write
+from lance_spark.errors import AlreadyExists, LanceSparkError
 from lance_spark.refs.model import RefSpec
 from lance_spark.store.uri import locate
+from lance_spark.store.writing import write_rows
 
 pytestmark = pytest.mark.slow
 
-WRITER = """
-import json, sys
-import pyarrow as pa
-from lance_spark.actions.write import finish, plan_write
-from lance_spark.errors import LanceSparkError
-from lance_spark.store.writing import write_rows
+SCHEMA = pa.schema([("id", pa.int64())])
 
-options, start, count, pause_in_stream = json.loads(sys.argv[1])
-schema = pa.schema([("id", pa.int64())])
 
-def ready():
-    print("ready", flush=True)
-    sys.stdin.readline()
+def write_job(end, options, start, count, pause_in_stream):
+    """A job that stops, and says so, before it commits or in the middle of its rows."""
 
-def batches():
-    for first in range(start, start + count):
-        yield pa.record_batch([pa.array([first], pa.int64())], schema=schema)
-        if pause_in_stream and first == start + count // 2:
-            ready()
+    def ready():
+        end.send("ready")
+        end.recv()
 
-plan = plan_write(options, schema, overwrite=False)
-fragments = write_rows(plan, batches())
-if not pause_in_stream:
-    ready()
-try:
-    print(json.dumps(["committed", finish(plan, fragments)]), flush=True)
-except LanceSparkError as error:
-    print(json.dumps([type(error).__name__, error.message]), flush=True)
-"""
+    def batches():
+        for first in range(start, start + count):
+            yield pa.record_batch([pa.array([first], pa.int64())], schema=SCHEMA)
+            if pause_in_stream and first == start + count // 2:
+                ready()
+
+    plan = plan_write(options, SCHEMA, overwrite=False)
+    fragments = write_rows(plan, batches())
+    if not pause_in_stream:
+        ready()
+    try:
+        end.send(("committed", finish(plan, fragments)))
+    except LanceSparkError as error:
+        end.send((type(error).__name__, error.message))
 
 
 class Writer:
-    """A process that stops, and says so, before it commits or in the middle of its rows."""
+    """A job in a process of its own."""
 
     def __init__(self, start, count, pause_in_stream=False, **options):
-        arguments = json.dumps([options, start, count, pause_in_stream])
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        context = processes()
+        self.end, theirs = context.Pipe()
+        self.process = context.Process(target=write_job, args=(theirs, options, start, count, pause_in_stream))
+        self.process.start()
+        theirs.close()
 
     def wait_until_ready(self):
-        assert self.process.stdout.readline().strip() == "ready"
+        assert self.received() == "ready"
 
     def go(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        self.end.send(None)
 
     def outcome(self):
-        return json.loads(self.process.communicate(timeout=300)[0])
+        return self.received()
+
+    def received(self):
+        assert self.end.poll(PATIENCE)
+        return self.end.recv()
 
     def kill(self):
         self.process.kill()
-        self.process.communicate(timeout=300)
+        self.process.join(PATIENCE)
 
 
 @pytest.fixture
@@ -85,8 +85,7 @@ def start_writers():
 
     yield start
     for writer in started:
-        if writer.process.poll() is None:
-            writer.kill()
+        writer.kill()
 
 
 def test_of_six_processes_creating_one_dataset_one_wins_and_the_others_leave_no_file(uri, start_writers):
@@ -110,7 +109,7 @@ def test_of_processes_appending_to_one_branch_nothing_is_lost(uri, start_writers
     writers = start_writers(*(Writer(number * 10 + 10, 3, path=uri, branch="dev") for number in range(3)))
     for writer in writers:
         writer.go()
-    assert sorted(writer.outcome() for writer in writers) == [["committed", version] for version in (2, 3, 4)]
+    assert sorted(writer.outcome() for writer in writers) == [("committed", version) for version in (2, 3, 4)]
     assert sorted(ids(uri, branch="dev")) == [0, 1, 2, *(n * 10 + 10 + m for n in range(3) for m in range(3))]
 
 

@@ -10,7 +10,9 @@ from lance_spark.store.workspace import (
     change_workspace,
     create_workspace,
     find_workspace,
+    is_free,
     open_workspace,
+    remove_with_content,
     remove_workspace,
 )
 from lance_spark.workspace.model import (
@@ -19,6 +21,7 @@ from lance_spark.workspace.model import (
     parse_workspace,
     render_workspace,
     with_branch,
+    with_clone_finished,
     with_remote,
     with_remote_uri,
     without_remote,
@@ -48,6 +51,14 @@ def test_an_edited_file_is_read():
         "s3://bucket/flights.lance", "exp/a", {"origin": Remote("origin", "s3://bucket/origin.lance")}
     )
     assert parse_workspace('dataset = "."') == Workspace(".", "main", {})
+
+
+def test_a_clone_that_is_not_finished_says_so():
+    text = render_workspace(Workspace(".", "exp", {"origin": Remote("origin", "/x")}, cloning="exp@5"))
+    assert parse_workspace(text).cloning == "exp@5"
+    whole = with_clone_finished(text)
+    assert parse_workspace(whole) == Workspace(".", "exp", {"origin": Remote("origin", "/x")})
+    assert with_clone_finished(whole) == whole
 
 
 def test_a_change_keeps_every_comment():
@@ -87,6 +98,7 @@ WRONG = [
     ('dataset = "."\nbrunch = "x"', "line 2: 'brunch' is not known"),
     ('dataset = "."\n\nbranch = "a b"', "line 3: 'a b' is not a valid branch name"),
     ('dataset = "."\nbranch = ["x"]', "line 2: 'branch' is ['x']"),
+    ('dataset = "."\ncloning = 5', "line 2: 'cloning' is 5"),
     ('dataset = "."\nremotes = 1', "line 2: 'remotes' is 1"),
     ('dataset = "."\n[remotes]\norigin = "/x"', "line 3: 'remotes.origin' is '/x'"),
     ('dataset = "."\n[remotes.origin]\n', "line 2: 'remotes.origin.uri' is missing"),
@@ -167,6 +179,30 @@ def test_removing_leaves_what_else_is_there(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     remove_workspace(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_directory_that_was_made_for_nothing_goes_with_all_in_it(tmp_path):
+    place = tmp_path / "w"
+    assert is_free(str(place))
+    create_workspace(str(place), Workspace("."))
+    assert not is_free(str(place))
+    (place / "data").mkdir()
+    (place / "data" / "file").write_text("x")
+    (tmp_path / "mine").mkdir()
+    (place / "link").symlink_to(tmp_path / "mine")
+    remove_with_content(str(place))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    remove_with_content(str(place))
+    (tmp_path / "note").write_text("x")
+    assert (is_free(str(tmp_path / "mine")), is_free(str(tmp_path / "note"))) == (True, False)
+
+
+def test_a_trial_writes_nothing_and_finds_what_is_wrong(tmp_path):
+    create_workspace(str(tmp_path), Workspace("."))
+    changed = change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"), dry_run=True)
+    assert (changed.branch, find_workspace(str(tmp_path)).workspace.branch) == ("exp", "main")
+    with pytest.raises(InvalidOption):
+        change_workspace(str(tmp_path), lambda text: with_branch(text, "a b"), dry_run=True)
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):

@@ -78,7 +78,7 @@ def clone(
     if not wanted.dry_run:
         _make_main(source, main, target, wanted.deep)
         _follow_main(source, target)
-        notes = protect(target, source, followed(refs.read_refs(target), source.name).values())
+        notes = protect(target, source, _followed_versions(target, source))
         fetched = fetch(target, source, _what_to_fetch(pin, main, wanted))
         notes = tuple(dict.fromkeys((*notes, *fetched.notes)))
         version = _branch(source, pin, target).version
@@ -136,17 +136,16 @@ def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep
     if newest is None and source.location.store == target.store:
         clones.shallow_clone(source.location, pin, target)
         return
-    begin = Trace(BEGIN, pin).properties(f"Begin a clone of {source.location.uri}")
-    if newest is None:
-        planting.begin(target, source.location, pin, begin)
-        newest = pin_latest(target, None)
-    transaction = chains.read_transactions(target, None, [newest.version])[newest.version]
-    trace = None if transaction is None else read_trace(transaction.properties)
-    if trace is not None and trace.action == BEGIN:
+    begun = pin
+    if newest is not None:
+        trace = _trace(target, newest)
+        if trace is None or trace.action != BEGIN:
+            return
         begun = pin_version(source.location, trace.source.branch, trace.source.version)
-        planting.fill(
-            target, None, source.location, begun, Trace(CLONE, begun).properties(f"Clone {source.location.uri}")
-        )
+    begin = Trace(BEGIN, begun).properties(f"Begin a clone of {source.location.uri}")
+    planting.begin(target, source.location, begun, begin)
+    properties = Trace(CLONE, begun).properties(f"Clone {source.location.uri}")
+    planting.fill(target, None, source.location, begun, properties)
 
 
 def _follow_main(source: Remote, target: DatasetLocation) -> None:
@@ -155,8 +154,7 @@ def _follow_main(source: Remote, target: DatasetLocation) -> None:
     if followed(refs.read_refs(target), source.name).get(None) is not None:
         return
     newest = pin_latest(target, None)
-    transaction = chains.read_transactions(target, None, [newest.version])[newest.version]
-    trace = None if transaction is None else read_trace(transaction.properties)
+    trace = _trace(target, newest)
     # pylance's own clones have the number of their original.
     cloned = trace.source if trace is not None else PinnedVersion(None, newest.version)
     if refs.read_branch(target, name) is None:
@@ -164,6 +162,16 @@ def _follow_main(source: Remote, target: DatasetLocation) -> None:
     stamp = chains.read_contents(source.location, cloned).head.timestamp_ns
     follows = Follows(source.name, source.location.uri, None)
     write_down(target, follows.with_pair(Pair(newest.version, cloned.version), stamp))
+
+
+def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVersion]:
+    known = followed(refs.read_refs(target), source.name).values()
+    return [PinnedVersion(found.branch, found.newest.remote) for found in known if found.newest is not None]
+
+
+def _trace(location: DatasetLocation, pin: PinnedVersion) -> Trace | None:
+    transaction = chains.read_transactions(location, pin.branch, [pin.version])[pin.version]
+    return None if transaction is None else read_trace(transaction.properties)
 
 
 def _what_to_fetch(pin: PinnedVersion, main: PinnedVersion, options: CloneOptions) -> FetchOptions:

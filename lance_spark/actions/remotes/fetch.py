@@ -70,8 +70,7 @@ class _Fetch:
         notes: tuple[str, ...] = ()
         if not self.options.dry_run:
             self._note_meetings(ordered)
-            changed = [chain.branch for chain in ordered if self.states[chain.branch] != "up to date"]
-            notes = protect(self.local, self.remote, [self.follows[branch] for branch in changed])
+            notes = protect(self.local, self.remote, self._fetched_now(ordered))
         return FetchResult(
             remote=self.remote.name,
             uri=self.remote.location.uri,
@@ -79,6 +78,16 @@ class _Fetch:
             notes=notes,
             dry_run=self.options.dry_run,
         )
+
+    def _fetched_now(self, ordered: Sequence[RemoteChain]) -> list[PinnedVersion]:
+        """Versions of the remote that were not known before; of all of them something may be read."""
+        found = []
+        for chain in ordered:
+            known, now = self.before.get(chain.branch), self.follows[chain.branch]
+            before = frozenset() if known is None else frozenset(known.pairs)
+            there = frozenset(chain.versions) - {pair.remote for pair in before}
+            found += [PinnedVersion(chain.branch, pair.remote) for pair in now.pairs if pair.remote in there]
+        return found
 
     def _until(self, chain: RemoteChain) -> int:
         return self.options.until.get(chain.branch, chain.head)
@@ -113,7 +122,8 @@ class _Fetch:
             if again:
                 known = self._plant(chain, known, self._first(chain))
         else:
-            known = self._plant(chain, known, self._until(chain))
+            begun = Follows(known.remote, self.remote.location.uri, known.branch, chain.identity)
+            known = self._plant(chain, begun, self._until(chain))
         self.follows[chain.branch] = known
         seen = 0 if known.newest is None else known.newest.remote
         for version in stops(chain, seen, self._until(chain), self.chains.values()):
@@ -130,7 +140,9 @@ class _Fetch:
             source = following_name(self.remote.name, chain.fork.branch)
             if pair is not None and pair.local in chains.version_names(self.local, source):
                 create_branch_at(self.local, name, PinnedVersion(source, pair.local))
-                return self._pair(follows, pair, PinnedVersion(chain.fork.branch, pair.remote))
+                # The next fetch looks at the branch's own copy of that version, which has a commit time of its own.
+                copied = pair.remote in chain.versions
+                return self._pair(follows, pair, None if copied else PinnedVersion(chain.fork.branch, pair.remote))
         create_branch_at(self.local, name, pin_latest(self.local, None))
         write_down(self.local, follows, {ROOT: "true"})
         return self._plant(chain, follows, self._first(chain))
@@ -149,8 +161,7 @@ class _Fetch:
         trace = Trace(FETCH, pin, chain.identity).properties(self._message(chain, version))
         pair = Pair(planting.fill(self.local, name, self.remote.location, pin, trace), version)
         self.planted[chain.branch] = pair
-        begun = Follows(follows.remote, self.remote.location.uri, follows.branch, chain.identity)
-        return self._pair(begun, pair)
+        return self._pair(follows, pair)
 
     def _advance(self, chain: RemoteChain, follows: Follows, version: int) -> Follows:
         name, newest = following_name(follows.remote, follows.branch), follows.newest
@@ -223,8 +234,10 @@ class _Fetch:
                     into = node_of(graph, self.follows[branch], meeting.pair)
                     source = node_of(graph, self.follows[meeting.source_branch], meeting.source)
                     edges.append(Edge(into.chain, into.version, source))
-            self.follows[branch] = self.follows[branch].with_edges(edges)
-            write_down(self.local, self.follows[branch])
+            changed = self.follows[branch].with_edges(edges)
+            if changed != self.follows[branch]:
+                self.follows[branch] = changed
+                write_down(self.local, changed)
 
     def _fetched(self, chain: RemoteChain) -> Fetched:
         known = self.before.get(chain.branch)

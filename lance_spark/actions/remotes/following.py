@@ -11,7 +11,7 @@ from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.replay.ancestry import Node
-from lance_spark.replay.trace import BEGIN, FETCH, PUSH, read_trace
+from lance_spark.replay.trace import BEGIN, FETCH, PUSH, RELOCATE, read_trace
 from lance_spark.replay.tracking import Follows, Pair, following_name, read_follows, with_follows
 from lance_spark.store import chains, refs
 
@@ -63,6 +63,8 @@ def interrupted(local: DatasetLocation, follows: Follows) -> tuple[Pair | None, 
         if transaction is not None and transaction.operation in _QUIET:
             continue
         trace = None if transaction is None else read_trace(transaction.properties)
+        if trace is not None and trace.action == RELOCATE:
+            continue  # the same rows, read from another place
         if trace is None or trace.action not in (BEGIN, FETCH, PUSH):
             raise Refused(
                 f"Somebody wrote version {version} to '{name}', which follows {follows.uri}.",

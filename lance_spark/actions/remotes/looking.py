@@ -12,7 +12,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.resolve import missing
-from lance_spark.replay.fetching import Received, RemoteChain, Taken, with_parents
+from lance_spark.replay.fetching import Received, RemoteChain, Taken, reshaping, with_parents
 from lance_spark.replay.notes import merged_notes
 from lance_spark.replay.trace import RECEIVE, Trace, read_trace
 from lance_spark.replay.tracking import Follows, read_follows
@@ -71,7 +71,9 @@ def _with_history(
     versions = [version for version in chain.versions if version > after]
     names = {branch.identity: branch.name for branch in table.branches.values()}
     taken, received = {}, []
-    for version, transaction in chains.read_transactions(remote, chain.branch, versions).items():
+    transactions = chains.read_transactions(remote, chain.branch, versions)
+    operations = {version: "" if found is None else found.operation for version, found in transactions.items()}
+    for version, transaction in transactions.items():
         trace = None if transaction is None else read_trace(transaction.properties)
         if trace is None:
             continue
@@ -80,13 +82,14 @@ def _with_history(
         if trace.action == RECEIVE and _is_from(local, trace):
             received.append(Received(version, trace.source))
     for note in merged_notes(table.branches.values()):
-        if note.into == chain.identity and note.at > after and (not note.source.chain or note.source.chain in names):
+        if note.into == chain.identity and (not note.source.chain or note.source.chain in names):
             source = PinnedVersion(names.get(note.source.chain), note.source.version)
             taken.setdefault(note.at, source)
     return replace(
         chain,
         taken=tuple(Taken(at, source) for at, source in sorted(taken.items())),
         received=tuple(received),
+        reshaped=reshaping(operations),
     )
 
 

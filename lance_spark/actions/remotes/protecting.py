@@ -10,21 +10,17 @@ from lance_spark.actions.remotes.pruning import prune
 from lance_spark.errors import AlreadyExists, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.replay.tracking import Follows
 from lance_spark.store import clones, refs
 
 
-def protect(local: DatasetLocation, remote: Remote, follows: Iterable[Follows]) -> tuple[str, ...]:
-    """Tag, at the remote, the versions that were fetched; returns what the user has to know.
+def protect(local: DatasetLocation, remote: Remote, pins: Iterable[PinnedVersion]) -> tuple[str, ...]:
+    """Tag versions of the remote that were fetched; returns what the user has to know.
 
     A tag holds every tool's cleanup off a version. Who may not write there cannot set one, and goes without.
     """
     told = False
-    for found in follows:
-        if found.newest is None:
-            continue
+    for pin in pins:
         told = True
-        pin = PinnedVersion(found.branch, found.newest.remote)
         try:
             _tag(local, remote, pin)
         except StorageFailure as problem:

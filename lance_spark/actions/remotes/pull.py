@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge import MergeOptions, base_of, merge
 from lance_spark.actions.remotes.fetch import FetchOptions, fetch
-from lance_spark.actions.remotes.following import Remote
+from lance_spark.actions.remotes.following import Remote, followed
 from lance_spark.actions.remotes.result import FetchResult
+from lance_spark.actions.replay.ancestry import Graph, only_base
+from lance_spark.errors import NotFound, Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.replay.delta import delta
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.tracking import following_name
+from lance_spark.store import chains, refs
 from lance_spark.store.datasets import pin_latest
 
 
@@ -32,10 +38,50 @@ def pull(
 ) -> PullResult:
     """Fetch one branch of a remote and merge it into a local one (None is main for both).
 
-    With ``dry_run`` it fetches, which changes no branch of the user's, and does not merge. Raises as fetch and merge
-    do.
+    It is one version, but for what pylance cannot commit at once: into a branch with nothing of its own, that comes as
+    several, each of which the remote has. With ``dry_run`` it fetches, which changes no branch of the user's, and does
+    not merge. Raises as fetch and merge do.
     """
     wanted = options or MergeOptions()
     fetched = fetch(local, remote, FetchOptions(branches=[branch]))
     head = pin_latest(local, following_name(remote.name, branch))
-    return PullResult(fetched, merge(local, head, into, wanted))
+    try:
+        return PullResult(fetched, merge(local, head, into, wanted))
+    except Refused:
+        steps = _steps(local, remote, branch, into, head)
+        if not steps:
+            raise
+    return PullResult(fetched, _one_by_one(local, steps, into, wanted))
+
+
+def _steps(
+    local: DatasetLocation, remote: Remote, branch: str | None, into: str | None, head: PinnedVersion
+) -> list[PinnedVersion]:
+    """The versions that were fetched and are not in the branch; none if the branch has something of its own."""
+    table = refs.read_refs(local)
+    graph = Graph(local, table)
+    ours = pin_latest(local, into)
+    base = only_base(graph, ours, head)
+    try:
+        before = chains.read_snapshot(local, base_of(local, graph, ours, base))
+    except NotFound:
+        return []
+    now = chains.read_snapshot(local, ours)
+    if delta(before, now) or before.contents.fields != now.contents.fields:
+        return []
+    held = graph.held(ours, head).get(graph.identity(head.branch), 0)
+    pairs = followed(table, remote.name)[branch].pairs
+    there = chains.version_names(local, head.branch)
+    return [PinnedVersion(head.branch, pair.local) for pair in pairs if pair.local > held and pair.local in there]
+
+
+def _one_by_one(
+    local: DatasetLocation, steps: Sequence[PinnedVersion], into: str | None, options: MergeOptions
+) -> MergeResult:
+    """A merge of each; the branch has nothing of its own, so every one is a fast-forward."""
+    wanted = replace(options, ff_only=False)
+    merged = merge(local, steps[0], into, wanted)
+    for step in () if options.dry_run else steps[1:]:
+        merged = merge(local, step, into, wanted)
+    note = (f"in {len(steps)} steps, because pylance cannot commit all of it at once",) if len(steps) > 1 else ()
+    return replace(merged, fast_forward=True, notes=(*merged.notes, *note))

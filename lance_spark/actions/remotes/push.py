@@ -9,6 +9,7 @@ from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.actions.remotes.fetch import FetchOptions, fetch
 from lance_spark.actions.remotes.following import Remote, followed, node_of, pusher, write_down
+from lance_spark.actions.remotes.telling import tell
 from lance_spark.actions.replay.ancestry import Graph
 from lance_spark.actions.replay.applying import replay
 from lance_spark.actions.replay.planning import Request
@@ -17,11 +18,12 @@ from lance_spark.errors import NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import ROOT, PinnedVersion
 from lance_spark.refs.names import MAIN
+from lance_spark.replay.fetching import reshaping
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import BEGIN, RECEIVE, Trace
 from lance_spark.replay.tracking import Edge, Follows, Pair, following_name
 from lance_spark.store import chains, planting, refs
-from lance_spark.store.datasets import find_latest, pin_latest
+from lance_spark.store.datasets import find_latest, pin_latest, pin_version
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def push(
     options: PushOptions | None = None,
     runner: Runner | None = None,
 ) -> PushResult:
-    """Bring a remote's branch to what the local one of the same name has, as one version.
+    """Bring a remote's branch to what the local one of the same name has, as one version if pylance can commit it so.
 
     Copies the files that the remote does not have, then commits. The remote's branch, and the remote, are created
     where they are not there. Raises Refused unless the local branch has everything that the remote's has, also when
@@ -73,6 +75,7 @@ def push(
     wanted = options or PushOptions()
     check_branch(local, branch)
     if find_latest(remote.location, None) is None:
+        _check_never_fetched(local, remote)
         if wanted.dry_run:
             return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
         _create_remote(local, remote, branch)
@@ -83,10 +86,12 @@ def push(
         return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)
     if not exists:
         _create_branch(local, remote, str(branch))
-    result = _replay(local, remote, branch, wanted, runner)
-    if result.version is not None:
-        # The next fetch would find the push as well, by its trace; so nothing is lost if it ends here.
-        fetched = fetch(local, remote, FetchOptions(branches=[branch]))
+    result = _bring(local, remote, branch, wanted, runner)
+    if not wanted.dry_run:
+        if result.version is not None or result.indexes_carried:
+            # The next fetch would find the push as well, by its trace; so nothing is lost if it ends here.
+            fetched = fetch(local, remote, FetchOptions(branches=[branch]))
+        tell(local, remote, branch)
     return PushResult(
         remote=remote.name,
         uri=remote.location.uri,
@@ -98,18 +103,54 @@ def push(
     )
 
 
-def _replay(
+def _bring(
     local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, runner: Runner | None
 ) -> MergeResult:
-    following = following_name(remote.name, branch)
+    """One version of all, or, of what pylance cannot commit at once, one for each version that changed columns."""
     pin = pin_latest(local, branch)
+    try:
+        return _replay(local, remote, branch, pin, options, runner)
+    except Refused:
+        steps = [] if options.dry_run else _steps(local, remote, branch, pin)
+        if not steps:
+            raise
+    for step in steps:
+        _replay(local, remote, branch, step, PushOptions(), runner)
+        fetch(local, remote, FetchOptions(branches=[branch]))
+    return _replay(local, remote, branch, pin, options, runner)
+
+
+def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
+    """Versions on the way to one, each of which has everything that the remote has."""
+    graph = Graph(local)
+    base = pin_latest(local, following_name(remote.name, branch))
+    found = []
+    for stretch in graph.path(pin, graph.node(base), base):
+        versions = [name for name in chains.version_names(local, stretch.branch) if name > stretch.after]
+        transactions = chains.read_transactions(
+            local, stretch.branch, [name for name in versions if name <= stretch.until]
+        )
+        operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
+        found += [pin_version(local, stretch.branch, version) for version in reshaping(operations)]
+    return [step for step in found if step != pin and _is_forward(graph, step, base)]
+
+
+def _replay(
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    pin: PinnedVersion,
+    options: PushOptions,
+    runner: Runner | None,
+) -> MergeResult:
+    following = following_name(remote.name, branch)
 
     def make() -> Request:
         graph = Graph(local)
         base = pin_latest(local, following)
         follows = followed(refs.read_refs(local), remote.name)[branch]
         there = pin_latest(remote.location, branch)
-        _check_forward(graph, pin, base, remote)
+        _check_forward(graph, pin, base, remote, branch)
         if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
             raise Refused(
                 f"Somebody pushed {there} to {remote.name} a moment ago.",
@@ -122,7 +163,7 @@ def _replay(
             theirs=pin,
             base_ours=there,
             base_theirs=base,
-            trace=Trace(RECEIVE, pin, graph.identity(branch), pusher(local, pin.stamp)),
+            trace=Trace(RECEIVE, pin, graph.identity(pin.branch), pusher(local, pin.stamp)),
             message=options.message or _message(local, pin),
             our_path=(),
             their_path=graph.path(pin, node, base),
@@ -133,19 +174,33 @@ def _replay(
     return replay(make, runner, options.dry_run)
 
 
-def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote: Remote) -> None:
-    node = graph.origin(base)
-    if graph.held(pin, base).get(node.chain, -1) < node.version:
-        name = pin.branch or MAIN
+def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote: Remote, branch: str | None) -> None:
+    if not _is_forward(graph, pin, base):
+        name = branch or MAIN
         raise Refused(
             f"{remote.name} has versions of '{name}' that are not in yours: this push is no fast-forward.",
             hint=f"Run lance-git pull {remote.name} {name}, then push again.",
         )
 
 
+def _is_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion) -> bool:
+    node = graph.origin(base)
+    return graph.held(pin, base).get(node.chain, -1) >= node.version
+
+
 def _message(local: DatasetLocation, pin: PinnedVersion) -> str:
     transaction = chains.read_transactions(local, pin.branch, [pin.version]).get(pin.version)
     return (None if transaction is None else transaction.message) or f"Push {pin}"
+
+
+def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
+    """Raise NotFound for a dataset that was there: made anew, it would name files that went away with it."""
+    if any(follows.newest is not None for follows in followed(refs.read_refs(local), remote.name).values()):
+        raise NotFound(
+            f"There is no dataset at {remote.location.uri} any more, which {remote.name} was.",
+            hint=f"If it was moved: lance-git remote set-url {remote.name} URI. To push to a new place, add it as "
+            "another remote.",
+        )
 
 
 def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -> None:

@@ -105,16 +105,17 @@ class Graph:
         first, second = self._lineage(self.node(one)), self._lineage(self.node(other))
         shared = {chain: min(first[chain], second[chain]) for chain in first.keys() & second.keys()}
         found: dict[str, Chain] = {}
+        read: dict[str, int] = {}
         pending = {chain: max(first.get(chain, 0), second.get(chain, 0)) for chain in first.keys() | second.keys()}
         while pending:
             chain, newest = pending.popitem()
+            read[chain] = newest
             merges = self._merges_of(chain, shared.get(chain, -1), newest)
             found[chain] = Chain(self._fork_node(chain), merges)
             for _, source in merges:
                 for parent, version in self._lineage(source).items():
-                    if parent not in found:
-                        pending[parent] = max(pending.get(parent, 0), version)
-                    elif version > first.get(parent, second.get(parent, version)):
+                    # Chains may have taken in each other: one is read again only for newer versions.
+                    if version > max(read.get(parent, -1), pending.get(parent, -1)):
                         pending[parent] = version
         return found
 

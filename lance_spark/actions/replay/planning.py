@@ -21,11 +21,13 @@ from lance_spark.replay.placing import Reference, place
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.replay.threeway import Change, Conflict, Replacement, Sides, compare
-from lance_spark.replay.trace import CHERRY_PICK, MOVED, REVERT, Trace, read_trace
+from lance_spark.replay.trace import BEGIN, CHERRY_PICK, MOVED, REVERT, Trace, read_trace
 from lance_spark.store import chains, replaying, scanning
 from lance_spark.store.datasets import pin_version
 
 _EXAMPLES = 5
+_ANEW = "Begin"
+"""A version of elsewhere is written down from here on: what happened before, there, is not known."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,10 @@ def _steps(
             first = min(chains.version_names(location, side.branch), default=0)
         path = (Stretch(side.branch, first, side.version),)
     steps = tuple(step for stretch in path for step in _steps_of(location, stretch))
-    return Steps(side.branch, steps, complete=len(steps) == sum(max(0, found.until - found.after) for found in path))
+    expected = sum(max(0, found.until - found.after) for found in path)
+    return Steps(
+        side.branch, steps, complete=len(steps) == expected and not any(step.operation == _ANEW for step in steps)
+    )
 
 
 def _steps_of(location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
@@ -149,6 +154,9 @@ def _steps_of(location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
             yield Step(version, "Unknown")
             continue
         moved, trace = transaction.properties.get(MOVED), read_trace(transaction.properties)
+        if trace is not None and trace.action == BEGIN:
+            yield Step(version, _ANEW)
+            continue
         source = trace.source.branch or MAIN if trace is not None and trace.action in (CHERRY_PICK, REVERT) else None
         yield Step(version, transaction.operation, source, None if moved is None else moved == "true")
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lance_spark.actions.branches import create_branch_at, delete_branch, list_branches
+from lance_spark.actions.remotes.naming import follower_refused
 from lance_spark.actions.rename import check_rename, rename_branch
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
@@ -18,9 +19,13 @@ from lance_spark.errors import AlreadyExists, InvalidOption, Refused
 from lance_spark.refs.edit import check_delete_branch
 from lance_spark.refs.model import Branch, PinnedVersion
 from lance_spark.refs.names import MAIN, check_branch_name, check_new_branch_name
+from lance_spark.replay.tracking import Follows, read_follows
 from lance_spark.store import datasets, refs
 from lance_spark.store.workspace import change_workspace
 from lance_spark.workspace.model import with_branch
+
+FORGOTTEN = "What it has in common with your branches is forgotten: once it is fetched anew, a pull cannot merge it."
+"""What goes with a branch that follows a remote's."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class Asked:
     ref: str | None
     delete: str | None
     move: tuple[str, str] | None
+    remotes: bool
+    everything: bool
     verbose: bool
     dry_run: bool
     yes: bool
@@ -46,6 +53,8 @@ class Asked:
 @click.argument("ref", required=False)
 @click.option("-d", "--delete", metavar="NAME", help="Delete a branch that nothing else needs.")
 @click.option("-m", "--move", nargs=2, metavar="OLD NEW", help="Rename a branch that has no versions of its own yet.")
+@click.option("-r", "--remotes", is_flag=True, help="List the branches that follow a remote's.")
+@click.option("-a", "--all", "everything", is_flag=True, help="List your own branches and those.")
 @click.option("-v", "--verbose", is_flag=True, help="List with newest version, fork point, age and own bytes.")
 @dry_run_option
 @yes_option
@@ -53,7 +62,8 @@ class Asked:
 def command(session: Session, /, **given: Any) -> None:
     """List, create, delete or rename branches.
 
-    A new branch NAME starts at REF, by default the newest version of the current branch. No data is copied.
+    A new branch NAME starts at REF, by default the newest version of the current branch. No data is copied. Branches
+    such as origin/main follow a remote's; only a fetch writes to them, and they are not listed without -r or -a.
     """
     asked = Asked(**given)
     if asked.delete is not None:
@@ -63,12 +73,13 @@ def command(session: Session, /, **given: Any) -> None:
     elif asked.name is not None:
         create(session, asked.name, asked.ref, asked.dry_run)
     else:
-        _list(session, asked.verbose)
+        _list(session, asked)
 
 
 def create(session: Session, name: str, ref: str | None, dry_run: bool) -> PinnedVersion:
     """Create a branch at a ref and say so; returns the version it starts at."""
     check_new_branch_name(name)
+    _check_no_remote(session, name)
     pin = session.resolve(ref)
     if refs.read_branch(session.location, name) is not None:
         raise AlreadyExists(f"Branch '{name}' already exists.", hint=f"lance-git switch {name} goes to it.")
@@ -82,29 +93,51 @@ def create(session: Session, name: str, ref: str | None, dry_run: bool) -> Pinne
     return pin
 
 
-def _list(session: Session, verbose: bool) -> None:
-    found = list_branches(session.location)
+def _check_no_remote(session: Session, name: str) -> None:
+    """Raise Refused for a name that a fetch would want for a branch of a remote's."""
+    remote, slash, rest = name.partition("/")
+    if session.dataset is None and slash and remote in session.workspace.workspace.remotes:
+        raise Refused(
+            f"'{name}' would look like branch '{rest}' of remote '{remote}', which a fetch writes.",
+            hint="Choose another name.",
+        )
+
+
+def _list(session: Session, asked: Asked) -> None:
+    branches = list_branches(session.location)
     current = session.branch or MAIN
-    details = _details(session, found) if verbose else {}
-    entries: list[dict[str, Any]] = [
-        {"name": MAIN, "current": current == MAIN, "fork": None, "created_at": None, **details.get(MAIN, {})}
-    ]
+    details = _details(session, branches) if asked.verbose else {}
+    found = [branch for branch in branches if asked.everything or (read_follows(branch) is not None) == asked.remotes]
+    entries: list[dict[str, Any]] = []
+    if asked.everything or not asked.remotes:
+        main = {"name": MAIN, "current": current == MAIN, "fork": None, "created_at": None, "follows": None}
+        entries.append({**main, **details.get(MAIN, {})})
     entries += [
         {
             "name": branch.name,
             "current": branch.name == current,
             "fork": version_json(_fork(branch)),
             "created_at": stamp(branch.created_at),
+            "follows": _follows_json(read_follows(branch)),
             **details.get(branch.name, {}),
         }
         for branch in found
     ]
     session.output.show(
         {"dataset": session.location.uri, "current": current, "branches": entries},
-        _verbose_text(session, found, entries) if verbose else _short_text(session, entries),
+        _verbose_text(session, found, entries) if asked.verbose else _short_text(session, entries),
     )
-    if not any(entry["current"] for entry in entries):
+    if any(branch.name == current and read_follows(branch) is not None for branch in branches):
+        session.output.note(f"The current branch '{current}' follows a remote's; lance-git switch NAME leaves it.")
+    if current not in {MAIN, *(branch.name for branch in branches)}:
         session.output.note(f"The current branch '{current}' is not there; lance-git switch main leaves it.")
+
+
+def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
+    if follows is None:
+        return None
+    version = None if follows.newest is None else follows.newest.remote
+    return {"remote": follows.remote, "branch": follows.branch or MAIN, "version": version}
 
 
 def _details(session: Session, found: list[Branch]) -> dict[str, dict[str, Any]]:
@@ -135,7 +168,7 @@ def _short_text(session: Session, entries: list[dict[str, Any]]) -> str:
 def _verbose_text(session: Session, found: list[Branch], entries: list[dict[str, Any]]) -> str:
     from lance_spark.cleanup.report import readable
 
-    created = {branch.name: (str(_fork(branch)), age(branch.created_at)) for branch in found}
+    created = {branch.name: (_origin(branch), age(branch.created_at)) for branch in found}
     rows = []
     for entry in entries:
         name, head = entry["name"], entry["head"]
@@ -145,7 +178,16 @@ def _verbose_text(session: Session, found: list[Branch], entries: list[dict[str,
         rows.append(("*" if entry["current"] else "", name, shown, fork, made, str(entry["versions"]), size))
     header = ("", "branch", "newest", "made from", "made", "versions", "own size")
     current = [row for row, entry in enumerate(entries) if entry["current"]]
-    return session.output.table(header, rows, right=(2, 5, 6), bright=current)
+    return session.output.table(header, rows, right=(2, 5, 6), bright=current) if rows else ""
+
+
+def _origin(branch: Branch) -> str:
+    """What a branch was made from, or what it follows."""
+    follows = read_follows(branch)
+    if follows is None:
+        return str(_fork(branch))
+    version = "" if follows.newest is None else f"@{follows.newest.remote}"
+    return f"{follows.branch or MAIN}{version} of {follows.remote}"
 
 
 def _fork(branch: Branch) -> PinnedVersion:
@@ -163,22 +205,32 @@ def _delete(session: Session, asked: Asked, name: str) -> None:
     from lance_spark.actions.own_files import own_files
     from lance_spark.cleanup.report import readable
 
+    branch = table.branches[name]
+    follows = read_follows(branch)
     own = own_files(session.location, table.branches)[name]
     written = max(0, len(own.versions) - 1)
+    origin = f"made from {_origin(branch)}" if follows is None else f"which follows {_origin(branch)}"
     what = (
-        f"Branch '{name}', made from {_fork(table.branches[name])}, with {counted(written, 'version')} of its own, "
+        f"Branch '{name}', {origin}, with {counted(written, 'version')} of its own, "
         f"{counted(own.files, 'file')}, {readable(own.bytes)}"
     )
     if not asked.dry_run:
-        confirm(f"{what}, will be deleted.", asked.yes)
+        confirm(f"{what}, will be deleted.{'' if follows is None else f' {FORGOTTEN}'}", asked.yes)
         delete_branch(session.location, name)
     data = {"action": "delete", "branch": name, "versions": written, "files": own.files, "own_bytes": own.bytes}
     session.output.show(
         {**data, "dry_run": asked.dry_run}, f"{what}, {'would be' if asked.dry_run else 'was'} deleted."
     )
+    if follows is not None:
+        session.output.note(f"lance-git fetch {follows.remote} {follows.branch or MAIN} makes it again.")
 
 
 def _rename(session: Session, asked: Asked, old: str, new: str) -> None:
+    _check_no_remote(session, new)
+    found = None if old == MAIN else refs.read_branch(session.location, old)
+    follows = None if found is None else read_follows(found)
+    if follows is not None:
+        raise follower_refused(follows, "its name says which")
     if asked.dry_run:
         check_rename(session.location, old, new)
     else:

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import click
 
+from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.expressions import find_ref
+from lance_spark.actions.remotes.naming import check_own, following
 from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.output import version_json
 from lance_spark.cli.session import Session
 from lance_spark.cli.verbs.branch import create
-from lance_spark.errors import InvalidOption, Refused
-from lance_spark.refs.expressions import parse_expression
-from lance_spark.refs.names import MAIN
+from lance_spark.errors import InvalidOption, NotFound, Refused
+from lance_spark.refs.expressions import RefExpression, parse_expression
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN, branch_or_none
+from lance_spark.store import refs
+from lance_spark.store.datasets import pin_latest
 from lance_spark.store.workspace import change_workspace
 from lance_spark.workspace.model import with_branch
+
+
+class Chosen(NamedTuple):
+    """The branch to go to."""
+
+    name: str
+    begin: PinnedVersion | None = None
+    """Where it has to begin, as it is not there yet: the newest version fetched of a remote's branch."""
 
 
 @verb("checkout")
@@ -25,38 +40,75 @@ from lance_spark.workspace.model import with_branch
 def command(session: Session, ref: str | None, new: str | None, dry_run: bool) -> None:
     """Make a branch the current one.
 
-    With -b NAME a new branch, which starts at REF, by default the newest version of the current branch. The workspace
-    remembers the current branch. There is no detached state: a tag or an older version cannot be the current one, but
-    a branch can start there.
+    With -b NAME a new branch, which starts at REF, by default the newest version of the current branch. A branch that
+    only a remote has is created from what was fetched of it. The workspace remembers the current branch. There is no
+    detached state: a tag or an older version cannot be the current one, but a branch can start there.
     """
     directory = session.workspace.directory
     if new is not None:
         create(session, new, ref, dry_run)
-        name = new
-    elif ref is None:
+        if not dry_run:
+            change_workspace(directory, partial(with_branch, branch=new))
+            session.output.note(f"Switched to branch '{new}'.")
+        return
+    if ref is None:
         raise InvalidOption("No branch was named.", hint="lance-git branch lists them.")
-    else:
-        name = _branch(session, ref)
+    chosen = _choose(session, ref)
     was = session.branch or MAIN
     if not dry_run:
-        change_workspace(directory, partial(with_branch, branch=name))
-    if new is not None:
-        if not dry_run:
-            session.output.note(f"Switched to branch '{name}'.")
-        return
-    said = f"{'Would switch' if dry_run else 'Switched'} to branch '{name}'."
-    data = {"action": "switch", "branch": name, "from": was, "dry_run": dry_run}
-    session.output.show(data, f"Already on '{name}'." if was == name else said)
+        if chosen.begin is not None:
+            create_branch_at(session.location, chosen.name, chosen.begin)
+        change_workspace(directory, partial(with_branch, branch=chosen.name))
+    data = {
+        "action": "switch",
+        "branch": chosen.name,
+        "from": was,
+        "created_at": None if chosen.begin is None else version_json(chosen.begin),
+        "dry_run": dry_run,
+    }
+    session.output.show(data, _said(chosen, was, dry_run))
 
 
-def _branch(session: Session, ref: str) -> str:
-    """The branch that was named. Raises Refused for a tag or a version."""
+def _said(chosen: Chosen, was: str, dry_run: bool) -> str:
+    if was == chosen.name:
+        return f"Already on '{chosen.name}'."
+    said = f"{'Would switch' if dry_run else 'Switched'} to branch '{chosen.name}'"
+    return f"{said}, created from {chosen.begin}." if chosen.begin is not None else f"{said}."
+
+
+def _choose(session: Session, ref: str) -> Chosen:
+    """The branch that was named. Raises Refused for a tag or a version, and for a branch that follows a remote's."""
     typed = parse_expression(ref)
-    found = find_ref(session.location, typed, session.branch)
+    try:
+        found = find_ref(session.location, typed, session.branch)
+    except NotFound:
+        begin = _fetched(session, typed)
+        if begin is None:
+            raise
+        return Chosen(_short(typed), begin)
     if found.kind == "tag" or typed.version is not None or typed.back:
         what = f"tag '{found.name}'" if found.kind == "tag" else f"the version '{typed}'"
         raise Refused(
             f"Only a branch can be the current one, and {what} does not move.",
             hint=f"Start a branch there: lance-git checkout -b NAME {typed}.",
         )
-    return found.name
+    check_own(session.location, branch_or_none(found.name))
+    return Chosen(found.name)
+
+
+def _short(typed: RefExpression) -> str:
+    return (typed.name or "") if typed.explicit is None else typed.explicit[1]
+
+
+def _fetched(session: Session, typed: RefExpression) -> PinnedVersion | None:
+    """The newest version fetched of the branch of that name, if one remote has it. Raises Refused if several have."""
+    if typed.version is not None or typed.back or (typed.explicit is not None and typed.explicit[0] == "tag"):
+        return None
+    table = refs.read_refs(session.location)
+    names = [name for name, follows in following(table).items() if follows.branch == _short(typed)]
+    if len(names) > 1:
+        raise Refused(
+            f"More than one remote has a branch '{typed}'.",
+            hint=f"Say which: lance-git checkout -b {typed} {sorted(names)[0]}.",
+        )
+    return pin_latest(session.location, names[0]) if names else None

@@ -15,10 +15,10 @@ from lance_spark.cli.session import Session
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Examples of rows.")
 @click.pass_obj
 def command(session: Session, range_: str, stat: bool, rows: bool, limit: int) -> None:
-    """Say what B has that A has not, and the other way round: columns, rows and files.
+    """Say what is different between two versions.
 
-    A..B are two refs, such as main..exp. An updated row counts as one deleted and one added, unless --rows compares
-    the rows by the table's key.
+    That is what B has that A has not, and the other way round: columns, rows and files. A..B are two refs, such as
+    main..exp. An updated row counts as one deleted and one added, unless --rows compares the rows by the table's key.
     """
     from lance_spark.actions.diff import diff
     from lance_spark.actions.expressions import resolve_range
@@ -26,5 +26,5 @@ def command(session: Session, range_: str, stat: bool, rows: bool, limit: int) -
     from lance_spark.history.text import diff_lines
 
     before, after = resolve_range(session.location, range_, session.branch)
-    found = diff(session.location, before, after, rows, limit)
+    found = diff(session.location, before, after, rows, limit, stat)
     session.output.show(found.as_record(), painted(session.output, diff_lines(found, stat)))

@@ -62,9 +62,7 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     return 0 if report.complete else PARTLY_DONE
 
 
-def _policy(
-    older_than: str | None, retain: int | None, policy: Any, known_base: tuple[str, ...]
-) -> CleanupPolicy:
+def _policy(older_than: str | None, retain: int | None, policy: Any, known_base: tuple[str, ...]) -> CleanupPolicy:
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.policy_file import parse_policy
 

@@ -18,9 +18,10 @@ _SHOWN = 30
 @click.option("--all", "everything", is_flag=True, help="Versions of all branches.")
 @click.pass_obj
 def command(session: Session, ref: str | None, count: int, graph: bool, stat: bool, everything: bool) -> None:
-    """List versions, newest first: those of REF or of the current branch, and of its parents before its fork.
+    """List versions, newest first.
 
-    A version's manifest is read when its line is printed, so a long history costs nothing until -n asks for it.
+    Those of REF or of the current branch, and of its parents before its fork. A version's manifest is read when its
+    line is printed, so a long history costs nothing until -n asks for it.
     """
     from lance_spark.actions.history import Scope, log
     from lance_spark.cli.printing import painted

@@ -16,13 +16,13 @@ from lance_spark.cli.session import Session
 @dry_run_option
 @click.pass_obj
 def command(session: Session, ref: str, message: str | None, ff_only: bool, reference: bool, dry_run: bool) -> int:
-    """Bring what REF changed into the current branch.
+    """Bring what another branch changed into the current one.
 
-    The changes since the last common version become one version: readers see the branch before or after. Only files
-    that REF's own branch wrote are copied, so that branch can be deleted afterwards; with --reference it cannot.
+    The changes of REF since the last common version become one version: readers see the branch before or after. Only
+    files that REF's own branch wrote are copied, so that branch can be deleted afterwards; with --reference it cannot.
     """
     from lance_spark.actions.merge import MergeOptions, merge
     from lance_spark.cli.replays import report
 
     options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
-    return report(session.output, merge(session.location, session.resolve(ref), session.branch, options))
+    return report(session.output, merge(session.location, session.resolve(ref), session.own_branch, options))

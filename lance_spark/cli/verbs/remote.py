@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.command import VerbGroup
+from lance_spark.cli.command import VerbGroup, dry_run_option, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, Refused
 from lance_spark.store.uri import locate
 from lance_spark.store.workspace import change_workspace
-from lance_spark.workspace.model import Remote, check_uri, with_remote, with_remote_uri, without_remote
+from lance_spark.workspace.model import (
+    Remote,
+    check_known_remote,
+    check_uri,
+    with_remote,
+    with_remote_uri,
+    without_remote,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lance_spark.actions.remotes.result import Fetched
+
+_STATES = {"new": "not fetched yet", "updated": "fetch brings it", "gone": "gone at the remote"}
 
 
 @click.group("remote", cls=VerbGroup, invoke_without_command=True)
 @click.option("-v", "--verbose", is_flag=True, help="With URIs.")
 @click.pass_context
 def command(context: click.Context, verbose: bool) -> None:
-    """List, add, change or remove remotes.
+    """List, show, add, change or remove remotes.
 
-    A remote is another place with the same dataset. Only the workspace's file changes; nobody is asked whether there
-    is anything.
+    A remote is another place with the same dataset. Only `show` asks it for anything.
     """
     if context.invoked_subcommand is not None:
         return
@@ -32,36 +46,88 @@ def command(context: click.Context, verbose: bool) -> None:
     session.output.show({"remotes": [{"name": remote.name, "uri": remote.uri} for remote in found]}, text)
 
 
+@command.command("show")
+@click.argument("name")
+@click.pass_obj
+def show(session: Session, name: str) -> None:
+    """Ask a remote for its branches, and say what was fetched of them."""
+    from lance_spark.actions.remotes.fetch import FetchOptions, fetch
+    from lance_spark.cli.remotes import find_remote
+
+    check_known_remote(session.workspace.workspace, name)
+    found = fetch(session.location, find_remote(session, name), FetchOptions(dry_run=True))
+    header = ("branch", "newest", "fetched", "as", "")
+    table = session.output.table(header, [_row(branch) for branch in found.branches], right=(1, 2))
+    session.output.show(
+        {"remote": name, "uri": found.uri, "branches": [_entry(branch) for branch in found.branches]},
+        f"{name} ({found.uri}):\n{table}",
+    )
+
+
 @command.command("add")
 @click.argument("name")
 @click.argument("uri")
+@dry_run_option
 @click.pass_obj
-def add(session: Session, name: str, uri: str) -> None:
+def add(session: Session, name: str, uri: str, dry_run: bool) -> None:
     """Add a remote. Most people call the first one origin."""
     remote = _remote(session, name, uri)
-    change_workspace(session.workspace.directory, partial(with_remote, remote=remote))
-    session.output.show(_data("add", remote), f"Remote '{name}' is {remote.uri}.")
+    _change(session, partial(with_remote, remote=remote), dry_run)
+    session.output.show(_data("add", remote, dry_run), f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
 
 
 @command.command("set-url")
 @click.argument("name")
 @click.argument("uri")
+@dry_run_option
 @click.pass_obj
-def set_url(session: Session, name: str, uri: str) -> None:
-    """Change where a remote is."""
+def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
+    """Change where a remote is.
+
+    What was fetched before is still read from the old place. If that has moved, lance-git relocate repairs it.
+    """
     remote = _remote(session, name, uri)
-    change_workspace(session.workspace.directory, partial(with_remote_uri, remote=remote))
-    session.output.show(_data("set-url", remote), f"Remote '{name}' is {remote.uri}.")
+    check_known_remote(session.workspace.workspace, name)
+    old = locate(session.workspace.remote_uri(name)).uri
+    followers = _followers(session, name)
+    _change(session, partial(with_remote_uri, remote=remote), dry_run)
+    data = {**_data("set-url", remote, dry_run), "was": old}
+    session.output.show(data, f"Remote '{name}' {_is(dry_run)} {remote.uri}.")
+    if followers and old != remote.uri:
+        session.output.note(
+            f"What was fetched before is still read from {old}. If that is not there any more:\n"
+            f"  lance-git relocate --from {old} --to {remote.uri}"
+        )
 
 
 @command.command("remove")
 @click.argument("name")
+@dry_run_option
+@yes_option
 @click.pass_obj
-def remove(session: Session, name: str) -> None:
-    """Forget a remote. What is there stays."""
-    was = session.workspace.workspace.remotes.get(name)
-    change_workspace(session.workspace.directory, partial(without_remote, name=name))
-    session.output.show(_data("remove", was or Remote(name, "")), f"Remote '{name}' was removed.")
+def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
+    """Forget a remote, and the branches that follow it.
+
+    What is there stays, and so does what branches of your own read from there. A following branch from which one of
+    your own was made stays, too.
+    """
+    from lance_spark.cli.confirm import confirm
+    from lance_spark.cli.verbs.branch import FORGOTTEN
+
+    check_known_remote(session.workspace.workspace, name)
+    was = Remote(name, locate(session.workspace.remote_uri(name)).uri)
+    delete, keep = _plan_removal(session, name)
+    if delete and not dry_run:
+        what = f"Remote '{name}' ({was.uri}) will be removed, and {_branches(delete)} deleted."
+        confirm(f"{what} {FORGOTTEN}", yes)
+    if not dry_run:
+        delete, keep = _delete_followers(session, name)
+        _change(session, partial(without_remote, name=name), dry_run)
+    did = "would be" if dry_run else "was"
+    lines = [f"Remote '{name}' {did} removed{f', with {_branches(delete)}' if delete else ''}."]
+    lines += [f"  {branch} stays: {why}" for branch, why in keep.items()]
+    data = {**_data("remove", was, dry_run), "deleted": delete, "kept": keep}
+    session.output.show(data, "\n".join(lines))
 
 
 def _remote(session: Session, name: str, uri: str) -> Remote:
@@ -73,5 +139,84 @@ def _remote(session: Session, name: str, uri: str) -> Remote:
     return Remote(name, whole)
 
 
-def _data(action: str, remote: Remote) -> dict[str, str]:
-    return {"action": action, "remote": remote.name, "uri": remote.uri}
+def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> None:
+    """Change the workspace's file; a trial only finds out whether that could be done."""
+    change_workspace(session.workspace.directory, change, dry_run)
+
+
+def _followers(session: Session, remote: str) -> list[str]:
+    """The branches that follow a remote's: those made from others first, so that they can be deleted in this order."""
+    from lance_spark.actions.remotes.naming import following
+    from lance_spark.store import refs
+
+    table = refs.read_refs(session.location)
+    names = [name for name, follows in following(table).items() if follows.remote == remote]
+    depth = {}
+    for name in names:
+        parent, depth[name] = table.branches[name].parent_branch, 0
+        while parent in table.branches:
+            parent, depth[name] = table.branches[str(parent)].parent_branch, depth[name] + 1
+    return sorted(names, key=lambda name: (-depth[name], -name.count("/"), name))
+
+
+def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
+    """The branches to delete, and those that stay with the reason."""
+    from dataclasses import replace
+
+    from lance_spark.refs.edit import check_delete_branch
+    from lance_spark.store import refs
+
+    table = refs.read_refs(session.location)
+    delete, keep = [], {}
+    for name in _followers(session, remote):
+        try:
+            check_delete_branch(table, name)
+        except Refused as problem:
+            keep[name] = problem.message.partition(": ")[2] or problem.message
+            continue
+        delete.append(name)
+        left = {other: branch for other, branch in table.branches.items() if other != name}
+        table = replace(table, branches=left)
+    return delete, keep
+
+
+def _delete_followers(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
+    from lance_spark.actions.branches import delete_branch
+
+    delete, keep = _plan_removal(session, remote)
+    for name in delete:
+        delete_branch(session.location, name)
+    return delete, keep
+
+
+def _entry(found: Fetched) -> dict[str, Any]:
+    return {
+        "branch": found.branch,
+        "newest": found.after,
+        "fetched": found.before,
+        "into": found.into,
+        "state": found.state,
+    }
+
+
+def _row(found: Fetched) -> tuple[str, ...]:
+    newest, fetched = ("" if version is None else str(version) for version in (found.after, found.before))
+    return (
+        found.branch,
+        newest,
+        fetched,
+        "" if found.state == "new" else found.into,
+        _STATES.get(found.state, found.state),
+    )
+
+
+def _branches(names: list[str]) -> str:
+    return f"branch {names[0]}" if len(names) == 1 else f"the branches {', '.join(sorted(names))}"
+
+
+def _is(dry_run: bool) -> str:
+    return "would be" if dry_run else "is"
+
+
+def _data(action: str, remote: Remote, dry_run: bool) -> dict[str, Any]:
+    return {"action": action, "remote": remote.name, "uri": remote.uri, "dry_run": dry_run}

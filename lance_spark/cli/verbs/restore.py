@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.actions.restore import restore_version
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.output import counted, version_json
@@ -25,6 +24,8 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     REF is a version of the current branch. This is a new version, equal to REF. The versions in between stay in the
     history.
     """
+    from lance_spark.actions.restore import restore_version
+
     pin = session.resolve(ref)
     current = session.own_branch or MAIN
     if (pin.branch or MAIN) != current:

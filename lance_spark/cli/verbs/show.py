@@ -12,7 +12,10 @@ from lance_spark.cli.session import Session
 @click.argument("ref", required=False)
 @click.pass_obj
 def command(session: Session, ref: str | None) -> None:
-    """Show one version: what made it and changed, columns, indexes, files and base paths."""
+    """Show one version in full.
+
+    What made it and what it changed, columns, indexes, files and base paths.
+    """
     from lance_spark.actions.history import show
     from lance_spark.cli.printing import painted
     from lance_spark.history.text import show_lines

@@ -2,26 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
+from lance_spark.actions.remotes.naming import ORIGIN
 from lance_spark.cli.command import verb
 from lance_spark.cli.output import counted
 from lance_spark.cli.session import Session
+
+if TYPE_CHECKING:
+    from lance_spark.actions.status import Status, Tracking
 
 
 @verb("status")
 @click.pass_obj
 def command(session: Session) -> None:
-    """Show the current branch, its newest version, and how far it is ahead of and behind its parent."""
+    """Show where the current branch stands.
+
+    That is its newest version, how far it is ahead of and behind the branch it was made from, and the one of the same
+    name at its remotes. Remotes are not asked: what they have is what was fetched last.
+    """
     from lance_spark.actions.status import status
 
     found = status(session.location, session.branch)
-    lines = [f"On branch {found.branch}, version {found.version}."]
-    if found.parent is not None:
-        lines.append(
-            f"Ahead of {found.parent} by {counted(found.ahead, 'version')}, "
-            f"behind by {counted(found.behind, 'version')} (last common version {found.common})."
-        )
-        if found.ahead:
-            lines.append(f"  lance-git switch {found.parent} && lance-git merge {found.branch}   publishes them")
-    session.output.show(found.as_record(), "\n".join(lines))
+    session.output.show(found.as_record(), "\n".join(_lines(found)))
+
+
+def _lines(found: Status) -> Iterator[str]:
+    yield f"On branch {found.branch}, version {found.version}."
+    if found.follows is not None:
+        yield f"It follows {found.follows}: nothing but a fetch writes to it."
+        yield f"  lance-git switch {found.branch.partition('/')[2]}   goes to a branch of your own"
+        return
+    counterparts = [remote for remote in found.remotes if remote.is_counterpart(found.branch)]
+    others = [remote for remote in found.remotes if remote not in counterparts]
+    for remote in counterparts:
+        yield from _remote_lines(remote, _arguments(remote))
+    for remote in others:
+        yield from _remote_lines(remote, None if counterparts else f" {remote.remote} {remote.branch}")
+    if found.parent is None or found.parent in {remote.name for remote in found.remotes}:
+        return
+    yield (
+        f"Ahead of {found.parent} by {counted(found.ahead, 'version')}, "
+        f"behind by {counted(found.behind, 'version')} (last common version {found.common})."
+    )
+    if found.ahead:
+        yield f"  lance-git switch {found.parent} && lance-git merge {found.branch}   publishes them"
+
+
+def _arguments(remote: Tracking) -> str:
+    return "" if remote.remote == ORIGIN else f" {remote.remote}"
+
+
+def _remote_lines(remote: Tracking, arguments: str | None) -> Iterator[str]:
+    """How the branch stands, and what to do; ``arguments`` are those of a pull, None if there is nothing to say."""
+    fetched = f"as fetched last (version {remote.version} there)"
+    if not remote.ahead and not remote.behind:
+        yield f"Up to date with {remote.name}, {fetched}."
+        return
+    yield (
+        f"Ahead of {remote.name} by {counted(remote.ahead, 'version')}, "
+        f"behind by {counted(remote.behind, 'version')}, {fetched}."
+    )
+    if arguments is not None:
+        verb, does = ("pull", "brings what is there") if remote.behind else ("push", "publishes them")
+        yield f"  lance-git {verb}{arguments if remote.behind else _arguments(remote)}   {does}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +16,8 @@ from lance_spark.cli.session import Session
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, Refused
 from lance_spark.refs.edit import check_existing_tag
 from lance_spark.refs.model import PinnedVersion, RefSpec, Tag
-from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name
+from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name, is_merge_tag, is_own_tag
 from lance_spark.store import refs
-
-_CLONE = re.compile(r"clone-[0-9a-f]{16}")
-"""Tags that protect what a clone needs; this package makes them, and nobody wants to read them in a list."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Asked:
 @click.option("-d", "--delete", metavar="NAME", help="Delete a tag.")
 @click.option("-f", "--force", is_flag=True, help="Move a tag that exists; with -d, also one that protects a clone.")
 @click.option("--old", metavar="REF", help="With -f: the version the tag is at now. Then nothing is asked.")
-@click.option("-a", "--all", "show_all", is_flag=True, help="List also the tags that protect clones.")
+@click.option("-a", "--all", "show_all", is_flag=True, help="List also those that protect what clones and merges read.")
 @dry_run_option
 @yes_option
 @click.pass_obj
@@ -72,7 +68,7 @@ def command(session: Session, /, **given: Any) -> None:
 
 
 def _list(session: Session, show_all: bool) -> None:
-    found = [tag for tag in list_tags(session.location) if show_all or not _CLONE.fullmatch(tag.name)]
+    found = [tag for tag in list_tags(session.location) if show_all or not is_own_tag(tag.name)]
     entries = [{"name": tag.name, **version_json(_target(tag)), "created_at": stamp(tag.created_at)} for tag in found]
     rows = [(tag.name, str(_target(tag)), age(tag.created_at) if tag.created_at else "") for tag in found]
     text = session.output.table(("tag", "version", "made"), rows) if rows else ""
@@ -126,10 +122,11 @@ def _delete(session: Session, asked: Asked, name: str) -> None:
     table = refs.read_refs(session.location)
     check_existing_tag(table, name)
     was = _target(table.tags[name])
-    clone = recorded_clones(session.location).get(name)
-    if clone is not None and not asked.force:
+    if is_own_tag(name) and not is_merge_tag(name) and not asked.force:
+        recorded = recorded_clones(session.location)
+        clone = next((f"the clone at {uri}" for record, uri in recorded.items() if name.startswith(record)), "a clone")
         raise Refused(
-            f"Tag '{name}' protects what the clone at {clone} needs of {was}.",
+            f"Tag '{name}' protects what {clone} needs of {was}.",
             hint=f"If that clone is gone for good: lance-git tag -d {name} -f.",
         )
     if not asked.dry_run:

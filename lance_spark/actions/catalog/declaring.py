@@ -1,0 +1,156 @@
+"""Creating a table: declare it, write it, commit; or withdraw. Of several that declare one name, exactly one wins."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+
+from lance_spark.actions.catalog.dropping import erase_table
+from lance_spark.actions.catalog.opening import need_manifest
+from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.directory import (
+    DEREGISTERED,
+    RESERVED,
+    VERSIONS,
+    DirectoryState,
+    hashed_directory,
+    v1_directory,
+)
+from lance_spark.catalog.entries import check_properties
+from lance_spark.catalog.model import Catalog, Declaration
+from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_table
+from lance_spark.catalog.tables import AddTable, RemoveTable
+from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, StorageFailure
+from lance_spark.store import files
+from lance_spark.store.catalog import manifest, markers
+from lance_spark.store.catalog.directories import look_at
+from lance_spark.store.catalog.snapshots import read_rows
+from lance_spark.store.deleting import remove_empty_directories
+
+
+def declare_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> Declaration:
+    """Take a name for a table, and the directory its data goes to. It exists from now on, without data.
+
+    In the root of a catalog that reads directories that is ``<name>.lance``, else ``<hash>_<id>``. Raises InvalidName,
+    AlreadyExists (also for a namespace of that name), NotFound for a missing namespace.
+    """
+    identifier = identify_table(name)
+    check_new(identifier, TABLE)
+    given = check_properties(properties)
+    doing = f"create table '{identifier}'"
+    if given or not identifier.in_root:
+        need_manifest(catalog, doing)
+    if catalog.reads_directories and identifier.in_root:
+        return _declare_by_name(catalog, identifier, given)
+    return _declare_hashed(catalog, identifier, given)
+
+
+def _declare_by_name(catalog: Catalog, identifier: Identifier, properties: Mapping[str, str]) -> Declaration:
+    """The marker comes first: it is what writers of V1, who know no manifest, compete for as well."""
+    path = v1_directory(identifier)
+    change = AddTable(identifier, path, properties)
+    location, token = catalog.at(path), uuid.uuid4().hex
+    _check_unused(look_at(catalog.root, path), change.doing)
+    if not markers.put_new(location, RESERVED, token.encode()):
+        raise refusal(AlreadyExists, change.doing, "somebody else created it in this moment")
+    declaration = Declaration(identifier, location, path, token)
+    if catalog.reads_manifest:
+        try:
+            manifest.apply(catalog.manifest, change)
+        except StorageFailure:
+            raise  # the row may have been written
+        except LanceSparkError:
+            _take_back(catalog, declaration)
+            raise
+        _check_still_mine(catalog, declaration, change)
+    return declaration
+
+
+def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTable) -> None:
+    """Raise Conflict if somebody dropped the directory, as a table of V1, before the row was there; no row stays."""
+    if _is_held(declaration) and markers.content_of(declaration.location, DEREGISTERED) is None:
+        return
+    with suppress(NotFound):
+        manifest.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+    _take_back(catalog, declaration)
+    raise refusal(Conflict, change.doing, "somebody else dropped it in this moment", hint="Run it again.")
+
+
+def _is_held(declaration: Declaration) -> bool:
+    return markers.content_of(declaration.location, RESERVED) == declaration.token.encode()
+
+
+def _check_unused(state: DirectoryState, doing: str) -> None:
+    if state.deregistered:
+        raise refusal(
+            AlreadyExists,
+            doing,
+            "there is a deregistered table of that name, or one that is being dropped",
+            hint="Register it again, or drop it.",
+        )
+    if state.has_files:
+        raise refusal(AlreadyExists, doing, "there is a table of that name already")
+
+
+def _take_back(catalog: Catalog, declaration: Declaration) -> None:
+    if _is_held(declaration):
+        markers.remove(declaration.location, RESERVED)
+        remove_empty_directories(catalog.root, [declaration.path])
+
+
+def _declare_hashed(catalog: Catalog, identifier: Identifier, properties: Mapping[str, str]) -> Declaration:
+    """The row comes first: who loses leaves no directory behind."""
+    path = hashed_directory(identifier, secrets.randbits(32))
+    manifest.apply(catalog.manifest, AddTable(identifier, path, properties, unique=True))
+    declaration = Declaration(identifier, catalog.at(path), path, uuid.uuid4().hex)
+    try:
+        markers.put_new(declaration.location, RESERVED, declaration.token.encode())
+    except LanceSparkError:
+        manifest.apply(catalog.manifest, RemoveTable(identifier, path, "withdraw"))
+        raise
+    return declaration
+
+
+def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
+    """Give a declared name back, with what was written to its directory; False if the table is not that one any more.
+
+    Nothing happens to a table that has a version: its commit may have succeeded although the job was told otherwise.
+    """
+    if files.list_names(declaration.location, VERSIONS):
+        return False
+    by_name = catalog.reads_directories and declaration.path == v1_directory(declaration.identifier)
+    if by_name and not _is_held(declaration):
+        return False
+    if catalog.reads_manifest:
+        try:
+            edit = manifest.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
+        except (NotFound, Conflict):
+            return False
+        if declaration.path in edit.shared:
+            return True
+    erase_table(catalog, declaration.path)
+    return True
+
+
+def confirm(catalog: Catalog, declaration: Declaration) -> None:
+    """Raise Conflict if a declared table was dropped, deregistered or renamed since; for a job, before its commit.
+
+    And after it: a commit to the directory of a table that is gone makes another one, which nobody asked for. Such a
+    remainder is deleted here, unless it may be somebody else's.
+    """
+    identifier, path = declaration.identifier, declaration.path
+    named = not catalog.reads_manifest or bool(read_rows(catalog.manifest, Wanted(locations=(path,))).at(path))
+    by_name = path == v1_directory(identifier)
+    holder = markers.content_of(declaration.location, RESERVED) if by_name else None
+    if named and (not by_name or holder == declaration.token.encode()):
+        return
+    if holder is None and (not named or not catalog.reads_manifest):
+        erase_table(catalog, path)
+    raise refusal(
+        Conflict,
+        f"create table '{identifier}'",
+        "somebody else dropped, renamed or deregistered it while it was written",
+        hint="Run it again.",
+    )

@@ -1,0 +1,115 @@
+"""Examines a catalog, and mends what can be mended so that it could be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+from lance_spark.actions.catalog.orphans import DEFAULT_AGE, find_orphans
+from lance_spark.catalog.changes import Wanted
+from lance_spark.catalog.directory import DEREGISTERED, SUFFIX
+from lance_spark.catalog.entries import Entry
+from lance_spark.catalog.findings import (
+    DEAD_ROW,
+    HIDDEN,
+    MISSING_INDEX,
+    MISSING_KEY,
+    MISSING_PARENT,
+    ORPHAN,
+    STRAY_ROW,
+    Finding,
+    dead_rows,
+    directory_findings,
+    row_findings,
+    table_findings,
+)
+from lance_spark.catalog.model import Catalog, is_inside
+from lance_spark.catalog.names import DELIMITER
+from lance_spark.catalog.repairs import AddNamespaces, RemoveRows
+from lance_spark.store.catalog import manifest, markers
+from lance_spark.store.catalog.directories import exists_below, list_root, look
+from lance_spark.store.catalog.history import older_columns
+from lance_spark.store.catalog.snapshots import newest, read_rows
+
+_THREADS = 16
+
+
+def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE) -> tuple[Finding, ...]:
+    """Everything that is not as it should be, sorted. Changes nothing; directories younger than a day are left out."""
+    found: list[Finding] = []
+    entries: Sequence[Entry] = ()
+    snapshot = newest(catalog.manifest) if catalog.reads_manifest else None
+    directories, plain = list_root(catalog.root)
+    if snapshot is not None:
+        entries = read_rows(catalog.manifest, Wanted(everything=True)).entries
+        found += row_findings(entries)
+        found += dead_rows(entries, _have_files(catalog, entries, directories))
+        found += table_findings(snapshot.schema, manifest.index_names(snapshot), older_columns(snapshot))
+        for orphan in find_orphans(catalog):
+            if orphan.newest <= now - older_than:
+                text = f"No row names it ({orphan.kind}, {orphan.files} files, {orphan.bytes:,} bytes)."
+                found.append(Finding(ORPHAN, orphan.directory, text))
+    states = look(catalog.root, [directory for directory in directories if directory.endswith(SUFFIX)])
+    found += directory_findings(entries, states, plain, catalog.reads_directories)
+    return tuple(sorted(set(found)))
+
+
+def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequence[str]) -> dict[str, bool]:
+    """Of each table's directory, whether it has files; those that lead out of the root are left out."""
+    locations = {entry.location for entry in entries if entry.is_table and entry.location and is_inside(entry.location)}
+    direct = {location for location in locations if "/" not in location}
+    there = direct & set(directories)
+    found = dict.fromkeys(direct - there, False)
+    found |= {location: state.has_files for location, state in look(catalog.root, sorted(there)).items()}
+    nested = sorted(locations - direct)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found |= dict(zip(nested, pool.map(lambda path: exists_below(catalog.root, path), nested), strict=True))
+    return found
+
+
+def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Mend those findings that can be; returns them. Each is looked at again first, so that old findings do no harm.
+
+    Dead rows and rows of versions of a table that is gone are removed, missing namespaces and indexes are made, marks
+    that hide a registered table from V1 are taken away, and the primary key is marked.
+    """
+    wanted = [finding for finding in findings if finding.mendable]
+    entries = read_rows(catalog.manifest, Wanted(everything=True)).entries if wanted else ()
+    still = {
+        DEAD_ROW: _ids(dead_rows(entries, _have_files(catalog, entries, list_root(catalog.root)[0]))),
+        STRAY_ROW: {found.subject for found in row_findings(entries) if found.kind == STRAY_ROW},
+    }
+    rows = [entry for entry in entries if _is_wanted(entry, wanted, still)]
+    if rows:
+        manifest.apply(catalog.manifest, RemoveRows(tuple(rows)))
+    parents = {finding.subject.rpartition(DELIMITER)[0] for finding in wanted if finding.kind == MISSING_PARENT}
+    if parents:
+        manifest.apply(catalog.manifest, AddNamespaces(_with_ancestors(parents)))
+    for finding in wanted:
+        if finding.kind == HIDDEN and any(entry.location == finding.subject for entry in entries):
+            markers.remove(catalog.at(finding.subject), DEREGISTERED)
+    if any(finding.kind == MISSING_KEY for finding in wanted):
+        manifest.upgrade(catalog.manifest)
+    if any(finding.kind in (MISSING_INDEX, MISSING_KEY) for finding in wanted):
+        manifest.ensure_indexes(catalog.manifest)
+    return tuple(wanted)
+
+
+def _ids(findings: Iterable[Finding]) -> set[str]:
+    return {finding.subject for finding in findings}
+
+
+def _is_wanted(entry: Entry, wanted: Iterable[Finding], still: dict[str, set[str]]) -> bool:
+    return any(
+        finding.kind in still and finding.subject == entry.object_id and entry.object_id in still[finding.kind]
+        for finding in wanted
+    )
+
+
+def _with_ancestors(object_ids: Iterable[str]) -> tuple[str, ...]:
+    found = set()
+    for object_id in object_ids:
+        parts = object_id.split(DELIMITER)
+        found |= {DELIMITER.join(parts[:count]) for count in range(1, len(parts) + 1)}
+    return tuple(sorted(found))

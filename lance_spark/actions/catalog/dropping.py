@@ -1,0 +1,93 @@
+"""Dropping a table: its name is free in one commit, then its files go."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from lance_spark.actions.catalog.hiding import hide, shown_again_on_failure
+from lance_spark.actions.catalog.lookup import Found, find_table, look_again
+from lance_spark.catalog.changes import refusal
+from lance_spark.catalog.directory import hashed_directory, hashed_id, v1_directory
+from lance_spark.catalog.model import Catalog, Removed, is_inside
+from lance_spark.catalog.names import Name, from_object_id, identify_table
+from lance_spark.catalog.tables import RemoveTable
+from lance_spark.errors import LanceSparkError, NotFound, Refused
+from lance_spark.store.catalog import manifest
+from lance_spark.store.catalog.erasing import erase
+from lance_spark.store.survey import recorded_clones
+
+_THREADS = 16
+
+
+def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
+    """Drop a table and its files; in V1, and of what is a directory only, also one that is deregistered.
+
+    Of several that drop it at once, one does, and the others get NotFound. Files that another row names stay. Raises
+    Refused if clones read its files, unless ``force``.
+    """
+    identifier = identify_table(name)
+    doing = f"drop table '{identifier}'"
+    found = find_table(catalog, identifier, doing, deregistered=True)
+    if not force:
+        check_unused(catalog, [found.path], doing)
+    if catalog.reads_directories and identifier.in_root and found.path == v1_directory(identifier):
+        return _drop_directory(catalog, found, doing)
+    edit = manifest.apply(catalog.manifest, RemoveTable(identifier, found.path))
+    kept = found.path in edit.shared or not is_inside(found.path)
+    if found.path is not None and not kept:
+        erase_table(catalog, found.path)
+    return Removed(identifier, found.path, found.properties, kept)
+
+
+def _drop_directory(catalog: Catalog, found: Found, doing: str) -> Removed:
+    """First it is marked as deregistered: V1 does not see it any more, and nobody takes its directory for free."""
+    directory = v1_directory(found.identifier)
+    hidden = hide(catalog, directory, "drop")
+    with shown_again_on_failure(hidden):
+        found = look_again(catalog, found, doing)
+    if found.entry is not None:
+        with shown_again_on_failure(hidden):
+            edit = manifest.apply(catalog.manifest, RemoveTable(found.identifier, found.path))
+        if directory in edit.shared:
+            hidden.take_back()
+            return Removed(found.identifier, directory, found.properties, data_kept=True)
+    elif not (hidden.mine or was_deregistered(found)) or hidden.is_alone():
+        hidden.take_back()
+        raise _too_late(doing)
+    if not erase_table(catalog, directory) and found.entry is None:
+        raise _too_late(doing)
+    return Removed(found.identifier, directory, found.properties, data_kept=False)
+
+
+def _too_late(doing: str) -> LanceSparkError:
+    return refusal(NotFound, doing, "somebody else dropped or deregistered it in this moment")
+
+
+def was_deregistered(found: Found) -> bool:
+    """Whether a directory had the mark when it was looked at."""
+    return found.state is not None and found.state.deregistered
+
+
+def erase_table(catalog: Catalog, directory: str) -> bool:
+    """Delete the files of a table that nothing names any more; False if somebody else was faster."""
+    parent, slash, name = directory.rpartition("/")
+    aside = directory
+    if hashed_id(name) is None:
+        aside = parent + slash + hashed_directory(from_object_id(name), secrets.randbits(32))
+    return erase(catalog.root, catalog.at(directory), directory, aside)
+
+
+def check_unused(catalog: Catalog, directories: Iterable[str | None], doing: str) -> None:
+    """Raise Refused if a clone reads the files of one of the tables."""
+    locations = [catalog.at(directory) for directory in directories if directory is not None and is_inside(directory)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for location, clones in zip(locations, pool.map(recorded_clones, locations), strict=True):
+            if clones:
+                raise refusal(
+                    Refused,
+                    doing,
+                    f"{location.uri} is read by the clone {min(clones.values())}",
+                    hint="Drop the clone first, or say force.",
+                )

@@ -1,0 +1,117 @@
+"""Moves a table's directory: it is copied whole, the row goes over to the copy at once, then the old one goes."""
+
+from __future__ import annotations
+
+import secrets
+
+from lance_spark.actions.catalog.dropping import check_unused, erase_table
+from lance_spark.actions.catalog.hiding import Hidden, hide, shown_again_on_failure
+from lance_spark.actions.catalog.lookup import Found, look_again
+from lance_spark.catalog.changes import Change, Edit, refusal
+from lance_spark.catalog.directory import INCOMPLETE, MARKERS, RESERVED, VERSIONS, hashed_directory, v1_directory
+from lance_spark.catalog.model import Catalog
+from lance_spark.catalog.names import Identifier
+from lance_spark.catalog.tables import AddTable, RenameTable
+from lance_spark.errors import Conflict, LanceSparkError, NotFound, Refused, StorageFailure
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.parse import BRANCHES
+from lance_spark.store import chains, files, refs
+from lance_spark.store.catalog import manifest, markers
+from lance_spark.store.catalog.erasing import copy_new_files, list_directory
+from lance_spark.store.datasets import find_latest
+
+_PASSES = 20
+"""How often what others wrote in the meantime is copied, before it is given up."""
+
+
+def move(catalog: Catalog, found: Found, new: Identifier, doing: str) -> str | None:
+    """Give a table in the root another name, and a directory ``<hash>_<id>`` (specification "Compatibility Mode", 4).
+
+    A crash leaves the old table, or the new one, and a directory that the job for orphans collects. Returns the old
+    directory if it was kept, because somebody committed to it in the very moment the row went over; else None.
+    """
+    source, target = v1_directory(found.identifier), hashed_directory(new, secrets.randbits(32))
+    _check_movable(catalog, source, doing)
+    markers.put_new(catalog.at(target), INCOMPLETE, b"")
+    try:
+        known = _copied(catalog, source, target)
+        hidden = hide(catalog, source, "rename")
+        with shown_again_on_failure(hidden):
+            found = look_again(catalog, found, doing)
+            _check_mine(found, hidden, doing)
+            known = _copied(catalog, source, target, known)
+            _keep_declared(catalog, source, target)
+            edit = manifest.apply(catalog.manifest, _change(found, new, target))
+    except StorageFailure:
+        raise  # the row may have gone over
+    except LanceSparkError:
+        erase_table(catalog, target)
+        raise
+    markers.remove(catalog.at(target), INCOMPLETE)
+    return _leave(catalog, hidden, known, edit)
+
+
+def _change(found: Found, new: Identifier, target: str) -> Change:
+    if found.entry is None:
+        return AddTable(new, target, {}, "rename to", unique=True)
+    return RenameTable(found.identifier, new, found.path or "", target)
+
+
+def _copied(catalog: Catalog, source: str, target: str, known: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Copy until nothing new has come; returns all files."""
+    for _ in range(_PASSES):
+        try:
+            found = copy_new_files(catalog.root, source, target, known)
+        except NotFound:  # a writer's temporary file; or the table is being dropped, which the commit will tell
+            continue
+        if found - MARKERS <= known:
+            return found
+        known = found
+    raise Conflict(f"'{source}' is written to, or deleted, while it is copied.", hint="Run it again later.")
+
+
+def _keep_declared(catalog: Catalog, source: str, target: str) -> None:
+    """A table that has only been declared stays one."""
+    content = markers.content_of(catalog.at(source), RESERVED)
+    if content is not None:
+        markers.put_new(catalog.at(target), RESERVED, content)
+
+
+def _check_mine(found: Found, hidden: Hidden, doing: str) -> None:
+    if found.entry is None and (not hidden.mine or hidden.is_alone()):
+        raise refusal(NotFound, doing, "somebody else dropped or renamed it in this moment")
+
+
+def _leave(catalog: Catalog, hidden: Hidden, known: frozenset[str], edit: Edit) -> str | None:
+    source = hidden.directory
+    if source in edit.shared:
+        return source
+    late = {path for path, _, _ in list_directory(catalog.at(source))} - known - MARKERS
+    if any(path.startswith(f"{VERSIONS}/") for path in late):
+        hidden.keep()
+        return source
+    erase_table(catalog, source)
+    return None
+
+
+def _check_movable(catalog: Catalog, source: str, doing: str) -> None:
+    """Raise Refused if anything names the files by where they are now: branches, clones, base paths."""
+    location = catalog.at(source)
+    check_unused(catalog, [source], doing)
+    branches = refs.list_ref_names(location, BRANCHES)
+    if branches or files.list_names(location, "tree") or _names_itself(location):
+        raise refusal(
+            Refused,
+            doing,
+            "its branches name its files by where they are now, and a table in the root moves when it is renamed",
+            hint="Deregister it, move the directory while nobody writes, run 'lance-git relocate' on it, and register "
+            "it; or open the catalog in V2 mode, where only the name changes.",
+        )
+
+
+def _names_itself(location: DatasetLocation) -> bool:
+    pin = find_latest(location, None)
+    if pin is None:
+        return False
+    bases = chains.read_contents(location, pin).head.bases.values()
+    return any(f"{base.path.removeprefix('file://')}/".startswith(f"{location.uri}/") for base in bases)

@@ -1,0 +1,23 @@
+"""Which catalog a URI means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lance_spark.catalog.changes import refusal
+from lance_spark.catalog.model import Catalog, Mode
+from lance_spark.errors import Refused
+from lance_spark.store.uri import locate
+
+
+def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
+    """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write."""
+    return Catalog(locate(uri, storage_options), mode)
+
+
+def need_manifest(catalog: Catalog, doing: str) -> None:
+    """Raise Refused for what V1 cannot do."""
+    if not catalog.reads_manifest:
+        raise refusal(
+            Refused, doing, "a catalog of directories (V1) has no such thing", hint="Open it in compatibility mode."
+        )

@@ -1,0 +1,143 @@
+"""Directories that no row names: what a killed job left behind. They are collected after a day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from lance_spark.actions.catalog.dropping import erase_table
+from lance_spark.catalog.changes import Wanted
+from lance_spark.catalog.directory import (
+    DEREGISTERED,
+    INCOMPLETE,
+    VERSIONS,
+    Mark,
+    hashed_id,
+    is_remainder,
+    read_mark,
+    v1_name,
+)
+from lance_spark.catalog.entries import LOCATION
+from lance_spark.catalog.model import Catalog
+from lance_spark.errors import InvalidOption, LanceSparkError
+from lance_spark.store.catalog import markers
+from lance_spark.store.catalog.directories import list_root
+from lance_spark.store.catalog.erasing import changed_at, list_directory
+from lance_spark.store.catalog.snapshots import newest, read_rows
+
+DEFAULT_AGE = timedelta(days=1)
+"""A job that creates a table makes its row first; but a pylance client may be at work for as long."""
+UNFINISHED, DATASET, REMAINDER = "unfinished", "dataset", "remainder"
+_THREADS = 16
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A directory that no row names."""
+
+    directory: str
+    kind: str
+    """``unfinished``: no version in it, or a copy that was not completed; ``remainder``: of a drop or a rename that
+    ended half way; ``dataset``: whole, so somebody may have deregistered it with another tool."""
+    files: int
+    bytes: int
+    newest: datetime
+    """When a file in it was last changed."""
+
+
+@dataclass(frozen=True)
+class OrphanPlan:
+    """What may be collected."""
+
+    catalog: Catalog
+    orphans: tuple[Orphan, ...]
+    kept: tuple[Orphan, ...]
+    """Those that are too young, and whole datasets unless they were asked for."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What became of a plan."""
+
+    deleted: tuple[str, ...]
+    spared: tuple[str, ...]
+    """Directories that a row names by now, or that somebody wrote to."""
+    failed: tuple[tuple[str, str], ...]
+    """Directory and reason."""
+
+
+def plan_orphans(
+    catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE, datasets: bool = False
+) -> OrphanPlan:
+    """Find directories ``<hash>_<id>`` that no row names, and remainders of drops and renames; changes nothing.
+
+    Whole datasets are only collected with ``datasets``: pylance's namespace deregisters a table without leaving a mark.
+    Where there is no ``__manifest``, no row can name anything, so only remainders are found.
+    """
+    if older_than < timedelta(0):
+        raise InvalidOption("older_than cannot be negative.", hint="Give the age of directories, e.g. one day.")
+    found = find_orphans(catalog)
+    due = [orphan for orphan in found if orphan.newest <= now - older_than and (datasets or orphan.kind != DATASET)]
+    return OrphanPlan(catalog, tuple(due), tuple(orphan for orphan in found if orphan not in due))
+
+
+def find_orphans(catalog: Catalog) -> list[Orphan]:
+    """All directories that no row names, however young; not those that this package deregistered."""
+    # Directories first: a table that is created in between has its row before its directory.
+    directories, _ = list_root(catalog.root)
+    has_manifest = newest(catalog.manifest) is not None
+    named = named_directories(catalog)
+    candidates = [found for found in directories if found not in named and (hashed_id(found) or v1_name(found))]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        looked = list(pool.map(lambda directory: _look(catalog, directory), candidates))
+    return [orphan for orphan in looked if orphan is not None and (has_manifest or orphan.kind == REMAINDER)]
+
+
+def named_directories(catalog: Catalog) -> frozenset[str]:
+    """Directories directly in the root that rows name, or that hold what rows name."""
+    locations = read_rows(catalog.manifest, Wanted(everything=True)).table[LOCATION].to_pylist()
+    return frozenset(location.partition("/")[0] for location in locations if location)
+
+
+def _look(catalog: Catalog, directory: str) -> Orphan | None:
+    found = list_directory(catalog.at(directory))
+    paths = {path for path, _, _ in found}
+    mark = None
+    if DEREGISTERED in paths:
+        mark = read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))
+    kind = _kind(directory, paths, mark)
+    if kind is None or (not found and v1_name(directory)):
+        return None
+    latest = max((time for _, _, time in found), default=0)
+    latest = max(latest, changed_at(catalog.at(directory)))  # a copy on a local disk has the times of its source
+    moment = datetime.fromtimestamp(min(latest / 1_000_000, 2**37), timezone.utc)
+    return Orphan(directory, kind, len(found), sum(size for _, size, _ in found), moment)
+
+
+def _kind(directory: str, paths: Iterable[str], mark: Mark | None) -> str | None:
+    """What a directory without a row is; None for one that is nobody's to collect."""
+    names = {path.partition("/")[0] for path in paths}
+    if is_remainder(mark):
+        return REMAINDER
+    if v1_name(directory) is not None or DEREGISTERED in names:
+        return None
+    return DATASET if VERSIONS in names and INCOMPLETE not in names else UNFINISHED
+
+
+def collect_orphans(plan: OrphanPlan) -> Collected:
+    """Delete what a plan says, unless a row names it by now or somebody has written to it since."""
+    named = named_directories(plan.catalog)
+    deleted, spared, failed = [], [], []
+    for orphan in plan.orphans:
+        if orphan.directory in named or _look(plan.catalog, orphan.directory) != orphan:
+            spared.append(orphan.directory)
+            continue
+        try:
+            erase_table(plan.catalog, orphan.directory)
+        except LanceSparkError as problem:
+            failed.append((orphan.directory, problem.message))
+        else:
+            deleted.append(orphan.directory)
+    return Collected(tuple(deleted), tuple(spared), tuple(failed))

@@ -1,0 +1,72 @@
+"""Renaming a table, and moving it to another namespace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_spark.actions.catalog.lookup import Found, check_no_directory, find_table
+from lance_spark.actions.catalog.moving import move
+from lance_spark.actions.catalog.opening import need_manifest
+from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.directory import v1_directory
+from lance_spark.catalog.model import Catalog, check_inside
+from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_namespace, identify_table
+from lance_spark.catalog.tables import RenameTable
+from lance_spark.errors import AlreadyExists, CorruptData
+from lance_spark.store.catalog import manifest
+from lance_spark.store.catalog.snapshots import read_rows
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """What a rename did."""
+
+    old: Identifier
+    new: Identifier
+    left_behind: str | None = None
+    """The old directory, relative to the root, where files stayed that could not be taken along: another table names
+    them, or a job committed to them in the very moment of the rename."""
+
+
+def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
+    """Give a table another name, maybe in another namespace. Its data, properties and versions stay.
+
+    A commit changes the row; the directory stays where it is. Only a table in the root of a catalog that reads
+    directories moves from ``<name>.lance`` to ``<hash>_<id>``, as its directory would go on to be a table of the old
+    name. Of several that rename it at once, one does.
+
+    Raises InvalidName, NotFound, AlreadyExists, and Refused in V1 and for a table whose directory has to move, but
+    which branches or clones read.
+    """
+    source, target = identify_table(old), identify_table(new)
+    check_new(target, TABLE)
+    doing = f"rename table '{source}' to '{target}'"
+    need_manifest(catalog, doing)
+    found = find_table(catalog, source, doing)
+    if target != source:
+        _check_free(catalog, target, doing)
+    if catalog.reads_directories and source.in_root and found.path == v1_directory(source) and target != source:
+        return Renamed(source, target, move(catalog, found, target, doing))
+    manifest.apply(catalog.manifest, RenameTable(source, target, _path(found), _path(found)))
+    return Renamed(source, target)
+
+
+def move_table(catalog: Catalog, name: Name, namespace: Name) -> Renamed:
+    """Put a table into another namespace, under its own name. Errors as of :func:`rename_table`."""
+    identifier = identify_table(name)
+    return rename_table(catalog, identifier, identify_namespace(namespace).child(identifier.name))
+
+
+def _check_free(catalog: Catalog, target: Identifier, doing: str) -> None:
+    if not catalog.reads_directories or not target.in_root:
+        return
+    rows = read_rows(catalog.manifest, Wanted((target.object_id,), locations=(v1_directory(target),)))
+    if rows.find(target.object_id) is None and not check_no_directory(catalog, rows, target):
+        raise refusal(AlreadyExists, doing, "there is a table of that name already")
+
+
+def _path(found: Found) -> str:
+    if found.path is None:
+        raise CorruptData(f"The row of table '{found.identifier}' in the catalog has no location.")
+    check_inside(found.path)
+    return found.path

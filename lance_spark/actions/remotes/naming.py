@@ -1,0 +1,42 @@
+"""Which remotes a dataset knows by the branches that follow them, and which branches nobody but a fetch writes to."""
+
+from __future__ import annotations
+
+from lance_spark.errors import Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import RefTable
+from lance_spark.refs.names import MAIN
+from lance_spark.replay.tracking import Follows, following_name, read_follows
+from lance_spark.store import refs
+
+ORIGIN = "origin"
+"""What people call the remote that a dataset was cloned from."""
+
+
+def following(table: RefTable) -> dict[str, Follows]:
+    """What branches follow, by their own names."""
+    found = ((branch.name, read_follows(branch)) for branch in table.branches.values())
+    return {name: follows for name, follows in found if follows is not None}
+
+
+def known_remotes(table: RefTable) -> dict[str, str]:
+    """URIs of the remotes that branches follow, by name: that of the branch with the newest version fetched."""
+    newest = sorted(following(table).values(), key=lambda follows: follows.stamp)
+    return {follows.remote: follows.uri for follows in newest}
+
+
+def check_own(location: DatasetLocation, branch: str | None) -> None:
+    """Raise Refused for a branch that follows a remote's. One that is not there is not looked at."""
+    found = None if branch is None else refs.read_branch(location, branch)
+    follows = None if found is None else read_follows(found)
+    if follows is not None:
+        raise follower_refused(follows, "nothing but a fetch writes to it")
+
+
+def follower_refused(follows: Follows, why: str) -> Refused:
+    """The error for somebody who wants to work on a branch that follows a remote's."""
+    name, short = following_name(follows.remote, follows.branch), follows.branch or MAIN
+    return Refused(
+        f"'{name}' follows '{short}' of {follows.remote}: {why}.",
+        hint=f"lance-git switch {short} goes to the branch of your own, or makes one.",
+    )

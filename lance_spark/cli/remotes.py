@@ -1,0 +1,107 @@
+"""Which remote is meant, and what a fetch from it brought, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from lance_spark.actions.remotes.naming import ORIGIN, known_remotes
+from lance_spark.cli.output import Output, counted
+from lance_spark.cli.session import Session
+from lance_spark.errors import InvalidOption, NotFound
+from lance_spark.refs.names import MAIN
+from lance_spark.store import refs
+
+if TYPE_CHECKING:
+    from lance_spark.actions.remotes.following import Remote
+    from lance_spark.actions.remotes.result import Fetched, FetchResult
+
+_WORDS = {"begun anew": "begun anew: the remote's branch is another one than before", "gone": "gone at the remote"}
+
+
+def find_remote(session: Session, typed: str | None) -> Remote:
+    """The remote of a name or a URI; without one origin, or the only one.
+
+    Without a workspace it is one that branches of the dataset follow. Raises NotFound, InvalidOption.
+    """
+    from lance_spark.actions.remotes.following import Remote  # pulls in what a short answer does without
+
+    known = _known(session)
+    name = _default(session, known) if typed is None else typed
+    if name in known:
+        return Remote(name, session.at(known[name]))
+    if not _is_place(name):
+        raise _absent(session, name, known)
+    location = session.at(name)
+    for other, uri in known.items():
+        if session.at(uri).uri == location.uri:
+            return Remote(other, location)
+    raise _unknown_place(session, name, known)
+
+
+def _known(session: Session) -> Mapping[str, str]:
+    """URIs of the remotes by name."""
+    if session.dataset is not None:
+        return known_remotes(refs.read_refs(session.location))
+    return {name: session.workspace.remote_uri(name) for name in session.workspace.workspace.remotes}
+
+
+def _default(session: Session, known: Mapping[str, str]) -> str:
+    if ORIGIN in known:
+        return ORIGIN
+    if len(known) > 1:
+        raise InvalidOption("There is more than one remote.", hint=f"Name one of {', '.join(sorted(known))}.")
+    if not known:
+        raise NotFound("There is no remote.", hint=_how_to_add(session))
+    return next(iter(known))
+
+
+def _absent(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
+    if not known:
+        return NotFound(f"There is no remote '{name}'.", hint=_how_to_add(session))
+    branches = refs.read_refs(session.location).branches
+    if name == MAIN or any(branch in branches for branch in (name, *(f"{remote}/{name}" for remote in known))):
+        first = ORIGIN if ORIGIN in known else min(known)
+        return NotFound(f"There is no remote '{name}', only a branch.", hint=f"Name the remote first: {first} {name}.")
+    return NotFound(f"There is no remote '{name}'.", hint=f"Remotes here: {', '.join(sorted(known))}.")
+
+
+def _unknown_place(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
+    remote, _, branch = name.partition("/")
+    if remote in known:
+        return NotFound(f"There is no remote '{name}'.", hint=f"Write a blank between the two: {remote} {branch}.")
+    return NotFound(f"No remote of this dataset is at '{name}'.", hint=_how_to_add(session))
+
+
+def _how_to_add(session: Session) -> str:
+    if session.dataset is None:
+        return "Add one with: lance-git remote add NAME URI."
+    return "Without a workspace only places count that were fetched from before; leave --dataset out."
+
+
+def _is_place(text: str) -> bool:
+    return "/" in text or text.startswith(".")
+
+
+def fetched_text(output: Output, result: FetchResult) -> str:
+    """What is new, as a table; one line if nothing is."""
+    news = [found for found in result.branches if found.state != "up to date"]
+    lines = []
+    if news:
+        lines.append(f"{'Would fetch' if result.dry_run else 'Fetched'} from {result.remote} ({result.uri}):")
+        rows = [(found.into, _versions(found), _WORDS.get(found.state, found.state)) for found in news]
+        lines.append(output.table(("branch", "version", ""), rows))
+    else:
+        lines.append(f"{result.remote} has nothing new ({counted(len(result.branches), 'branch', 'branches')}).")
+    lines += [f"Forget it: lance-git branch -d {found.into}" for found in news if found.state == "gone"]
+    return "\n".join([*lines, *note_lines(result.notes)])
+
+
+def note_lines(notes: tuple[str, ...]) -> Iterator[str]:
+    """What the user has to know besides."""
+    return (f"note: {note}" for note in notes)
+
+
+def _versions(found: Fetched) -> str:
+    before, after = ("" if version is None else str(version) for version in (found.before, found.after))
+    return f"{before} -> {after}" if before and after and before != after else after or before

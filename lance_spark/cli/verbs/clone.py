@@ -1,0 +1,196 @@
+"""``lance-git clone``: a dataset of one's own that follows another one, and a workspace for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from lance_spark.actions.expressions import resolve_expression
+from lance_spark.actions.remotes.naming import ORIGIN
+from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.session import Session
+from lance_spark.errors import AlreadyExists, InvalidOption, LanceSparkError, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.expressions import HEAD
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
+from lance_spark.store.uri import locate
+from lance_spark.store.workspace import (
+    OpenWorkspace,
+    change_workspace,
+    create_workspace,
+    is_free,
+    open_workspace,
+    remove_with_content,
+    remove_workspace,
+)
+from lance_spark.workspace.model import Remote, Workspace, with_branch, with_clone_finished
+
+if TYPE_CHECKING:
+    from lance_spark.actions.remotes.clone import CloneResult
+
+_ELSEWHERE = "Name another directory: lance-git clone SRC DIR."
+_SHOWN = 8
+"""Branches that are named."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where from, where to, and where the workspace is."""
+
+    source: DatasetLocation
+    target: DatasetLocation
+    workspace: str
+
+    @property
+    def is_one_directory(self) -> bool:
+        """Whether the dataset's directory has the workspace, too."""
+        return self.workspace == self.target.uri
+
+
+@verb("clone")
+@click.argument("source", metavar="SRC")
+@click.argument("directory", metavar="[DIR]", required=False)
+@click.option("--ref", metavar="REF", help="Be at this branch, tag or version of SRC.  [default: main]")
+@click.option("--deep", is_flag=True, help="Copy the files of main, too.")
+@click.option("--single-branch", is_flag=True, help="Follow main, and the branch of REF, but no others.")
+@dry_run_option
+@click.pass_obj
+def command(
+    session: Session, /, source: str, directory: str | None, ref: str | None, single_branch: bool, **given: bool
+) -> None:
+    """Make a dataset that follows another one.
+
+    The clone has main as it is at SRC now, and follows the branches of SRC as origin/BRANCH. Only metadata is copied:
+    files stay at SRC, where tags keep them from every cleanup. DIR is a directory, by default ./NAME, or a URI on an
+    object store; then the workspace is in ./NAME.
+    """
+    from lance_spark.actions.remotes.clone import CloneOptions, clone
+    from lance_spark.actions.remotes.following import Remote as RemoteDataset
+
+    if session.dataset is not None:
+        raise InvalidOption("clone takes the dataset as its argument, not as --dataset.")
+    places = _places(session, source, directory)
+    begun = _check_free(places)
+    wanted = HEAD if ref is None else ref
+    pin = _pin(places.source, wanted, begun)
+    options = CloneOptions(given["deep"], single_branch, given["dry_run"])
+    remote = RemoteDataset(ORIGIN, places.source)
+    if options.dry_run:
+        result = clone(remote, pin, places.target, options)
+    else:
+        with _workspace(places, pin, begun):
+            result = clone(remote, pin, places.target, options)
+        change_workspace(places.workspace, partial(with_branch, branch=result.branch))
+        change_workspace(places.workspace, with_clone_finished)
+    data = {**result.as_record(), "workspace": places.workspace}
+    session.output.show(data, "\n".join(_lines(result, places)))
+
+
+def _places(session: Session, source: str, directory: str | None) -> Places:
+    there = session.at(source)
+    name = there.uri.rstrip("/").rpartition("/")[2].removesuffix(".lance")
+    target = session.at(directory or os.path.join(os.curdir, name))
+    if target.is_local:
+        return Places(there, target, target.uri)
+    own = target.uri.rstrip("/").rpartition("/")[2].removesuffix(".lance")
+    return Places(there, target, os.path.realpath(own))
+
+
+def _check_free(places: Places) -> OpenWorkspace | None:
+    """The workspace of this very clone, if it was begun and not finished. Raises AlreadyExists for anything else."""
+    if places.source.uri == places.target.uri:
+        raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
+    found = open_workspace(places.workspace)
+    if found is None:
+        if not is_free(places.workspace):
+            raise AlreadyExists(f"{places.workspace} is not empty.", hint=_ELSEWHERE)
+        return None
+    origin = found.remote_uri(ORIGIN) if ORIGIN in found.workspace.remotes else ""
+    same = bool(origin) and locate(origin).uri == places.source.uri
+    dataset = locate(found.dataset_uri).uri
+    if not same or dataset != places.target.uri:
+        raise AlreadyExists(f"There is a workspace for {dataset} in {places.workspace} already.", hint=_ELSEWHERE)
+    if found.workspace.cloning is None:
+        raise AlreadyExists(
+            f"There is a clone of {places.source.uri} in {places.workspace} already.",
+            hint=f"Bring it up to date: lance-git -C {places.workspace} pull",
+        )
+    return found
+
+
+def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> PinnedVersion:
+    """The version to be at: that of a clone that was begun, or where the ref is now.
+
+    A clone that is half one version and half the next would not be what was asked for.
+    """
+    pin = resolve_expression(source, ref, None)
+    before = None if begun is None else begun.workspace.cloning
+    if before is None:
+        return pin
+    branch = before.rpartition("@")[0] or MAIN
+    if branch != (pin.branch or MAIN):
+        raise AlreadyExists(
+            f"A clone of {before} was begun here, and {ref} is {pin}.",
+            hint=f"Finish it first with --ref {branch}, or remove the directory.",
+        )
+    try:
+        return resolve_expression(source, before, None)
+    except NotFound:
+        return pin  # cleaned up meanwhile
+
+
+@contextlib.contextmanager
+def _workspace(places: Places, pin: PinnedVersion, begun: OpenWorkspace | None) -> Iterator[None]:
+    """Write the workspace first, so that the same call finishes a clone that was killed.
+
+    One that failed, or was interrupted, takes away what it made.
+    """
+    if begun is None:
+        dataset = "." if places.is_one_directory else places.target.uri
+        remotes = {ORIGIN: Remote(ORIGIN, places.source.uri)}
+        create_workspace(places.workspace, Workspace(dataset, pin.branch or MAIN, remotes, str(pin)))
+    try:
+        yield
+    except BaseException:
+        if begun is None and places.is_one_directory:
+            remove_with_content(places.workspace)
+            _release(places)
+        elif begun is None:
+            remove_workspace(places.workspace)
+        raise
+
+
+def _release(places: Places) -> None:
+    from lance_spark.actions.remotes.undoing import release
+
+    # The error that ended the clone is the one to tell; at worst a few tags stay at the source.
+    with contextlib.suppress(LanceSparkError):
+        release(places.source, places.target)
+
+
+def _lines(result: CloneResult, places: Places) -> Iterator[str]:
+    from lance_spark.cli.output import counted
+    from lance_spark.cli.remotes import note_lines
+    from lance_spark.history.text import readable
+
+    files = f"{counted(result.files, 'file')}, {readable(result.bytes)}"
+    yield f"{'Would clone' if result.dry_run else 'Cloned'} {result.source} into {result.target}."
+    copied = "would be copied" if result.dry_run else "are copied"
+    where = f"Its {files}, {copied if result.deep and result.branch == MAIN else 'stay there'}."
+    yield f"  On branch {result.branch}, at its {result.source_version}: {counted(result.rows, 'row')}. {where}"
+    if result.fetched is not None:
+        names = [found.into for found in result.fetched.branches]
+        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
+        yield f"  Its branches are followed by {shown}."
+    if not places.is_one_directory:
+        yield f"  Workspace in {places.workspace}."
+    if result.deep and result.branch != MAIN:
+        yield f"note: --deep copies the files of main; those of {result.branch} are read from {result.source}."
+    yield from note_lines(result.notes)

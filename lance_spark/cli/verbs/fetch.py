@@ -1,0 +1,28 @@
+"""``lance-git fetch``: bring what a remote has, beside what is here."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.session import Session
+from lance_spark.refs.names import branch_or_none
+
+
+@verb("fetch")
+@click.argument("remote", required=False)
+@click.argument("branches", metavar="[BRANCH]...", nargs=-1)
+@dry_run_option
+@click.pass_obj
+def command(session: Session, remote: str | None, branches: tuple[str, ...], dry_run: bool) -> None:
+    """Bring what a remote has into the branches that follow it.
+
+    Branch BRANCH of REMOTE is followed by REMOTE/BRANCH here. Only metadata comes; files stay where they are. No branch
+    of your own changes. REMOTE is by default origin, or the only one; without BRANCH all its branches are fetched.
+    """
+    from lance_spark.actions.remotes.fetch import FetchOptions, fetch
+    from lance_spark.cli.remotes import fetched_text, find_remote
+
+    wanted = [branch_or_none(branch) for branch in branches] or None
+    result = fetch(session.location, find_remote(session, remote), FetchOptions(wanted, dry_run=dry_run))
+    session.output.show(result.as_record(), fetched_text(session.output, result))

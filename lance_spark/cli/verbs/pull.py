@@ -1,0 +1,61 @@
+"""``lance-git pull``: fetch a branch, and merge it into the current one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.session import Session
+from lance_spark.errors import NotFound
+from lance_spark.refs.names import branch_or_none
+from lance_spark.store import refs
+
+if TYPE_CHECKING:
+    from lance_spark.actions.remotes.following import Remote
+
+
+@verb("pull")
+@click.argument("remote", required=False)
+@click.argument("branch", required=False)
+@click.option("-m", "message", help="Message of the new version.")
+@click.option("--ff-only", is_flag=True, help="Refuse unless the current branch has nothing of its own.")
+@dry_run_option
+@click.pass_obj
+def command(
+    session: Session, remote: str | None, branch: str | None, message: str | None, ff_only: bool, dry_run: bool
+) -> int:
+    """Fetch a remote's branch and merge it into the current one.
+
+    REMOTE is by default origin, or the only one, BRANCH the one named as the current branch. Files stay where they are.
+    With --dry-run it fetches, and only says what the merge would do.
+    """
+    from lance_spark.actions.merge import MergeOptions
+    from lance_spark.actions.remotes.pull import pull
+    from lance_spark.cli.remotes import fetched_text, find_remote
+    from lance_spark.cli.replays import exit_code, replay_lines
+
+    into, found = session.own_branch, find_remote(session, remote)
+    wanted = into if branch is None else branch_or_none(branch)
+    options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
+    try:
+        result = pull(session.location, found, wanted, into, options)
+    except NotFound:
+        if branch is None and into is not None:
+            _check_counterpart(found, into)
+        raise
+    lines = list(replay_lines(session.output, result.merged))
+    if any(fetched.state != "up to date" for fetched in result.fetched.branches):
+        lines.insert(0, fetched_text(session.output, result.fetched))
+    session.output.show(result.as_record(), "\n".join(lines))
+    return exit_code(result.merged)
+
+
+def _check_counterpart(remote: Remote, branch: str) -> None:
+    """Raise NotFound, and say what to do, where the remote has other branches but none of this name."""
+    if refs.read_branch(remote.location, branch) is None and branch not in refs.read_refs(remote.location).branches:
+        raise NotFound(
+            f"{remote.name} has no branch '{branch}'.",
+            hint=f"Name one, as in lance-git pull {remote.name} main; lance-git push creates '{branch}' there.",
+        )

@@ -1,0 +1,104 @@
+"""``table.branches`` and ``table.tags``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lance_spark.actions import branches as branch_actions
+from lance_spark.actions import tags as tag_actions
+from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.resolve import resolve
+from lance_spark.location import DatasetLocation
+from lance_spark.options.read import parse_ref
+from lance_spark.refs.model import Branch, RefSpec, Tag
+from lance_spark.refs.names import branch_or_none
+from lance_spark.spark.runner import SparkRunner
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from lance_spark.replay.plan import MergeResult
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The branches of a dataset."""
+
+    location: DatasetLocation
+    spark: SparkSession
+
+    def list(self) -> list[Branch]:
+        """All branches but main, by name."""
+        return branch_actions.list_branches(self.location)
+
+    def create(
+        self, name: str, branch: str | None = None, tag: str | None = None, version: int | None = None
+    ) -> Branch:
+        """Create a branch from a branch, tag or version; from the newest version of main by default.
+
+        Raises InvalidName with the broken rule, AlreadyExists, NotFound.
+        """
+        return branch_actions.create_branch(self.location, name, spec_of(branch=branch, tag=tag, version=version))
+
+    def delete(self, name: str) -> None:
+        """Delete a branch and its own files. Refused while another branch or a tag needs it."""
+        branch_actions.delete_branch(self.location, name)
+
+    def merge(
+        self,
+        name: str,
+        into: str | None = None,
+        ff_only: bool = False,
+        reference: bool = False,
+        dry_run: bool = False,
+        message: str | None = None,
+    ) -> MergeResult:
+        """Merge a branch into another one (main by default), as one version; executors copy its files.
+
+        Only files that the branch itself wrote are copied; with ``reference`` none is, and the branch cannot be
+        deleted. Raises Conflict, naming what clashes, Refused and NotFound; then nothing was changed.
+        """
+        options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
+        source = resolve(self.location, spec_of(branch=name))
+        return merge(self.location, source, branch_or_none(into), options, SparkRunner(self.spark))
+
+
+@dataclass(frozen=True)
+class Tags:
+    """The tags of a dataset."""
+
+    location: DatasetLocation
+
+    def list(self) -> list[Tag]:
+        """All tags, by name."""
+        return tag_actions.list_tags(self.location)
+
+    def create(self, name: str, branch: str | None = None, version: int | None = None) -> None:
+        """Tag a version; the newest of the branch (main by default) where no version is given.
+
+        Raises InvalidName with the broken rule, NotFound, and AlreadyExists: tags never move silently.
+        """
+        tag_actions.create_tag(self.location, name, spec_of(branch=branch, version=version))
+
+    def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
+        """Point an existing tag at another version. Raises NotFound."""
+        tag_actions.move_tag(self.location, name, spec_of(branch=branch, version=version))
+
+    def delete(self, name: str) -> None:
+        """Delete a tag. Raises NotFound."""
+        tag_actions.delete_tag(self.location, name)
+
+
+def spec_of(
+    branch: str | None = None,
+    tag: str | None = None,
+    version: int | None = None,
+    as_of: str | datetime | None = None,
+) -> RefSpec:
+    """Arguments as a spec, through the same checks as the options."""
+    moment = as_of if isinstance(as_of, str) or as_of is None else as_of.isoformat()
+    given = {"branch": branch_or_none(branch), "tag": tag, "version": version, "asOf": moment}
+    return parse_ref({name: str(value) for name, value in given.items() if value is not None})

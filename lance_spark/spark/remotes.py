@@ -1,0 +1,119 @@
+"""``table.remotes``: what a dataset gets from another place with the same history, and gives to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lance_spark.actions.merge import MergeOptions
+from lance_spark.actions.place import dataset_at
+from lance_spark.actions.remotes.fetch import FetchOptions, fetch
+from lance_spark.actions.remotes.following import Remote
+from lance_spark.actions.remotes.naming import ORIGIN, check_own, known_remotes
+from lance_spark.actions.remotes.pull import pull
+from lance_spark.actions.remotes.push import PushOptions, push
+from lance_spark.errors import InvalidOption, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import RefSpec
+from lance_spark.refs.names import branch_or_none
+from lance_spark.spark.moving import moving_branch
+from lance_spark.spark.runner import SparkRunner
+from lance_spark.store import refs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lance_spark.actions.remotes.pull import PullResult
+    from lance_spark.actions.remotes.push import PushResult
+    from lance_spark.actions.remotes.result import FetchResult
+
+
+@dataclass(frozen=True)
+class Remotes:
+    """The remotes of a dataset. A remote is named by its URI, or by the name under which it was fetched before.
+
+    Branch ``b`` of remote ``origin`` is followed by the local branch ``origin/b``, which only a fetch writes to. A
+    remote that needs storage options of its own is made with :meth:`at`.
+    """
+
+    location: DatasetLocation
+    spark: SparkSession
+    ref: RefSpec
+
+    def list(self) -> dict[str, str]:
+        """URIs of the remotes that were fetched from, by name."""
+        return known_remotes(refs.read_refs(self.location))
+
+    def at(self, uri: str, name: str | None = None, storage_options: Mapping[str, str] | None = None) -> Remote:
+        """The remote at a URI. Without a name it is the one under which it was fetched before, or origin.
+
+        Raises InvalidOption for a name that belongs to another URI. Without storage options it is opened with those of
+        this table.
+        """
+        options = self.location.storage_options if storage_options is None else storage_options
+        location = dataset_at(uri, options)
+        known = self.list()
+        same = [other for other, there in known.items() if dataset_at(there, options).uri == location.uri]
+        chosen = name or (same[0] if same else ORIGIN)
+        if chosen in known and chosen not in same:
+            raise InvalidOption(
+                f"Remote '{chosen}' is {known[chosen]}, not {location.uri}.",
+                hint="Give the new one another name: table.remotes.at(uri, name=...).",
+            )
+        return Remote(chosen, location)
+
+    def fetch(
+        self, remote: str | Remote = ORIGIN, branches: Sequence[str] | None = None, dry_run: bool = False
+    ) -> FetchResult:
+        """Bring the branches that follow a remote's to what it has now; all, or those whose names are given.
+
+        Metadata only: data files stay where they are. Raises NotFound, StorageFailure, Refused.
+        """
+        wanted = None if branches is None else [branch_or_none(branch) for branch in branches]
+        return fetch(self.location, self._remote(remote), FetchOptions(branches=wanted, dry_run=dry_run))
+
+    def pull(
+        self,
+        remote: str | Remote = ORIGIN,
+        branch: str | None = None,
+        message: str | None = None,
+        ff_only: bool = False,
+        dry_run: bool = False,
+    ) -> PullResult:
+        """Fetch a branch and merge it into this handle's, by default from the one of the same name.
+
+        With ``dry_run`` it fetches, and does not merge. Raises Conflict, Refused and NotFound, as fetch and merge do.
+        """
+        into = moving_branch(self.ref, "pull into")
+        check_own(self.location, into)
+        source = into if branch is None else branch_or_none(branch)
+        options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
+        return pull(self.location, self._remote(remote), source, into, options)
+
+    def push(
+        self,
+        remote: str | Remote = ORIGIN,
+        branch: str | None = None,
+        message: str | None = None,
+        dry_run: bool = False,
+    ) -> PushResult:
+        """Give a remote what a branch has, by default this handle's, as one version; executors copy its files.
+
+        What is not there yet, the branch or the whole dataset, is created. Raises Refused where the remote has versions
+        that the branch has not: pull first; then nothing was changed.
+        """
+        pushed = moving_branch(self.ref, "push") if branch is None else branch_or_none(branch)
+        check_own(self.location, pushed)
+        options = PushOptions(message=message, dry_run=dry_run)
+        return push(self.location, self._remote(remote), pushed, options, SparkRunner(self.spark))
+
+    def _remote(self, remote: str | Remote) -> Remote:
+        if isinstance(remote, Remote):
+            return remote
+        known = self.list()
+        if remote in known:
+            return self.at(known[remote], remote)
+        if "/" not in remote:  # a misspelt name must not become a dataset in the working directory
+            raise NotFound(f"There is no remote '{remote}'.", hint="Give its URI; for a path here write ./NAME.")
+        return self.at(remote)

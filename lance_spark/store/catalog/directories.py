@@ -1,0 +1,147 @@
+"""Table directories: listed and looked at in parallel, taken away, copied to another name."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from lance_spark.catalog.directory import ABSENT, DEREGISTERED, DirectoryState, state_of
+from lance_spark.errors import NotFound, StorageFailure
+from lance_spark.location import DatasetLocation
+from lance_spark.store.failures import clean
+from lance_spark.store.filesystem import bucket_and_prefix, entries, open_filesystem, reachable, whole_path
+
+_THREADS = 16
+_FEW = 8
+"""Directories that one thread looks at, one after another, before another thread is worth it."""
+_PAGE_KEYS = 1000
+
+
+def list_root(root: DatasetLocation) -> tuple[list[str], list[str]]:
+    """Names of the directories and of the files directly in the catalog; none where the root is not there."""
+    found = entries(root, "")
+    directories = sorted({name for name, is_directory in found if is_directory})
+    return directories, sorted({name for name, is_directory in found if not is_directory})
+
+
+def look(root: DatasetLocation, directories: Sequence[str]) -> dict[str, DirectoryState]:
+    """What is in some directories of the root: as much as tells whether each is a table.
+
+    On S3 a request lists 1,000 files, whichever directories they are in, so that many small tables take one request,
+    and a large one never takes more than one or two. pylance asks once for each directory, one after another.
+    """
+    if not directories:
+        return {}
+    ordered = sorted(set(directories), key=lambda name: f"{name}/")
+    size = max(_FEW, -(-len(ordered) // _THREADS))
+    parts = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    search = partial(_look_on_disk if root.is_local else _look_elsewhere, root)
+    if root.uri.startswith("s3://"):
+        search = partial(_look_on_s3, root)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = list(pool.map(search, parts)) if len(parts) > 1 else [search(parts[0])]
+    return {name: states.get(name, ABSENT) for part, states in zip(parts, found, strict=True) for name in part}
+
+
+def look_at(root: DatasetLocation, directory: str) -> DirectoryState:
+    """What is in one directory of the root."""
+    return look(root, [directory])[directory]
+
+
+def _look_on_disk(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:
+    with reachable(root):
+        return {name: state_of(_some_files(f"{root.uri}/{name}")) for name in names}
+
+
+def _some_files(directory: str) -> list[str]:
+    """The files directly in a directory; where it has none, the first one below it."""
+    try:
+        with os.scandir(directory) as found:
+            inside = [(entry.name, entry.is_dir()) for entry in found]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    direct = [name for name, is_directory in inside if not is_directory]
+    for name, is_directory in inside:
+        if direct:
+            break
+        if is_directory and _some_files(f"{directory}/{name}"):
+            return [f"{name}/..."]
+    return direct
+
+
+def _look_on_s3(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:
+    """``names`` are in the order of their keys. A page that ends inside a directory is followed by the next one."""
+    bucket, prefix = bucket_and_prefix(root)
+    starts = [f"{name}/" for name in names]
+    paths: dict[str, list[str]] = {name: [] for name in names}
+    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS}
+    after: str | None = starts[0]
+    while after is not None:
+        page = _page(root, {**asked, "StartAfter": prefix + after})
+        last = after
+        for found in page.get("Contents", ()):
+            key = found["Key"][len(prefix) :]
+            if key <= last:
+                raise StorageFailure(
+                    f"The store of {root.uri} does not list keys in the order of their bytes.",
+                    hint="Directory buckets (S3 Express One Zone) do not; a catalog cannot be there.",
+                )
+            last = key
+            directory, _, path = key.partition("/")
+            if directory in paths and path:
+                paths[directory].append(path)
+        after = _next_start(last, starts) if page["IsTruncated"] else None
+    return {name: state_of(found) for name, found in paths.items()}
+
+
+def _next_start(last: str, starts: Sequence[str]) -> str | None:
+    """After which key to go on; None when all directories are known."""
+    directory, slash, path = last.partition("/")
+    own = bisect_right(starts, directory + slash) - 1
+    if slash and own >= 0 and starts[own] == directory + slash and path < DEREGISTERED:
+        return last  # its mark, if it has one, is still to come
+    position = bisect_right(starts, directory + slash) if slash else bisect_right(starts, last)
+    return None if position == len(starts) else max(last, starts[position])
+
+
+def _page(root: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
+    with reachable(root):
+        try:
+            page: dict[str, Any] = open_filesystem(root).call_s3("list_objects_v2", **asked)
+        except FileNotFoundError as problem:
+            raise NotFound(
+                f"The bucket of {root.uri} does not exist: {clean(str(problem.__cause__ or problem), root)}",
+                hint="Check the bucket name and the endpoint.",
+            ) from None
+    if not isinstance(page.get("IsTruncated"), bool):
+        raise StorageFailure(f"The store of {root.uri} answered with something that is no listing.")
+    return page
+
+
+def _look_elsewhere(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:
+    return {name: state_of(_some_files_elsewhere(root, name)) for name in names}
+
+
+def _some_files_elsewhere(root: DatasetLocation, directory: str) -> list[str]:
+    inside = entries(root, directory)
+    direct = [name for name, is_directory in inside if not is_directory and name]
+    for name, is_directory in inside:
+        if direct:
+            break
+        if is_directory and _some_files_elsewhere(root, f"{directory}/{name}"):
+            return [f"{name}/..."]
+    return direct
+
+
+def exists_below(root: DatasetLocation, path: str) -> bool:
+    """Whether a directory below the root has anything in it."""
+    return bool(entries(root, path))
+
+
+def is_link(root: DatasetLocation, directory: str) -> bool:
+    """Whether a directory is a symbolic link, behind which may be anybody's data."""
+    return root.is_local and os.path.islink(whole_path(root, directory))

@@ -1,0 +1,71 @@
+"""The truth about remotes: commits as git has them, which all places know, and branches that point at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import NamedTuple
+
+from merge_model import Clash, State, merged
+
+
+class Place(NamedTuple):
+    """A branch of a dataset; "" for main, "origin/" and a name for one that follows the remote's."""
+
+    dataset: str
+    branch: str
+
+
+@dataclass
+class Git:
+    """Every commit there ever was, and where branches are."""
+
+    states: dict[int, State] = field(default_factory=dict)
+    parents: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    heads: dict[Place, int] = field(default_factory=dict)
+    _numbers: count = field(default_factory=count)
+
+    def state(self, place: Place) -> State:
+        return self.states[self.heads[place]]
+
+    def commit(self, place: Place, state: State, *more: int) -> None:
+        """The branch went on; ``more`` are commits that it took in."""
+        number = next(self._numbers)
+        before = (self.heads[place],) if place in self.heads else ()
+        self.states[number], self.parents[number] = state, (*before, *more)
+        self.heads[place] = number
+
+    def branches(self, dataset: str, following: bool = False) -> list[str]:
+        """The branches of one's own, or those that follow a remote's."""
+        found = (place.branch for place in self.heads if place.dataset == dataset)
+        return sorted(branch for branch in found if branch.startswith("origin/") == following)
+
+    def ancestors(self, number: int) -> set[int]:
+        """A commit and everything it descends from."""
+        found: set[int] = set()
+        pending = [number]
+        while pending:
+            at = pending.pop()
+            if at not in found:
+                found.add(at)
+                pending += self.parents[at]
+        return found
+
+    def holds(self, place: Place, other: Place) -> bool:
+        """Whether a branch has everything of another one."""
+        return self.heads[other] in self.ancestors(self.heads[place])
+
+    def bases(self, one: Place, other: Place) -> set[int]:
+        """Common ancestors that are no ancestor of another one."""
+        common = self.ancestors(self.heads[one]) & self.ancestors(self.heads[other])
+        return {at for at in common if not any(at in self.ancestors(later) - {later} for later in common)}
+
+    def outcomes(self, into: Place, source: Place) -> list[State]:
+        """What a merge may make of two branches: one state, or none where both changed one thing."""
+        found = []
+        for base in self.bases(into, source):
+            try:
+                found.append(merged(self.states[base], self.state(into), self.state(source)))
+            except Clash:
+                continue
+        return found

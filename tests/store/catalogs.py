@@ -1,0 +1,65 @@
+"""Catalogs on local disk through the actions, and through pylance's own namespace."""
+
+from __future__ import annotations
+
+import lance
+import pyarrow as pa
+from lance.namespace import DirectoryNamespace
+from local_datasets import numbers
+
+from lance_spark.actions.catalog.declaring import declare_table
+from lance_spark.actions.catalog.listing import list_namespaces, list_tables
+from lance_spark.actions.catalog.lookup import locate_table
+from lance_spark.catalog.model import Catalog, Declaration
+from lance_spark.store.catalog import manifest
+from lance_spark.store.catalog.snapshots import newest
+
+PYLANCE = {
+    "v1": {"manifest_enabled": "false"},
+    "v2": {"dir_listing_enabled": "false"},
+    "compatibility": {"dir_listing_to_manifest_migration_enabled": "true"},
+}
+"""The properties with which pylance comes nearest to a mode of the specification."""
+
+
+def pylance(catalog: Catalog, **properties: str) -> DirectoryNamespace:
+    """pylance's namespace on the same directory, in the same mode unless properties are given."""
+    return DirectoryNamespace(root=catalog.uri, **(properties or PYLANCE[catalog.mode]))
+
+
+def make_table(catalog: Catalog, name, rows: pa.Table | None = None, **properties: str) -> Declaration:
+    """A table with rows, as a Spark job makes it: declared, written, committed."""
+    declared = declare_table(catalog, name, properties)
+    lance.write_dataset(numbers(3) if rows is None else rows, declared.location.uri)
+    return declared
+
+
+def ids_of(catalog: Catalog, name) -> list[int]:
+    """The rows of a table, read by pylance at the place the catalog tells."""
+    return lance.dataset(locate_table(catalog, name).uri).to_table()["id"].to_pylist()
+
+
+def tables(catalog: Catalog, namespace="", recursive: bool = False) -> list[str]:
+    return [str(found) for found in list_tables(catalog, namespace, recursive)]
+
+
+def namespaces(catalog: Catalog, parent="", recursive: bool = False) -> list[str]:
+    return [str(found) for found in list_namespaces(catalog, parent, recursive)]
+
+
+def raw(catalog: Catalog) -> lance.LanceDataset:
+    """``__manifest``, opened by pylance."""
+    return lance.dataset(f"{catalog.uri}/__manifest")
+
+
+def rows(catalog: Catalog) -> dict[str, dict]:
+    """The rows of ``__manifest``, read by pylance; each id once."""
+    found = raw(catalog).to_table().to_pylist()
+    assert len({row["object_id"] for row in found}) == len(found)
+    return {row["object_id"]: row for row in found}
+
+
+def indexes(catalog: Catalog) -> frozenset[str]:
+    snapshot = newest(catalog.manifest)
+    assert snapshot is not None
+    return manifest.index_names(snapshot)

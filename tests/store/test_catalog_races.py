@@ -1,0 +1,167 @@
+"""Eight processes at once on one catalog: exactly one winner, the winner's data, no duplicates, nothing left behind."""
+
+import os
+
+import lance
+import pytest
+from catalog_work import assert_sound, attempt, create, value_of, wander
+from catalogs import PYLANCE, namespaces, raw, tables
+from lance.namespace import DirectoryNamespace
+from lance_namespace import CreateNamespaceRequest, DeclareTableRequest
+from processes import Job, Team
+
+from lance_spark.actions.catalog.lookup import describe_table, table_exists
+from lance_spark.actions.catalog.namespaces import create_namespace
+from lance_spark.actions.catalog.opening import open_catalog
+
+pytestmark = pytest.mark.slow
+
+TEAM = 8
+ROUNDS = 20
+MODES = ("v2", "compatibility", "v1")
+
+
+@pytest.fixture(scope="module")
+def team():
+    made = Team(TEAM)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=MODES)
+def catalog(request, tmp_path):
+    return open_catalog(str(tmp_path), mode=request.param)
+
+
+def race(team, catalog, what, *each):
+    """The outcomes of one operation, by what each process was given."""
+    return team.run([Job(attempt, (catalog, what, *given)) for given in each])
+
+
+def winners(outcomes, *losing):
+    """What came of it for those who won; the others failed as they may."""
+    kinds = {kind for kind, _ in outcomes}
+    assert kinds <= {"ok", *losing}, outcomes
+    return [result for kind, result in outcomes if kind == "ok"]
+
+
+def test_one_creates_a_table_and_its_data_is_there_and_one_drops_it(team, catalog):
+    for round_ in range(ROUNDS):
+        values = [10 * round_ + member for member in range(TEAM)]
+        won = winners(race(team, catalog, "create", *(("t", value) for value in values)), "AlreadyExists")
+        assert len(won) == 1
+        assert value_of(catalog, "t") == won[0]
+        assert len(winners(race(team, catalog, "drop", *[("t",)] * TEAM), "NotFound")) == 1
+        assert not table_exists(catalog, "t")
+    assert set(os.listdir(catalog.uri)) <= {"__manifest"}
+
+
+def test_one_renames_a_table_whichever_name_it_is_to_have(team, tmp_path):
+    for mode in ("v2", "compatibility"):
+        catalog = open_catalog(str(tmp_path / mode), mode=mode)
+        for round_ in range(ROUNDS // 2):
+            create(catalog, "t", round_)
+            outcomes = race(team, catalog, "rename", *(("t", f"u{member}") for member in range(TEAM)))
+            (name,) = winners(outcomes, "NotFound")
+            assert tables(catalog) == [name]
+            assert value_of(catalog, name) == round_
+            outcomes = race(team, catalog, "rename", *((name, "same") for _ in range(TEAM)))
+            assert len(winners(outcomes, "NotFound", "AlreadyExists")) == 1
+            race(team, catalog, "drop", ("same",))
+        assert assert_sound(catalog) == {}
+
+
+def test_all_win_that_want_different_names(team, catalog):
+    for round_ in range(5):
+        outcomes = race(team, catalog, "create", *((f"t{round_}{member}", member) for member in range(TEAM)))
+        assert winners(outcomes) == list(range(TEAM))
+    assert assert_sound(catalog) == {f"t{round_}{member}": member for round_ in range(5) for member in range(TEAM)}
+
+
+def test_one_deregisters_and_one_registers(team, catalog):
+    create(catalog, "t", 7)
+    path = describe_table(catalog, "t").path
+    for _ in range(ROUNDS // 2):
+        assert winners(race(team, catalog, "deregister", *[("t",)] * TEAM), "NotFound") == [path]
+        won = winners(race(team, catalog, "register", *[("t", path)] * TEAM), "AlreadyExists")
+        assert won == [path] if catalog.reads_manifest else won
+        assert value_of(catalog, "t") == 7
+    assert assert_sound(catalog) == {"t": 7}
+
+
+def test_the_first_ones_make_the_manifest_together(team, tmp_path):
+    for round_ in range(ROUNDS):
+        catalog = open_catalog(str(tmp_path / str(round_)), mode="v2")
+        outcomes = race(team, catalog, "create_namespace", *((f"n{member % 4}",) for member in range(TEAM)))
+        assert len(winners(outcomes, "AlreadyExists")) == 4
+        assert namespaces(catalog) == ["n0", "n1", "n2", "n3"]
+
+
+def test_nothing_is_put_into_a_namespace_that_is_dropped(team, tmp_path):
+    """pylance's namespace left an orphan in 20 of 20 rounds: it checks the parent before the commit, not with it."""
+    catalog = open_catalog(str(tmp_path), mode="v2")
+    for _ in range(ROUNDS):
+        create_namespace(catalog, "ns")
+        jobs = [Job(attempt, (catalog, "create", f"ns.t{member}", member)) for member in range(4)]
+        jobs += [Job(attempt, (catalog, "drop_namespace", "ns", cascade)) for cascade in (False, True, False, True)]
+        outcomes = team.run(jobs)
+        assert len(winners(outcomes[4:], "NotFound", "Refused")) == 1
+        winners(outcomes[:4], "NotFound", "Conflict", "StorageFailure", "CorruptData")
+        assert tables(catalog, recursive=True) == namespaces(catalog) == []
+    assert raw(catalog).count_rows() == 0
+
+
+def test_a_name_is_a_table_or_a_namespace(team, catalog):
+    if not catalog.reads_manifest:
+        pytest.skip("V1 has no namespaces")
+    for round_ in range(ROUNDS // 2):
+        jobs = [Job(attempt, (catalog, "create", f"x{round_}", member)) for member in range(4)]
+        jobs += [Job(attempt, (catalog, "create_namespace", f"x{round_}")) for _ in range(4)]
+        assert len(winners(team.run(jobs), "AlreadyExists")) == 1
+    assert len(tables(catalog)) + len(namespaces(catalog)) == ROUNDS // 2
+    assert_sound(catalog)
+
+
+@pytest.mark.parametrize("mode", ["v2", "compatibility"])
+def test_whatever_they_do_the_catalog_stays_sound(team, tmp_path, mode):
+    catalog = open_catalog(str(tmp_path), mode=mode)
+    create_namespace(catalog, "ns")
+    names = ["a", "b", "ns.a", "ns.b"]
+    for seed in range(ROUNDS):
+        histories = team.run([Job(wander, (catalog, names, member, seed, 4)) for member in range(TEAM)])
+        outcomes = [outcome for history in histories for outcome in history]
+        wrong = [found for found in outcomes if found[1][0] not in ("ok", "NotFound", "AlreadyExists", "Conflict")]
+        assert [found for found in wrong if not found[0].startswith(("create", "rename"))] == []
+        made = {given for given, (kind, _) in outcomes if kind == "ok" and given.startswith("create")}
+        for name, value in assert_sound(catalog).items():
+            seen = [given for given in made if given.endswith(f", {value})")]
+            assert seen or value < 1000 * seed, (name, value)
+
+
+def theirs(catalog, *_):
+    return DirectoryNamespace(root=catalog.uri, **PYLANCE["v2"])
+
+
+def pylance_creates(namespace, _, member, round_):
+    """Beside us, pylance's own namespace makes a namespace and a table in it."""
+    namespace.create_namespace(CreateNamespaceRequest(id=[f"p{round_}{member}"]))
+    namespace.declare_table(DeclareTableRequest(id=[f"p{round_}{member}", "t"]))
+
+
+def we_create(_, catalog, member, round_):
+    create_namespace(catalog, f"w{round_}{member}")
+    attempt(catalog, "withdraw", f"w{round_}{member}.gone")
+    return attempt(catalog, "create", f"w{round_}{member}.t", member)
+
+
+def test_beside_pylances_own_namespace_nothing_is_lost(team, tmp_path):
+    catalog = open_catalog(str(tmp_path), mode="v2")
+    for round_ in range(6):
+        jobs = [Job(we_create, (catalog, member, round_), theirs) for member in range(4)]
+        jobs += [Job(pylance_creates, (catalog, member, round_), theirs) for member in range(4)]
+        outcomes = team.run(jobs)
+        assert [kind for kind, _ in outcomes[:4]] == ["ok"] * 4
+    expected = [f"{who}{round_}{member}" for who in "pw" for round_ in range(6) for member in range(4)]
+    assert namespaces(catalog) == sorted(expected)
+    assert tables(catalog, recursive=True) == [f"{name}.t" for name in sorted(expected)]
+    assert lance.dataset(catalog.manifest.uri).count_rows() == 2 * len(expected)
