@@ -10,6 +10,7 @@ from lance_spark.refs.names import (
     check_new_tag_name,
     is_dataset_directory,
     is_merge_tag,
+    is_own_tag,
 )
 from lance_spark.refs.resolve import missing
 
@@ -56,6 +57,18 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
             f"{_names(unlistable)}, whose name is not ASCII.",
             hint=f"Delete tag {_names(unlistable)} first.",
         )
+    _check_tags(refs, name)
+    nested = sorted(other for other in refs.branches if other.startswith(name + "/"))
+    if nested:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: its directory also holds branch {_names(nested)}, "
+            "so its files would be left behind.",
+            hint=f"Delete {_names(nested)} first.",
+        )
+
+
+def _check_tags(refs: RefTable, name: str) -> None:
+    """Raise Refused when a tag is on one of the branch's versions."""
     tags = sorted(tag.name for tag in refs.tags.values() if tag.branch == name)
     merged = [tag for tag in tags if is_merge_tag(tag)]
     if merged:
@@ -63,17 +76,17 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
             f"Branch '{name}' cannot be deleted: it was merged by reference, so another branch reads its files.",
             hint=f"Delete tag {_names(merged)} once no version reads them any more: see `show`, base paths.",
         )
+    clones = [tag for tag in tags if is_own_tag(tag)]
+    if clones:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: {len(clones)} tags say that clones read its files, such as "
+            f"{_names(clones[:1])}.",
+            hint="Delete those tags once the clones are gone, or do not need the branch any more.",
+        )
     if tags:
         raise Refused(
             f"Branch '{name}' cannot be deleted: tag {_names(tags)} points at it.",
             hint=f"Delete or move tag {_names(tags)} first.",
-        )
-    nested = sorted(other for other in refs.branches if other.startswith(name + "/"))
-    if nested:
-        raise Refused(
-            f"Branch '{name}' cannot be deleted: its directory also holds branch {_names(nested)}, "
-            "so its files would be left behind.",
-            hint=f"Delete {_names(nested)} first.",
         )
 
 

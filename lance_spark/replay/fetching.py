@@ -108,17 +108,19 @@ def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChai
     return [version for version in chain.versions if seen < version <= until and version in wanted]
 
 
-def reshaping(operations: Mapping[int, str]) -> tuple[int, ...]:
+def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[int, ...]:
     """The versions to bring one by one, of which pylance commits no two at once, by the operations that made them.
 
-    ``operations`` ascend. Nothing counts that was before the whole table was replaced.
+    ``operations`` ascend. Nothing counts that was before the whole table was replaced. With ``compacting``, rows are
+    brought before they are compacted: of a file with old and new rows no row could keep its stable id.
     """
+    wanted = _CHANGES_COLUMNS | {"Rewrite"} if compacting else _CHANGES_COLUMNS
     found: set[int] = set()
     before: int | None = None
     for version, operation in operations.items():
         if operation in _REPLACES_ALL:
             found = {version}
-        elif operation in _CHANGES_COLUMNS:
+        elif operation in wanted:
             found |= {version, version if before is None else before}
         before = version
     return tuple(sorted(found))

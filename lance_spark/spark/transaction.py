@@ -28,7 +28,7 @@ def transaction(table: LanceTable, message: str | None = None, audit: Audit | No
     somebody else committed what cannot be combined. In every case but success the temporary branch is deleted.
     """
     if table.ref.tag is not None or table.ref.version is not None or table.ref.as_of is not None:
-        raise Refused("A transaction needs a branch to publish to.", hint="Use at_branch(...), or no ref at all.")
+        raise Refused("A transaction needs a branch to publish to.", hint="Use checkout(branch=...), or no ref at all.")
     location, target = table.location, table.ref.branch
     name = f"transaction-{uuid.uuid4().hex}"
     start = pin_latest(location, target)

@@ -35,6 +35,14 @@ class Git:
         self.states[number], self.parents[number] = state, (*before, *more)
         self.heads[place] = number
 
+    def merge(self, into: Place, source: Place, state: State) -> None:
+        """The branch took another one in: a fast-forward where it had nothing of its own."""
+        if self.holds(source, into):
+            assert state == self.state(source)
+            self.heads[into] = self.heads[source]
+        else:
+            self.commit(into, state, self.heads[source])
+
     def branches(self, dataset: str, following: bool = False) -> list[str]:
         """The branches of one's own, or those that follow a remote's."""
         found = (place.branch for place in self.heads if place.dataset == dataset)

@@ -93,10 +93,11 @@ class Remotes(RuleBasedStateMachine):
         self.check(dataset)
 
     def change(self, place, change, number):
-        dataset = self.dataset(place)
+        before, dataset = self.git.state(place), self.dataset(place)
         version = dataset.version
-        after = getattr(self, f"_{change}")(dataset, self.git.state(place), number)
-        if self.dataset(place).version != version:
+        after = getattr(self, f"_{change}")(dataset, before, number)
+        # A version in which nothing changed is none to a fetch.
+        if after != before or (change == "compact" and self.dataset(place).version != version):
             self.git.commit(place, after)
 
     def _append(self, dataset, state, number):
@@ -212,7 +213,7 @@ class Remotes(RuleBasedStateMachine):
             found = self.found(into)
             matching = [state for state in outcomes if (sorted(["id", *state.names]), state.plain()) == found]
             assert matching, (found, outcomes)
-            self.git.commit(into, matching[0], self.git.heads[source])
+            self.git.merge(into, source, matching[0])
         self.check(into.dataset)
 
     def lineage(self, branch):
@@ -230,7 +231,7 @@ class Remotes(RuleBasedStateMachine):
         forward = there not in self.git.heads or self.git.holds(here, there)
         known = self.lineage(branch) if there in self.git.heads else self.git.branches(REMOTE)
         try:
-            push(self.location(dataset), self.remote, branch or None)
+            result = push(self.location(dataset), self.remote, branch or None)
         except (Conflict, Refused) as refusal:
             if forward and not any(told in str(refusal) for told in MAY_REFUSE):
                 raise
@@ -239,8 +240,11 @@ class Remotes(RuleBasedStateMachine):
             self.follow(dataset, *known)
             self.check(dataset, REMOTE)
             return
-        assert forward
-        self.git.heads[there] = self.git.heads[here]
+        if result.version is None and not result.created:
+            assert self.git.state(there) == self.git.state(here)
+        else:
+            assert forward
+            self.git.heads[there] = self.git.heads[here]
         self.follow(dataset, *known, branch)
         self.check(dataset, REMOTE)
 

@@ -422,3 +422,23 @@ def test_a_remote_that_is_no_relative_is_refused(source, local, tmp_path, stable
 def test_a_missing_branch_is_told(source, local):
     refused(NotFound, lambda: pushed(local, source, "missing"), source, local)
     assert origin(source).name == "origin"
+
+
+def test_a_branch_from_before_the_first_push_can_be_pushed_as_well(source, local, tmp_path):
+    backup = str(tmp_path / "backup.lance")
+    branch_off(local, "older")
+    add(local, 900, 901, "older")
+    appended(head(local))
+    pushed(local, backup, name="backup")
+    pushed(local, backup, "older", "backup")
+    assert_same(local, "older", backup, "older")
+    assert_follows(local, backup, "backup")
+    merged(backup, "older")
+    assert len(ids_of(backup)) == len(set(ids_of(backup))) == len(ids_of(local)) + 1
+
+
+def test_a_branch_that_cannot_be_followed_is_left_out(source, local):
+    branch_off(source, "data")
+    add(source, 900, 902)
+    assert [found.branch for found in fetched(local, source).branches] == ["main", "exp", "exp/deep"]
+    assert_same(local, "origin/main", source, None)

@@ -116,7 +116,7 @@ class _Fetch:
         if known is None:
             known = self._create(chain)
         elif self.states[chain.branch] != "begun anew":
-            pair, again = interrupted(self.local, known)
+            pair, again = interrupted(self.local, known, chain)
             if pair is not None:
                 known = self._pair(known, pair)
             if again:
@@ -133,7 +133,7 @@ class _Fetch:
         """The following branch: made from where the remote's was made from, if that was fetched, else begun anew."""
         name = following_name(self.remote.name, chain.branch)
         follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
-        _check_free(self.local, name)
+        check_free(self.local, name)
         parent = None if chain.fork is None else self.follows.get(chain.fork.branch)
         if chain.fork is not None and parent is not None:
             pair = next((found for found in parent.pairs if found.remote == chain.fork.version), None)
@@ -263,7 +263,7 @@ class _Fetch:
         ]
 
 
-def _check_free(local: DatasetLocation, name: str) -> None:
+def check_free(local: DatasetLocation, name: str) -> None:
     """Raise Refused for a branch of the user's own; one that a killed fetch made and did not fill is taken away."""
     found = refs.read_branch(local, name)
     if found is None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from lance_spark.actions.replay.ancestry import Graph
-from lance_spark.errors import Refused
+from lance_spark.errors import NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.replay.ancestry import Node
-from lance_spark.replay.trace import BEGIN, FETCH, PUSH, RELOCATE, read_trace
+from lance_spark.replay.fetching import RemoteChain
+from lance_spark.replay.trace import BEGIN, FETCH, PUSH, RELOCATE, Trace, read_trace
 from lance_spark.replay.tracking import Follows, Pair, following_name, read_follows, with_follows
 from lance_spark.store import chains, refs
 
@@ -50,7 +51,20 @@ def pusher(local: DatasetLocation, stamp: int | None) -> str:
     return f"{sha256(local.uri.encode()).hexdigest()[:16]}-{stamp}"
 
 
-def interrupted(local: DatasetLocation, follows: Follows) -> tuple[Pair | None, bool]:
+def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
+    """Whether it was pushed from this very dataset, and that still has the version it was pushed from."""
+    if not trace.pusher.startswith(pusher(local, None).partition("-")[0]):
+        return False
+    try:
+        head = chains.read_contents(local, trace.source).head
+    except NotFound:
+        return False
+    branch = None if trace.source.branch is None else refs.read_branch(local, trace.source.branch)
+    identity = "" if branch is None else branch.identity
+    return trace.pusher == pusher(local, head.timestamp_ns) and identity == trace.source_id
+
+
+def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) -> tuple[Pair | None, bool]:
     """What an interrupted fetch left: (a pair that was not written down, whether the branch has to be begun anew).
 
     Raises Refused where somebody else wrote to the branch: it would not be what the remote has any more.
@@ -58,7 +72,7 @@ def interrupted(local: DatasetLocation, follows: Follows) -> tuple[Pair | None, 
     name = following_name(follows.remote, follows.branch)
     after = 0 if follows.newest is None else follows.newest.local
     versions = [version for version in chains.version_names(local, name) if version > after]
-    last: tuple[Pair, str] | None = None
+    last: tuple[int, Trace] | None = None
     for version, transaction in chains.read_transactions(local, name, versions).items():
         if transaction is not None and transaction.operation in _QUIET:
             continue
@@ -70,8 +84,18 @@ def interrupted(local: DatasetLocation, follows: Follows) -> tuple[Pair | None, 
                 f"Somebody wrote version {version} to '{name}', which follows {follows.uri}.",
                 hint=f"Bring that to a branch of your own (lance-git branch mine {name}), delete '{name}', and fetch.",
             )
-        last = (Pair(version, trace.source.version), trace.action)
+        last = (version, trace)
     if last is None:
         return None, follows.newest is None
-    pair, action = last
-    return (None, True) if action == BEGIN else (pair, False)
+    version, trace = last
+    there = _fetched_version(trace, chain)
+    return (None, True) if there is None else (Pair(version, there), False)
+
+
+def _fetched_version(trace: Trace, chain: RemoteChain) -> int | None:
+    """The remote's version that was fetched; None if that was not finished, or cannot be told any more."""
+    if trace.action == FETCH:
+        return trace.source.version
+    if trace.action == PUSH:  # its source is what was pushed
+        return next((received.at for received in chain.received if received.source == trace.source), None)
+    return None

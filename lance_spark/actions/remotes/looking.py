@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from lance_spark.actions.remotes.following import pusher
+from lance_spark.actions.remotes.following import is_own_push
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, RefTable
-from lance_spark.refs.names import MAIN
+from lance_spark.refs.names import MAIN, is_dataset_directory
 from lance_spark.refs.resolve import missing
 from lance_spark.replay.fetching import Received, RemoteChain, Taken, reshaping, with_parents
 from lance_spark.replay.notes import merged_notes
-from lance_spark.replay.trace import RECEIVE, Trace, read_trace
+from lance_spark.replay.trace import RECEIVE, read_trace
 from lance_spark.replay.tracking import Follows, read_follows
 from lance_spark.store import chains, refs
 
@@ -29,10 +29,14 @@ def look(
 ) -> dict[str | None, RemoteChain]:
     """The remote's branches, or some of them with those they come from. Raises NotFound, StorageFailure.
 
-    Branches with which the remote follows a remote of its own are left out.
+    Branches with which the remote follows a remote of its own are left out, and those that cannot be followed.
     """
     table = refs.read_refs(remote)
-    own = {name: branch for name, branch in table.branches.items() if read_follows(branch) is None}
+    own = {
+        name: branch
+        for name, branch in table.branches.items()
+        if read_follows(branch) is None and _can_be_followed(name)
+    }
     names: set[str | None] = {None, *own}
     if wanted is not None:
         for name in wanted:
@@ -57,6 +61,11 @@ def look(
     return found
 
 
+def _can_be_followed(name: str) -> bool:
+    """Whether there may be a branch ``origin/<name>``: not if that would lie among another one's files."""
+    return not is_dataset_directory(name.partition("/")[0])
+
+
 def _with_history(
     local: DatasetLocation, remote: DatasetLocation, table: RefTable, chain: RemoteChain, follows: Follows | None
 ) -> RemoteChain:
@@ -79,7 +88,7 @@ def _with_history(
             continue
         if trace.takes_in and (not trace.source_id or trace.source_id in names):
             taken[version] = trace.source
-        if trace.action == RECEIVE and _is_from(local, trace):
+        if trace.action == RECEIVE and is_own_push(local, trace):
             received.append(Received(version, trace.source))
     for note in merged_notes(table.branches.values()):
         if note.into == chain.identity and (not note.source.chain or note.source.chain in names):
@@ -91,16 +100,3 @@ def _with_history(
         received=tuple(received),
         reshaped=reshaping(operations),
     )
-
-
-def _is_from(local: DatasetLocation, trace: Trace) -> bool:
-    """Whether it was pushed from this very dataset, and that still has the version it was pushed from."""
-    if not trace.pusher.startswith(pusher(local, None).partition("-")[0]):
-        return False
-    try:
-        head = chains.read_contents(local, trace.source).head
-    except NotFound:
-        return False
-    branch = None if trace.source.branch is None else refs.read_branch(local, trace.source.branch)
-    identity = "" if branch is None else branch.identity
-    return trace.pusher == pusher(local, head.timestamp_ns) and identity == trace.source_id

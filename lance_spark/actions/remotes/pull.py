@@ -72,7 +72,8 @@ def _steps(
     held = graph.held(ours, head).get(graph.identity(head.branch), 0)
     pairs = followed(table, remote.name)[branch].pairs
     there = chains.version_names(local, head.branch)
-    return [PinnedVersion(head.branch, pair.local) for pair in pairs if pair.local > held and pair.local in there]
+    steps = [PinnedVersion(head.branch, pair.local) for pair in pairs if pair.local > held and pair.local in there]
+    return [step for step in steps if graph.held(step, ours).get(base.chain, -1) >= base.version]
 
 
 def _one_by_one(

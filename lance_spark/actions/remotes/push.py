@@ -7,8 +7,8 @@ from typing import Any
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.cleanup.runner import Runner
-from lance_spark.actions.remotes.fetch import FetchOptions, fetch
-from lance_spark.actions.remotes.following import Remote, followed, node_of, pusher, write_down
+from lance_spark.actions.remotes.fetch import FetchOptions, check_free, fetch
+from lance_spark.actions.remotes.following import Remote, followed, is_own_push, node_of, pusher, write_down
 from lance_spark.actions.remotes.telling import tell
 from lance_spark.actions.replay.ancestry import Graph
 from lance_spark.actions.replay.applying import replay
@@ -20,7 +20,7 @@ from lance_spark.refs.model import ROOT, PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.fetching import reshaping
 from lance_spark.replay.plan import MergeResult
-from lance_spark.replay.trace import BEGIN, RECEIVE, Trace
+from lance_spark.replay.trace import BEGIN, RECEIVE, Trace, read_trace
 from lance_spark.replay.tracking import Edge, Follows, Pair, following_name
 from lance_spark.store import chains, planting, refs
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
@@ -74,7 +74,8 @@ def push(
     """
     wanted = options or PushOptions()
     check_branch(local, branch)
-    if find_latest(remote.location, None) is None:
+    latest = find_latest(remote.location, None)
+    if latest is None or _is_half_made(local, remote, latest):
         _check_never_fetched(local, remote)
         if wanted.dry_run:
             return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
@@ -131,7 +132,7 @@ def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: Pinn
             local, stretch.branch, [name for name in versions if name <= stretch.until]
         )
         operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
-        found += [pin_version(local, stretch.branch, version) for version in reshaping(operations)]
+        found += [pin_version(local, stretch.branch, version) for version in reshaping(operations, True)]
     return [step for step in found if step != pin and _is_forward(graph, step, base)]
 
 
@@ -203,6 +204,16 @@ def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
         )
 
 
+def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion) -> bool:
+    """Whether a push of this dataset was interrupted when it made the remote: then that has no rows yet."""
+    follows = followed(refs.read_refs(local), remote.name).get(None)
+    if follows is not None and follows.newest is not None:
+        return False
+    transaction = chains.read_transactions(remote.location, None, [latest.version]).get(latest.version)
+    trace = None if transaction is None else read_trace(transaction.properties)
+    return trace is not None and trace.action == BEGIN and is_own_push(local, trace)
+
+
 def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
     """An empty dataset, with the columns of ours, and the branch that follows it."""
     if branch is not None:
@@ -212,19 +223,20 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
         )
     pin = pin_latest(local, None)
     name = following_name(remote.name, None)
-    planting.begin(remote.location, local, pin, Trace(BEGIN, pin).properties("Create the dataset"), places=False)
+    check_free(local, name)
+    begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
+    planting.begin(remote.location, local, pin, begin, places=False)
     there = pin_latest(remote.location, None)
-    if refs.read_branch(local, name) is None:
-        create_branch_at(local, name, pin)
+    create_branch_at(local, name, pin)
     follows = Follows(remote.name, remote.location.uri, None)
     write_down(local, follows, {ROOT: "true"})
-    begin = Trace(BEGIN, there).properties(f"Begin {name}")
-    planting.empty(local, name, remote.location, there, begin)
+    planting.empty(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
     empty = pin_latest(local, name)
     table = refs.read_refs(local)
     graph = Graph(local, table)
-    # Everything comes after a table without rows: the newest version, and all that will be made of it.
-    edge = Edge("", pin.version, graph.node(PinnedVersion(name, empty.version)))
+    # Everything comes after a table without rows: all of main, and every branch that was made from it.
+    oldest = min(chains.version_names(local, None))
+    edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
     pair = Pair(empty.version, there.version)
     write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))
 
@@ -250,9 +262,4 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str) -> None:
     _, follows, pair = best
     source = PinnedVersion(follows.branch, pair.remote)
     create_branch_at(remote.location, branch, source)
-    stamp = chains.read_contents(remote.location, PinnedVersion(branch, pair.remote)).head.timestamp_ns
-    created = refs.read_branch(remote.location, branch)
-    name = following_name(remote.name, branch)
-    create_branch_at(local, name, PinnedVersion(following_name(remote.name, follows.branch), pair.local))
-    new = Follows(remote.name, remote.location.uri, branch, "" if created is None else created.identity)
-    write_down(local, new.with_pair(pair, stamp))
+    fetch(local, remote, FetchOptions(branches=[branch]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -22,10 +22,34 @@ _PAGE_KEYS = 1000
 
 
 def list_root(root: DatasetLocation) -> tuple[list[str], list[str]]:
-    """Names of the directories and of the files directly in the catalog; none where the root is not there."""
-    found = entries(root, "")
+    """Names of the directories and of the files directly in the catalog; none where a local root is not there.
+
+    Raises NotFound for a bucket that is not there.
+    """
+    found = list(_names_on_s3(root)) if root.uri.startswith("s3://") else entries(root, "")
     directories = sorted({name for name, is_directory in found if is_directory})
     return directories, sorted({name for name, is_directory in found if not is_directory})
+
+
+def _names_on_s3(root: DatasetLocation) -> Iterator[tuple[str, bool]]:
+    bucket, prefix = bucket_and_prefix(root)
+    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "MaxKeys": _PAGE_KEYS}
+    while True:
+        page = _page(root, asked)
+        yield from ((found["Prefix"][len(prefix) : -1], True) for found in page.get("CommonPrefixes", ()))
+        yield from (
+            (found["Key"][len(prefix) :], False) for found in page.get("Contents", ()) if found["Key"] != prefix
+        )
+        if not page["IsTruncated"]:
+            return
+        asked["ContinuationToken"] = page["NextContinuationToken"]
+
+
+def check_reachable(root: DatasetLocation) -> None:
+    """Raise NotFound for a bucket that is not there: a misspelled one is no empty catalog."""
+    if root.uri.startswith("s3://"):
+        bucket, prefix = bucket_and_prefix(root)
+        _page(root, {"Bucket": bucket, "Prefix": prefix, "MaxKeys": 1})
 
 
 def look(root: DatasetLocation, directories: Sequence[str]) -> dict[str, DirectoryState]:

@@ -124,19 +124,24 @@ def copy_new_files(root: DatasetLocation, source: str, target: str, known: froze
 
 
 def _copy(root: DatasetLocation, source: str, target: str) -> None:
-    if root.is_local:
-        with reachable(root):
-            whole = whole_path(root, target)
-            os.makedirs(os.path.dirname(whole), exist_ok=True)
-            try:
-                os.link(whole_path(root, source), whole)
-            except FileExistsError:
-                return
-            except FileNotFoundError:
-                raise NotFound(f"{root.uri}/{source} is not there any more.") from None
-            except OSError as problem:
-                if problem.errno not in (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP):
-                    raise
-            else:
-                return
-    copying.copy_file(root, source, root, target)
+    try:
+        if not (root.is_local and _link(root, source, target)):
+            copying.copy_file(root, source, root, target)
+    except FileNotFoundError:
+        raise NotFound(f"{root.uri}/{source} is not there any more.") from None
+
+
+def _link(root: DatasetLocation, source: str, target: str) -> bool:
+    """Give a local file a second name; False on a file system that has no such thing."""
+    with reachable(root):
+        whole = whole_path(root, target)
+        os.makedirs(os.path.dirname(whole), exist_ok=True)
+        try:
+            os.link(whole_path(root, source), whole)
+        except FileExistsError:
+            return True
+        except OSError as problem:
+            if problem.errno in (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP):
+                return False
+            raise
+    return True

@@ -17,6 +17,7 @@ from lance_spark.catalog.changes import Wanted
 from lance_spark.catalog.entries import OBJECT_ID, Rows, no_rows, upgraded_rows
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
+from lance_spark.store.catalog.directories import check_reachable
 from lance_spark.store.failures import OPENING, translated
 
 if TYPE_CHECKING:
@@ -69,9 +70,8 @@ def newest(manifest: DatasetLocation) -> Snapshot | None:
     try:
         with translated(manifest, OPENING):
             dataset = lance.dataset(manifest.uri, storage_options=manifest.storage_options, session=_session())
-    except NotFound as problem:
-        if problem.message.startswith("The bucket"):
-            raise
+    except NotFound:
+        check_reachable(manifest)
         return None
     if dataset.version < 1 or OBJECT_ID not in dataset.schema.names:
         raise CorruptData(f"{manifest.uri} is not the manifest of a catalog.", hint="Restore an older version of it.")
