@@ -51,7 +51,10 @@ def _turn(directory):
 
 @pytest.fixture(scope="session")
 def spark():
-    """A classic local session, shared by the whole run: starting the JVM costs four seconds."""
+    """A classic local session, shared by the whole run: starting the JVM costs four seconds.
+
+    Tests run most code a few times only, so they are done before the JVM's better compiler has paid off.
+    """
     from pyspark.sql import SparkSession
 
     session = (
@@ -62,6 +65,7 @@ def spark():
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.task.maxFailures", "1")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

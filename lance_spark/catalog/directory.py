@@ -87,24 +87,34 @@ class Mark:
     """What a ``.lance-deregistered`` file says that this package wrote; other tools' files say nothing."""
 
     why: str
-    """``deregister``, ``drop`` or ``rename``: after the last two the directory is to be deleted."""
+    """``deregister``, ``drop``, ``rename``, or ``keep`` for what a rename left behind."""
     token: str
     """Tells who wrote it."""
+    to: str = ""
+    """The directory that a renamed table gets."""
 
     def encode(self) -> bytes:
         """The file's content."""
-        return json.dumps({"by": _WRITER, "why": self.why, "token": self.token}).encode()
+        return json.dumps({"by": _WRITER, "why": self.why, "token": self.token, "to": self.to}).encode()
 
 
 def read_mark(content: bytes | None) -> Mark | None:
     """The mark in a file; None for files of other tools."""
     try:
         found = json.loads(content or b"")
-        return Mark(found["why"], found["token"]) if found["by"] == _WRITER else None
+        return Mark(found["why"], found["token"], found["to"]) if found["by"] == _WRITER else None
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def is_remainder(mark: Mark | None) -> bool:
-    """Whether what is left in a marked directory is to be deleted: of a table that was dropped, or that has moved."""
+def is_leaving(mark: Mark | None) -> bool:
+    """Whether somebody is dropping or renaming the table in a marked directory, or was when he was interrupted."""
     return mark is not None and mark.why in ("drop", "rename")
+
+
+def is_remainder(mark: Mark | None, named: Collection[str]) -> bool:
+    """Whether a marked directory that no row names is to be deleted; ``named`` are the directories that rows name.
+
+    A table that was to be renamed may still be the only copy there is, unless its new directory has a row.
+    """
+    return mark is not None and (mark.why == "drop" or (mark.why == "rename" and mark.to in named))

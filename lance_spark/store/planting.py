@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
@@ -18,7 +19,7 @@ from lance_spark.replay.threeway import Change
 from lance_spark.store import chains, copying
 from lance_spark.store.datasets import find_latest, open_latest, open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.store.replaying import add_bases, base_path, fragment_json, fragments_from
+from lance_spark.store.replaying import add_bases, base_path, conflicts, fragment_json, fragments_from
 
 
 def begin(
@@ -99,6 +100,8 @@ def fill(
 
     theirs = chains.read_snapshot(source, pin)
     ours = chains.read_snapshot(target, _newest(target, branch))
+    if ours.contents.fragment_count:
+        raise Conflict(f"Somebody else wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")
     missing = [root for root in dict.fromkeys(theirs.bases.values()) if root not in ours.bases.values()]
     if missing:
         add_bases(target, branch, missing)
@@ -109,7 +112,7 @@ def fill(
     operation = lance.LanceOperation.Update(
         removed_fragment_ids=[], updated_fragments=[], new_fragments=fragments_from(added), fields_modified=[]
     )
-    with translated(target, "committing"):
+    with conflicts(), translated(target, "committing"):
         dataset = lance.LanceDataset.commit(
             target.branch_uri(branch),
             Transaction(ours.pin.version, operation, transaction_properties=dict(properties)),

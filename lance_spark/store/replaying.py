@@ -67,7 +67,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), MOVED: str(plan.moves_rows).lower()}
     transaction = Transaction(plan.ours.pin.version, operation, transaction_properties=properties)
-    with _conflicts(), translated(location, "committing"):
+    with conflicts(), translated(location, "committing"):
         dataset = lance.LanceDataset.commit(
             location.branch_uri(plan.ours.pin.branch),
             transaction,
@@ -77,7 +77,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
     return int(dataset.version)
 
 
-class _conflicts:  # noqa: N801 - used like a function
+class conflicts:  # noqa: N801 - used like a function
     """An id that a concurrent commit took meanwhile is a conflict as well."""
 
     def __enter__(self) -> None: ...

@@ -45,6 +45,8 @@ def environment() -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_HOME": str(HOME),
+        # Of every JVM: none of them runs long enough for the better compiler to pay off.
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
 

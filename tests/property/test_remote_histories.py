@@ -39,6 +39,9 @@ MAY_REFUSE = ("cannot commit both at once", "mixes rows from before the base")
 REMOTE, CLONES = "r", ("a", "b")
 
 
+SEVERAL = st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 2)), min_size=1, max_size=3)
+
+
 class Remotes(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
@@ -81,16 +84,24 @@ class Remotes(RuleBasedStateMachine):
         for branch in branches or self.git.branches(REMOTE):
             self.git.heads[Place(dataset, f"origin/{branch or 'main'}")] = self.git.heads[Place(REMOTE, branch)]
 
-    @rule(
-        data=st.data(),
-        dataset=st.sampled_from((REMOTE, *CLONES)),
-        changes=st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 2)), min_size=1, max_size=3),
-    )
+    @rule(data=st.data(), dataset=st.sampled_from((REMOTE, *CLONES)), changes=SEVERAL)
     def change_a_branch(self, data, dataset, changes):
         branch = data.draw(st.sampled_from(self.git.branches(dataset)))
         for change, number in changes:
             self.change(Place(dataset, branch), change, number)
         self.check(dataset)
+
+    @rule(data=st.data(), changes=SEVERAL, dataset=st.sampled_from(CLONES))
+    def change_the_remote_and_pull(self, data, changes, dataset):
+        self.change_a_branch(data, REMOTE, changes)
+        self.pull(data, dataset)
+
+    @rule(data=st.data(), changes=SEVERAL, dataset=st.sampled_from(CLONES), pull=st.booleans())
+    def change_a_clone_and_push(self, data, changes, dataset, pull):
+        self.change_a_branch(data, dataset, changes)
+        if pull:
+            self.pull(data, dataset)
+        self.push(data, dataset)
 
     def change(self, place, change, number):
         before, dataset = self.git.state(place), self.dataset(place)

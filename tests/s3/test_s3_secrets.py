@@ -24,6 +24,7 @@ def run_job(uri, storage, environment, log):
         (Path(__file__).parents[2] / "conf/spark-defaults.conf").read_text()
         + f"spark.master local[2]\nspark.ui.enabled false\nspark.log.level INFO\nspark.sql.shuffle.partitions 1\n"
         f"spark.eventLog.enabled true\nspark.eventLog.compress false\nspark.eventLog.dir file://{log}\n"
+        "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
     )
     job = Path(__file__).with_name("secret_job.py")
     done = subprocess.run(

@@ -1,5 +1,6 @@
 """Every cell of the conflict matrix: what two sides did, and what becomes of it."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -233,6 +234,25 @@ BOTH = {
     "overwrite, overwrite": Case([overwrite(100, 120)], [overwrite(200, 220)], None),
     "overwrite, index": Case([overwrite(100, 120)], [index("v")], result_of(range(100, 120))),
 }
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    """By whether row ids are stable: a dataset with a branch, and a copy of it beside."""
+    made = {}
+    for stable in (False, True):
+        made[stable] = forked(str(tmp_path_factory.mktemp("matrix") / "table.lance"), stable)
+        shutil.copytree(made[stable], f"{made[stable]}.saved")
+    return made
+
+
+@pytest.fixture
+def uri(originals, stable):
+    """The dataset as it was, at the place that its branch names: cheaper than one that is made anew."""
+    shutil.rmtree(originals[stable])
+    return str(shutil.copytree(f"{originals[stable]}.saved", originals[stable]))
+
+
 STABLE = pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
 
 
@@ -279,7 +299,6 @@ def assert_lasting(uri, before):
 @STABLE
 @pytest.mark.parametrize("name", SAME)
 def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name):
-    forked(uri, stable)
     apply(lambda: exp(uri), SAME[name])
     before, theirs = every_version(uri), rows(exp(uri))
 
@@ -297,7 +316,6 @@ def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name
 @pytest.mark.parametrize("name", BOTH)
 def test_what_both_sides_did_is_combined_or_refused_as_the_matrix_says(uri, stable, name):
     case = BOTH[name]
-    forked(uri, stable)
     apply(lambda: exp(uri), case.theirs)
     apply(lambda: head(uri), case.ours)
     before, ours, theirs = every_version(uri), rows(head(uri)), rows(exp(uri))
@@ -320,7 +338,6 @@ def test_what_both_sides_did_is_combined_or_refused_as_the_matrix_says(uri, stab
     "changes", [[update("id = 12"), expand("w=v+1")], [expand("w=v+1"), update("id = 12")]], ids=["before", "after"]
 )
 def test_rows_that_were_updated_while_columns_changed_are_merged_or_refused(uri, stable, changes):
-    forked(uri, stable)
     apply(lambda: exp(uri), changes)
     before, ours, theirs = every_version(uri), rows(head(uri)), rows(exp(uri))
     result = merged(uri)
@@ -334,7 +351,6 @@ def test_rows_that_were_updated_while_columns_changed_are_merged_or_refused(uri,
 
 @STABLE
 def test_values_of_both_sides_are_in_the_result(uri, stable):
-    forked(uri, stable)
     apply(lambda: exp(uri), [update("id = 1", "-1"), append(30, 32), delete("id = 4"), expand("w=id*0+7")])
     apply(lambda: head(uri), [append(50, 52), delete("id = 14")])
     result = merged(uri)

@@ -116,6 +116,10 @@ def restored(dataset):
     lance.dataset(dataset.uri, version=before).restore()
 
 
+def undone(dataset):
+    lance.dataset(dataset.uri, version=dataset.version - 1).restore()
+
+
 def indexed(dataset):
     dataset.create_scalar_index("id", "BTREE", replace=True)
 
@@ -168,7 +172,7 @@ SEVERAL = (
     (emptied, appended),
     (overwritten_otherwise, appended, deleted),
     (appended, emptied, restored, upserted),
-    (column_dropped, restored, updated),
+    (column_dropped, undone, updated),
 )
 
 

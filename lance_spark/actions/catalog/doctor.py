@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
-from lance_spark.actions.catalog.orphans import DEFAULT_AGE, find_orphans
+from lance_spark.actions.catalog.orphans import DEFAULT_AGE, INTERRUPTED, Orphan, find_orphans
 from lance_spark.catalog.changes import Wanted
-from lance_spark.catalog.directory import DEREGISTERED, SUFFIX
+from lance_spark.catalog.directory import DEREGISTERED, SUFFIX, read_mark
 from lance_spark.catalog.entries import Entry
 from lance_spark.catalog.findings import (
     DEAD_ROW,
@@ -48,11 +48,17 @@ def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE
         found += table_findings(snapshot.schema, manifest.index_names(snapshot), older_columns(snapshot))
         for orphan in find_orphans(catalog):
             if orphan.newest <= now - older_than:
-                text = f"No row names it ({orphan.kind}, {orphan.files} files, {orphan.bytes:,} bytes)."
-                found.append(Finding(ORPHAN, orphan.directory, text))
+                found.append(_orphan(orphan))
     states = look(catalog.root, [directory for directory in directories if directory.endswith(SUFFIX)])
     found += directory_findings(entries, states, plain, catalog.reads_directories)
     return tuple(sorted(set(found)))
+
+
+def _orphan(orphan: Orphan) -> Finding:
+    if orphan.kind == INTERRUPTED:
+        return Finding(HIDDEN, orphan.directory, "A rename was interrupted: it is marked as deregistered.")
+    text = f"No row names it ({orphan.kind}, {orphan.files} files, {orphan.bytes:,} bytes)."
+    return Finding(ORPHAN, orphan.directory, text)
 
 
 def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequence[str]) -> dict[str, bool]:
@@ -87,13 +93,18 @@ def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     if parents:
         manifest.apply(catalog.manifest, AddNamespaces(_with_ancestors(parents)))
     for finding in wanted:
-        if finding.kind == HIDDEN and any(entry.location == finding.subject for entry in entries):
+        if finding.kind == HIDDEN and _is_hidden(catalog, finding.subject, entries):
             markers.remove(catalog.at(finding.subject), DEREGISTERED)
     if any(finding.kind == MISSING_KEY for finding in wanted):
         manifest.upgrade(catalog.manifest)
     if any(finding.kind in (MISSING_INDEX, MISSING_KEY) for finding in wanted):
         manifest.ensure_indexes(catalog.manifest)
     return tuple(wanted)
+
+
+def _is_hidden(catalog: Catalog, directory: str, entries: Iterable[Entry]) -> bool:
+    mark = read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))
+    return any(entry.location == directory for entry in entries) or (mark is not None and mark.why == "rename")
 
 
 def _ids(findings: Iterable[Finding]) -> set[str]:

@@ -56,8 +56,8 @@ def shown_again_on_failure(hidden: Hidden) -> Iterator[None]:
         raise
 
 
-def hide(catalog: Catalog, directory: str, why: str) -> Hidden:
+def hide(catalog: Catalog, directory: str, why: str, to: str = "") -> Hidden:
     """Mark a directory; ``why`` is kept in the mark, so that a job that collects remains knows what to do with it."""
-    location, mark = catalog.at(directory), Mark(why, uuid.uuid4().hex)
+    location, mark = catalog.at(directory), Mark(why, uuid.uuid4().hex, to)
     mine = markers.put_new(location, DEREGISTERED, mark.encode(), parents=False)
     return Hidden(catalog.root, location, directory, mark, mine)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lance_spark.actions.catalog.opening import need_manifest
 from lance_spark.catalog.changes import Wanted, missing_table, refusal
-from lance_spark.catalog.directory import DEREGISTERED, VERSIONS, DirectoryState, is_remainder, read_mark, v1_directory
+from lance_spark.catalog.directory import DEREGISTERED, VERSIONS, DirectoryState, is_leaving, read_mark, v1_directory
 from lance_spark.catalog.entries import Entry, Rows, no_rows
 from lance_spark.catalog.model import Catalog, TableInfo
 from lance_spark.catalog.names import Identifier, Name, identify_table
@@ -108,12 +108,13 @@ def _find_directory(
     if state.is_table:
         return Found(identifier, directory, None, state)
     if state.deregistered:
-        if is_remainder(read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))):
+        if is_leaving(read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))):
             raise refusal(
                 NotFound,
                 doing,
                 "it is being dropped or renamed by somebody else",
-                hint="If that was interrupted, the job that collects orphans deletes what is left.",
+                hint="If that was interrupted, the job for orphans collects the rest of a drop; register again what "
+                "was to be renamed.",
             )
         if not deregistered:
             raise refusal(NotFound, doing, "it is deregistered", hint="Register it again.")

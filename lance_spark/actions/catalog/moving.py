@@ -35,7 +35,7 @@ def move(catalog: Catalog, found: Found, new: Identifier, doing: str) -> str | N
     markers.put_new(catalog.at(target), INCOMPLETE, b"")
     try:
         known = _copied(catalog, source, target)
-        hidden = hide(catalog, source, "rename")
+        hidden = hide(catalog, source, "rename", target)
         with shown_again_on_failure(hidden):
             found = look_again(catalog, found, doing)
             _check_mine(found, hidden, doing)

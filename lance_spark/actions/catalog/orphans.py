@@ -29,7 +29,7 @@ from lance_spark.store.catalog.snapshots import newest, read_rows
 
 DEFAULT_AGE = timedelta(days=1)
 """A job that creates a table makes its row first; but a pylance client may be at work for as long."""
-UNFINISHED, DATASET, REMAINDER = "unfinished", "dataset", "remainder"
+UNFINISHED, DATASET, REMAINDER, INTERRUPTED = "unfinished", "dataset", "remainder", "interrupted rename"
 _THREADS = 16
 
 
@@ -40,7 +40,8 @@ class Orphan:
     directory: str
     kind: str
     """``unfinished``: no version in it, or a copy that was not completed; ``remainder``: of a drop or a rename that
-    ended half way; ``dataset``: whole, so somebody may have deregistered it with another tool."""
+    ended half way; ``dataset``: whole, so somebody may have deregistered it with another tool; ``interrupted rename``:
+    a table that is hidden, maybe its only copy, which is never collected."""
     files: int
     bytes: int
     newest: datetime
@@ -79,7 +80,8 @@ def plan_orphans(
     if older_than < timedelta(0):
         raise InvalidOption("older_than cannot be negative.", hint="Give the age of directories, e.g. one day.")
     found = find_orphans(catalog)
-    due = [orphan for orphan in found if orphan.newest <= now - older_than and (datasets or orphan.kind != DATASET)]
+    kinds = {UNFINISHED, REMAINDER, DATASET} if datasets else {UNFINISHED, REMAINDER}
+    due = [orphan for orphan in found if orphan.kind in kinds and orphan.newest <= now - older_than]
     return OrphanPlan(catalog, tuple(due), tuple(orphan for orphan in found if orphan not in due))
 
 
@@ -91,8 +93,10 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
     named = named_directories(catalog)
     candidates = [found for found in directories if found not in named and (hashed_id(found) or v1_name(found))]
     with ThreadPoolExecutor(_THREADS) as pool:
-        looked = list(pool.map(lambda directory: _look(catalog, directory), candidates))
-    return [orphan for orphan in looked if orphan is not None and (has_manifest or orphan.kind == REMAINDER)]
+        looked = list(pool.map(lambda directory: _look(catalog, directory, named), candidates))
+    return [
+        orphan for orphan in looked if orphan is not None and (has_manifest or orphan.kind in (REMAINDER, INTERRUPTED))
+    ]
 
 
 def named_directories(catalog: Catalog) -> frozenset[str]:
@@ -101,13 +105,13 @@ def named_directories(catalog: Catalog) -> frozenset[str]:
     return frozenset(location.partition("/")[0] for location in locations if location)
 
 
-def _look(catalog: Catalog, directory: str) -> Orphan | None:
+def _look(catalog: Catalog, directory: str, named: frozenset[str]) -> Orphan | None:
     found = list_directory(catalog.at(directory))
     paths = {path for path, _, _ in found}
     mark = None
     if DEREGISTERED in paths:
         mark = read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))
-    kind = _kind(directory, paths, mark)
+    kind = REMAINDER if is_remainder(mark, named) else _kind(directory, paths, mark)
     if kind is None or (not found and v1_name(directory)):
         return None
     latest = max((time for _, _, time in found), default=0)
@@ -119,8 +123,8 @@ def _look(catalog: Catalog, directory: str) -> Orphan | None:
 def _kind(directory: str, paths: Iterable[str], mark: Mark | None) -> str | None:
     """What a directory without a row is; None for one that is nobody's to collect."""
     names = {path.partition("/")[0] for path in paths}
-    if is_remainder(mark):
-        return REMAINDER
+    if mark is not None and mark.why == "rename":
+        return INTERRUPTED
     if v1_name(directory) is not None or DEREGISTERED in names:
         return None
     return DATASET if VERSIONS in names and INCOMPLETE not in names else UNFINISHED
@@ -131,7 +135,7 @@ def collect_orphans(plan: OrphanPlan) -> Collected:
     named = named_directories(plan.catalog)
     deleted, spared, failed = [], [], []
     for orphan in plan.orphans:
-        if orphan.directory in named or _look(plan.catalog, orphan.directory) != orphan:
+        if orphan.directory in named or _look(plan.catalog, orphan.directory, named) != orphan:
             spared.append(orphan.directory)
             continue
         try:

@@ -43,9 +43,10 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
     doing = f"rename table '{source}' to '{target}'"
     need_manifest(catalog, doing)
     found = find_table(catalog, source, doing)
-    if target != source:
-        _check_free(catalog, target, doing)
-    if catalog.reads_directories and source.in_root and found.path == v1_directory(source) and target != source:
+    if target == source:
+        raise refusal(AlreadyExists, doing, "it is called so already")
+    _check_free(catalog, target, doing)
+    if catalog.reads_directories and source.in_root and found.path == v1_directory(source):
         return Renamed(source, target, move(catalog, found, target, doing))
     manifest.apply(catalog.manifest, RenameTable(source, target, _path(found), _path(found)))
     return Renamed(source, target)

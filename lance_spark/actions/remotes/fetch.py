@@ -13,7 +13,7 @@ from lance_spark.actions.remotes.result import Fetched, FetchResult, State
 from lance_spark.actions.replay.ancestry import Graph
 from lance_spark.actions.replay.applying import replay
 from lance_spark.actions.replay.planning import Request
-from lance_spark.errors import InvalidOption, NotFound, Refused
+from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import ROOT, PinnedVersion
 from lance_spark.refs.names import MAIN
@@ -172,6 +172,8 @@ class _Fetch:
 
         def make() -> Request:
             ours = pin_latest(self.local, name)
+            if interrupted(self.local, follows, chain) != (None, False):
+                raise Conflict(f"Another fetch brought '{name}' on at the same time.", hint="Run it again.")
             return Request(
                 location=self.local,
                 ours=ours,

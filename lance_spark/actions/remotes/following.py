@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from lance_spark.actions.replay.ancestry import Graph
@@ -34,10 +34,13 @@ def followed(table: RefTable, remote: str) -> dict[str | None, Follows]:
 
 
 def write_down(local: DatasetLocation, follows: Follows, more: Mapping[str, str] | None = None) -> None:
-    """Replace what the following branch knows."""
+    """Replace what the following branch knows. What another fetch found out meanwhile is kept."""
     name = following_name(follows.remote, follows.branch)
     branch = refs.read_branch(local, name)
     metadata = {} if branch is None else branch.metadata
+    known = None if branch is None else read_follows(branch)
+    if known is not None and known.pairs[:1] == follows.pairs[:1]:
+        follows = replace(follows, edges=known.edges).with_edges(follows.edges)
     refs.replace_metadata(local, name, with_follows({**metadata, **(more or {})}, follows))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 
 from lance_spark.actions.remotes.following import Remote
@@ -10,7 +11,7 @@ from lance_spark.actions.remotes.pruning import prune
 from lance_spark.errors import AlreadyExists, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import clones, refs
+from lance_spark.store import chains, clones, refs
 
 
 def protect(local: DatasetLocation, remote: Remote, pins: Iterable[PinnedVersion]) -> tuple[str, ...]:
@@ -45,3 +46,8 @@ def _tag(local: DatasetLocation, remote: Remote, pin: PinnedVersion) -> None:
         refs.create_tag(remote.location, name, pin)
     except AlreadyExists:
         refs.move_tag(remote.location, name, pin)  # of a branch that was deleted and made anew
+    if pin.version not in chains.version_names(remote.location, pin.branch):
+        # A cleanup took the version in this very moment; on a tag that names nothing the next one would stop.
+        with suppress(NotFound):
+            refs.delete_tag(remote.location, name)
+        raise NotFound(f"{pin} of {remote.location.uri} is not there any more.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from lance_spark.actions.remotes.following import Remote
 from lance_spark.errors import NotFound
@@ -43,7 +44,8 @@ def prune(local: DatasetLocation, remote: Remote) -> tuple[str, ...]:
         if needed or tag.branch not in heads:
             safe |= found
         else:
-            refs.delete_tag(remote.location, tag.name)
+            with suppress(NotFound):  # another fetch was faster
+                refs.delete_tag(remote.location, tag.name)
             gone.append(tag.name)
         heads.add(tag.branch)
     return tuple(gone)

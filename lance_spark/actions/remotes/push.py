@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from lance_spark.actions.replay.ancestry import Graph
 from lance_spark.actions.replay.applying import replay
 from lance_spark.actions.replay.planning import Request
 from lance_spark.actions.resolve import check_branch
-from lance_spark.errors import NotFound, Refused
+from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import ROOT, PinnedVersion
 from lance_spark.refs.names import MAIN
@@ -261,5 +262,6 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str) -> None:
         )
     _, follows, pair = best
     source = PinnedVersion(follows.branch, pair.remote)
-    create_branch_at(remote.location, branch, source)
+    with suppress(AlreadyExists):  # somebody else made it a moment ago; whether it is a fast-forward is seen later
+        create_branch_at(remote.location, branch, source)
     fetch(local, remote, FetchOptions(branches=[branch]))

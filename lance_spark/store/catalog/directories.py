@@ -26,9 +26,21 @@ def list_root(root: DatasetLocation) -> tuple[list[str], list[str]]:
 
     Raises NotFound for a bucket that is not there.
     """
-    found = list(_names_on_s3(root)) if root.uri.startswith("s3://") else entries(root, "")
+    if root.is_local:
+        found = _names_on_disk(root)
+    else:
+        found = list(_names_on_s3(root)) if root.uri.startswith("s3://") else entries(root, "")
     directories = sorted({name for name, is_directory in found if is_directory})
     return directories, sorted({name for name, is_directory in found if not is_directory})
+
+
+def _names_on_disk(root: DatasetLocation) -> list[tuple[str, bool]]:
+    with reachable(root):
+        try:
+            with os.scandir(root.uri) as found:
+                return [(entry.name, entry.is_dir()) for entry in found]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 def _names_on_s3(root: DatasetLocation) -> Iterator[tuple[str, bool]]:
