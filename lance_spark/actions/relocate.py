@@ -21,7 +21,7 @@ from lance_spark.replay.relocating import (
     repair_of,
 )
 from lance_spark.replay.relocation import Relocated, Relocation
-from lance_spark.replay.trace import MOVED, RELOCATE, Trace
+from lance_spark.replay.trace import ADDS_ONLY, MOVED, RELOCATE, Trace
 from lance_spark.store import refs, relocating
 from lance_spark.store.relocating import Head, canonical, read_head
 from lance_spark.store.survey import recorded_clones
@@ -155,7 +155,7 @@ def _repair(location: DatasetLocation, places: Places, work: _Work) -> int:
 
 def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -> None:
     """One commit. Indexes come before fragments: while fragments name an old place, a next run knows it as one."""
-    properties = {**trace.properties(f"Relocate to {location.uri}"), MOVED: "false"}
+    properties = {**trace.properties(f"Relocate to {location.uri}"), MOVED: "false", ADDS_ONLY: "true"}
     if repair.new_roots:
         relocating.register(location, head.pin.branch, repair.new_roots, properties)
     elif repair.indexes or repair.dropped:

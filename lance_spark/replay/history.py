@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,15 +42,22 @@ class Step(NamedTuple):
     version: int
     operation: str
     """pylance's name of the operation."""
-    source: str | None = None
-    """The branch whose version it picked or reverted."""
     moved: bool | None = None
     """Whether it wrote rows anew that were there before; None where the operation tells."""
+    brings: bool = False
+    """Whether rows came with it by a pick, a revert or a restore."""
+    adds_only: bool = False
+    """Whether it is known to have left every older fragment as it was."""
 
     @property
     def moves_rows(self) -> bool:
         """Whether rows may have left a fragment without being deleted."""
         return self.operation not in _MOVES_NO_ROWS if self.moved is None else self.moved
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows that were there before may have been rewritten or deleted."""
+        return self.operation not in _QUIET and not self.adds_only
 
 
 @dataclass(frozen=True)
@@ -67,24 +74,25 @@ class Steps:
         """Whether rows that left a fragment are certain to have been deleted rather than updated."""
         return self.complete and not any(step.moves_rows for step in self.found)
 
-    def rewrote_taken(self) -> bool:
-        """Whether rows that were picked from another branch may have been written anew since."""
-        own = self.branch or MAIN
-        return self._rewrote(lambda step: step.source not in (None, own))
+    @property
+    def brings(self) -> bool:
+        """Whether rows came with one of them that may be elsewhere, too."""
+        return any(step.brings for step in self.found)
 
-    def rewrote_since(self, version: int) -> bool:
-        """Whether rows of a version of this branch, or such as were brought back, may have been written anew since."""
-        return self._rewrote(
-            lambda step: step.version >= version or step.source is not None or step.operation == "Restore"
-        )
+    def may_hide(self, other: Steps) -> bool:
+        """Whether rows that came with a version of this side may not be told any more by the names of their files.
 
-    def _rewrote(self, brings: Callable[[Step], bool]) -> bool:
-        came = False
-        for step in self.found:
-            if came and step.moves_rows:
-                return True
-            came = came or brings(step)
-        return came and not self.complete
+        They were rewritten or deleted since, or by the other side at any time.
+        """
+        first = next((position for position, step in enumerate(self.found) if step.brings), None)
+        if first is None:
+            return False
+        later = self.found[first + 1 :]
+        return any(step.changes_rows for step in (*later, *other.found)) or not (self.complete and other.complete)
+
+    def changed_after(self, version: int) -> bool:
+        """Whether rows of a version of this branch, or such as came with a later one, may be others by now."""
+        return not self.complete or any(step.changes_rows for step in self.found if step.version > version)
 
     @property
     def replaces_all(self) -> bool:

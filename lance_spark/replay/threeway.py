@@ -148,10 +148,10 @@ def _taken_before(sides: Sides) -> list[Conflict]:
 
     They lie in other files on either side, so nothing tells that they are the same: they would be there twice.
     """
-    own = sides.ours.root == sides.theirs.root
-    rewrote = own and sides.our_steps.rewrote_since(sides.theirs.pin.version)
-    if rewrote or sides.our_steps.rewrote_taken() or sides.their_steps.rewrote_taken():
-        return [_conflict(sides, "rows that may be on both sides already were written anew on one of them")]
+    own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(sides.theirs.pin.version)
+    hidden = sides.our_steps.may_hide(sides.their_steps) or sides.their_steps.may_hide(sides.our_steps)
+    if own or hidden:
+        return [_conflict(sides, "rows that were picked, reverted or restored may be on both sides under other names")]
     return []
 
 

@@ -12,6 +12,10 @@ from lance_spark.refs.names import MAIN
 ACTION, SOURCE, SOURCE_ID = "lance_spark.action", "lance_spark.source", "lance_spark.source_id"
 MOVED = "lance_spark.moved_rows"
 """Whether rows that were there before were written anew: the operation does not tell."""
+BRINGS = "lance_spark.brings"
+"""Whether it has rows that came by a pick, a revert or a restore, itself or through what it took in."""
+ADDS_ONLY = "lance_spark.adds_only"
+"""Whether it left every fragment that was there before as it was: the operation does not tell."""
 MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
 CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
 """A push is one on the branch that follows the remote; on the remote itself it is received: its source is elsewhere."""
@@ -19,6 +23,8 @@ BEGIN = "begin"
 """The first half of a version that is written down anew: all rows are gone, and come with the next version."""
 PUSHER = "lance_spark.pusher"
 """Which dataset sent what was received, and which of its versions."""
+BRINGING = frozenset({CHERRY_PICK, REVERT, RESTORE})
+"""Actions after which rows lie in two chains although neither has everything of the other."""
 _TAKES_IN = frozenset({MERGE, PUSH})
 """Actions after which a version holds everything its source had, as with git's second parent."""
 

@@ -19,7 +19,7 @@ from lance_spark.replay.columns import ColumnChanges, match_fields
 from lance_spark.replay.commits import operation_for
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Root, Snapshot, columns
-from lance_spark.replay.trace import MOVED
+from lance_spark.replay.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED
 from lance_spark.store import files
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.failures import translated
@@ -65,7 +65,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
         )
     if isinstance(operation, lance.LanceOperation.Update):
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
-    properties = {**plan.trace.properties(plan.message), MOVED: str(plan.moves_rows).lower()}
+    properties = {**plan.trace.properties(plan.message), **_told(plan)}
     transaction = Transaction(plan.ours.pin.version, operation, transaction_properties=properties)
     with conflicts(), translated(location, "committing"):
         dataset = lance.LanceDataset.commit(
@@ -75,6 +75,16 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
             max_retries=0,
         )
     return int(dataset.version)
+
+
+def _told(plan: ReplayPlan) -> dict[str, str]:
+    """What later merges have to know of the version, and the operation does not tell."""
+    told = {
+        MOVED: plan.moves_rows,
+        BRINGS: plan.trace.action in BRINGING or plan.sides.their_steps.brings,
+        ADDS_ONLY: not (plan.change.removed or plan.change.replaced),
+    }
+    return {key: str(value).lower() for key, value in told.items()}
 
 
 class conflicts:  # noqa: N801 - used like a function

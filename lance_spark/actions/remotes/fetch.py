@@ -15,7 +15,7 @@ from lance_spark.actions.replay.applying import replay
 from lance_spark.actions.replay.planning import Request
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import ROOT, PinnedVersion
+from lance_spark.refs.model import ROOT, Branch, PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.fetching import RemoteChain, in_order, meetings, stops
 from lance_spark.replay.placing import Reference
@@ -118,7 +118,7 @@ class _Fetch:
         elif self.states[chain.branch] != "begun anew":
             pair, again = interrupted(self.local, known, chain)
             if pair is not None:
-                known = self._pair(known, pair)
+                known = self._pair(self._equal(chain, known, known.newest, pair), pair)
             if again:
                 known = self._plant(chain, known, self._first(chain))
         else:
@@ -133,19 +133,26 @@ class _Fetch:
         """The following branch: made from where the remote's was made from, if that was fetched, else begun anew."""
         name = following_name(self.remote.name, chain.branch)
         follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
-        check_free(self.local, name)
+        begun = check_free(self.local, name)
         parent = None if chain.fork is None else self.follows.get(chain.fork.branch)
         if chain.fork is not None and parent is not None:
-            pair = next((found for found in parent.pairs if found.remote == chain.fork.version), None)
-            source = following_name(self.remote.name, chain.fork.branch)
-            if pair is not None and pair.local in chains.version_names(self.local, source):
-                create_branch_at(self.local, name, PinnedVersion(source, pair.local))
+            pair = self._fork_pair(parent, chain.fork)
+            fork = None if pair is None else PinnedVersion(following_name(parent.remote, parent.branch), pair.local)
+            if pair is not None and fork is not None and (begun is None or begun.fork == fork):
+                if begun is None:
+                    create_branch_at(self.local, name, fork)
                 # The next fetch looks at the branch's own copy of that version, which has a commit time of its own.
                 copied = pair.remote in chain.versions
                 return self._pair(follows, pair, None if copied else PinnedVersion(chain.fork.branch, pair.remote))
-        create_branch_at(self.local, name, pin_latest(self.local, None))
+        if begun is None:
+            create_branch_at(self.local, name, pin_latest(self.local, None))
         write_down(self.local, follows, {ROOT: "true"})
         return self._plant(chain, follows, self._first(chain))
+
+    def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> Pair | None:
+        """The pair of the version that a branch was made from, if it was fetched and is still there."""
+        there = chains.version_names(self.local, following_name(parent.remote, parent.branch))
+        return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
 
     def _first(self, chain: RemoteChain) -> int:
         """The version a new following branch begins with: the oldest one, which it has in common with its parent."""
@@ -197,10 +204,10 @@ class _Fetch:
         pair = Pair(result.version or pin_latest(self.local, name).version, version)
         return self._pair(self._equal(chain, follows, newest, pair), pair)
 
-    def _equal(self, chain: RemoteChain, follows: Follows, before: Pair, pair: Pair) -> Follows:
+    def _equal(self, chain: RemoteChain, follows: Follows, before: Pair | None, pair: Pair) -> Follows:
         """A version that came from here, with nobody's in between, has nothing that the pushed one has not."""
         pushed = next((found.source for found in chain.received if found.at == pair.remote), None)
-        if pushed is None or pair.remote != before.remote + 1:
+        if pushed is None or before is None or pair.remote != before.remote + 1:
             return follows
         graph = Graph(self.local)
         into = graph.origin(pushed)
@@ -265,14 +272,18 @@ class _Fetch:
         ]
 
 
-def check_free(local: DatasetLocation, name: str) -> None:
-    """Raise Refused for a branch of the user's own; one that a killed fetch made and did not fill is taken away."""
+def check_free(local: DatasetLocation, name: str) -> Branch | None:
+    """The branch that a killed fetch made and did not fill, if there is one.
+
+    It is used, and not made anew: pylance deletes no directory with another branch's below it. Raises Refused for a
+    branch of the user's own.
+    """
     found = refs.read_branch(local, name)
     if found is None:
-        return
+        return None
     if read_follows(found) is None and max(chains.version_names(local, name), default=0) > found.parent_version:
         raise Refused(
             f"The branch '{name}' is one of your own, and would have to follow the remote.",
             hint="Rename it (lance-git branch -m), or give the remote another name.",
         )
-    refs.delete_branch(local, name)
+    return found

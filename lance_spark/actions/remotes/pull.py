@@ -72,7 +72,8 @@ def _steps(
     held = graph.held(ours, head).get(graph.identity(head.branch), 0)
     pairs = followed(table, remote.name)[branch].pairs
     there = chains.version_names(local, head.branch)
-    steps = [PinnedVersion(head.branch, pair.local) for pair in pairs if pair.local > held and pair.local in there]
+    numbers = dict.fromkeys(pair.local for pair in pairs if pair.local > held and pair.local in there)
+    steps = [PinnedVersion(head.branch, number) for number in numbers]
     return [step for step in steps if graph.held(step, ours).get(base.chain, -1) >= base.version]
 
 
@@ -81,8 +82,7 @@ def _one_by_one(
 ) -> MergeResult:
     """A merge of each; the branch has nothing of its own, so every one is a fast-forward."""
     wanted = replace(options, ff_only=False)
-    merged = merge(local, steps[0], into, wanted)
-    for step in () if options.dry_run else steps[1:]:
-        merged = merge(local, step, into, wanted)
+    found = [merge(local, step, into, wanted) for step in (steps[:1] if options.dry_run else steps)]
+    merged = next((result for result in reversed(found) if result.version is not None), found[-1])
     note = (f"in {len(steps)} steps, because pylance cannot commit all of it at once",) if len(steps) > 1 else ()
     return replace(merged, fast_forward=True, notes=(*merged.notes, *note))

@@ -12,7 +12,6 @@ from lance_spark.errors import NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.names import MAIN
 from lance_spark.replay.assemble import Assembly
 from lance_spark.replay.commits import operation_for
 from lance_spark.replay.delta import delta
@@ -21,7 +20,7 @@ from lance_spark.replay.placing import Reference, place
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.replay.threeway import Change, Conflict, Replacement, Sides, compare
-from lance_spark.replay.trace import BEGIN, CHERRY_PICK, MOVED, REVERT, Trace, read_trace
+from lance_spark.replay.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, Trace, read_trace
 from lance_spark.store import chains, replaying, scanning
 from lance_spark.store.datasets import pin_version
 
@@ -157,8 +156,18 @@ def _steps_of(location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
         if trace is not None and trace.action == BEGIN:
             yield Step(version, _ANEW)
             continue
-        source = trace.source.branch or MAIN if trace is not None and trace.action in (CHERRY_PICK, REVERT) else None
-        yield Step(version, transaction.operation, source, None if moved is None else moved == "true")
+        properties = transaction.properties
+        yield Step(
+            version,
+            transaction.operation,
+            None if moved is None else moved == "true",
+            brings=_brings(transaction.operation, trace) or properties.get(BRINGS) == "true",
+            adds_only=properties.get(ADDS_ONLY) == "true",
+        )
+
+
+def _brings(operation: str, trace: Trace | None) -> bool:
+    return operation == "Restore" or (trace is not None and trace.action in BRINGING)
 
 
 def _check_supported(sides: Sides, change: Change) -> None:
