@@ -22,11 +22,12 @@ demo: venv ## write, audit, publish on 336,776 flights (URI=s3://... to run it e
 	    --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties \
 	    jobs/write_audit_publish.py $(if $(URI),--uri $(URI)) $(ARGS)
 
+# tests/conftest.py says which tests share a process, and in what order they begin.
 test: venv ## all tests on the newest Spark
-	@$(call in_venv,$(VENV)) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@$(call in_venv,$(VENV)) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-test-oldest: venv-oldest ## the Spark tests on the oldest Spark
-	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m spark tests/spark $(ARGS)
+test-oldest: venv-oldest ## on the oldest Spark, the Spark tests that may differ there
+	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m 'spark and not one_spark' tests/spark $(ARGS)
 
 lint: venv ## ruff, mypy, import contracts
 	$(VENV)/bin/ruff check .

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import quote
 
-from lance_spark.catalog.names import Identifier
+from lance_spark.catalog.names import Identifier, from_object_id
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
 
@@ -105,17 +106,23 @@ class NamespaceInfo:
 
 @dataclass(frozen=True)
 class Page:
-    """Part of a listing, in the order of the ids' bytes."""
+    """Part of a listing, in the order of the ids' bytes. Iterating gives identifiers."""
 
-    identifiers: tuple[Identifier, ...]
+    object_ids: tuple[str, ...]
+    """As the catalog keeps them: ``ns1$ns2$table``."""
     next_token: str | None = None
     """Give it as ``page_token`` for what follows; None at the end."""
 
-    def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
-        return iter(self.identifiers)
+    @property
+    def identifiers(self) -> tuple[Identifier, ...]:
+        """The same as names."""
+        return tuple(self)
+
+    def __iter__(self) -> Iterator[Identifier]:
+        return map(from_object_id, self.object_ids)
 
     def __len__(self) -> int:
-        return len(self.identifiers)
+        return len(self.object_ids)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lance_spark.errors import InvalidName
@@ -114,11 +114,6 @@ def is_sound(object_id: str) -> bool:
 def from_object_id(object_id: str) -> Identifier:
     """The identifier of a row, unchecked."""
     return Identifier(tuple(object_id.split(DELIMITER)))
-
-
-def from_object_ids(object_ids: Iterable[str]) -> tuple[Identifier, ...]:
-    """The identifiers of many rows."""
-    return tuple(Identifier(tuple(found.split(DELIMITER))) for found in object_ids)
 
 
 def _identify(name: Name) -> Identifier:

@@ -256,7 +256,7 @@ def _columns(sides: Sides, mine: Delta, other: Delta) -> tuple[Change, list[Conf
     if theirs in (ours, before):
         return Change(), conflicts
     new = {entry.id for entry in theirs} - {entry.id for entry in before}
-    if ours == before and not new & _used_ids(mine):
+    if ours == before and _are_free(new, sides.ours):
         if mine.added:
             conflicts += _strict(sides, sides.theirs, "ours")
         return Change(columns_of_theirs=True), conflicts
@@ -291,10 +291,12 @@ def _unreadable(sides: Sides, mine: Delta, other: Delta) -> list[Conflict]:
     ]
 
 
-def _used_ids(mine: Delta) -> set[int]:
-    """Field ids in files that ours wrote: one of a dropped column must not come to life under another name."""
-    fragments = [*mine.added, *(after for _, after in mine.changed)]
-    return {key for fragment in fragments for file in fragment.files for key in file.fields}
+def _are_free(new: Collection[int], side: Snapshot) -> bool:
+    """Whether field ids are higher than all that were ever used: a dropped column must not come back to life."""
+    if not new:
+        return True
+    files = (file for fragment in side.contents.fragments() for file in fragment.files)
+    return min(new) > max((*side.live, *(key for file in files for key in file.fields)), default=-1)
 
 
 def _overwrites(sides: Sides, mine: Delta, other: Delta) -> list[Conflict]:

@@ -236,7 +236,10 @@ def _composed(
         (key for found in snapshot.contents.fragments() for file in found.files for key in file.fields), default=-1
     )
     with tempfile.TemporaryDirectory() as directory:
-        scratch = lance.LanceDataset.commit(directory, lance.LanceOperation.Overwrite(ours.lance_schema, []))
+        columns_of_ours = lance.LanceOperation.Overwrite(ours.lance_schema, [])
+        lance.LanceDataset.commit(directory, columns_of_ours)
+        # A new dataset numbers fields by itself; a replaced one keeps the ids they have.
+        scratch = lance.LanceDataset.commit(directory, columns_of_ours, read_version=1)
         missing = used - max((entry.id for entry in snapshot.contents.fields), default=-1)
         spare = [f"__spare_{count}" for count in range(max(0, missing))]
         if spare:

@@ -16,6 +16,7 @@ from lance_spark.errors import CorruptData, InvalidOption, Refused
 
 pytestmark = pytest.mark.spark
 
+ONE_SPARK = pytest.mark.one_spark
 EVERYTHING_OLD = CleanupPolicy(older_than=timedelta(0), error_if_tagged_old_versions=False)
 
 
@@ -59,9 +60,9 @@ def paths(plan):
     "policy",
     [
         EVERYTHING_OLD,
-        CleanupPolicy(retain_versions=2, error_if_tagged_old_versions=False),
-        CleanupPolicy(versions=frozenset({3, 4}), keep_fork_versions=False),
-        CleanupPolicy(),
+        pytest.param(CleanupPolicy(retain_versions=2, error_if_tagged_old_versions=False), marks=ONE_SPARK),
+        pytest.param(CleanupPolicy(versions=frozenset({3, 4}), keep_fork_versions=False), marks=ONE_SPARK),
+        pytest.param(CleanupPolicy(), marks=ONE_SPARK),
     ],
     ids=["older than now", "retain 2", "exact versions", "default"],
 )
@@ -74,7 +75,7 @@ def test_spark_and_the_local_runner_decide_the_same(spark, history, policy):
     assert (on_spark.report().to_delete[0] > 0) == (policy != CleanupPolicy())
 
 
-@pytest.mark.parametrize("where", ["spark", "local"])
+@pytest.mark.parametrize("where", ["spark", pytest.param("local", marks=ONE_SPARK)])
 def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, where):
     table = LanceTable.for_path(spark, history)
     before, names = contents(history, "exp/a", "exp/a/b"), all_files(history)
@@ -116,6 +117,7 @@ def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, hi
     assert spark.read.parquet(str(tmp_path / "plan")).count() == report.to_delete[0]
 
 
+@pytest.mark.one_spark
 def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
     table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
@@ -124,6 +126,7 @@ def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
         LanceTable.for_path(spark, str(tmp_path / "other.lance")).open_cleanup_plan(str(tmp_path / "plan"))
 
 
+@pytest.mark.one_spark
 def test_tags_on_versions_that_would_go_are_an_error_by_default(spark, history):
     before = all_files(history)
     with pytest.raises(Refused, match="'two'"):
@@ -152,6 +155,7 @@ def test_an_inventory_is_used_instead_of_listing(spark, history):
     assert [row["path"] for row in found] == [row["path"] for row in whole if row["kind"] != "transaction"]
 
 
+@pytest.mark.one_spark
 def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
     clone = table.checkout(version=4).shallow_clone(str(tmp_path / "clone.lance"))
@@ -162,6 +166,7 @@ def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
     assert lance.dataset(history).checkout_version(4).count_rows() == 40
 
 
+@pytest.mark.one_spark
 def test_automatic_cleanup_is_switched_on_and_off(spark, uri):
     save(numbers(spark, 0, 3), uri)
     table = LanceTable.for_path(spark, uri)
@@ -175,6 +180,7 @@ def test_automatic_cleanup_is_switched_on_and_off(spark, uri):
     assert len(lance.dataset(uri).versions()) == kept + 1
 
 
+@pytest.mark.one_spark
 def test_automatic_cleanup_is_refused_where_it_would_lose_data(spark, uri, tmp_path):
     dataset = lance.write_dataset(rows(0, 3), uri)
     table = LanceTable.for_path(spark, uri)

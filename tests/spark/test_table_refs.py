@@ -12,7 +12,7 @@ from frames import all_files, load, numbers, save
 from lance_spark import LanceTable
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, Refused
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 
 @pytest.fixture

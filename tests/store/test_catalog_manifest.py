@@ -13,12 +13,15 @@ from lance_namespace import CreateNamespaceRequest
 from lance_spark.actions.catalog.namespaces import alter_namespace, create_namespace, describe_namespace, drop_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.renaming import rename_table
+from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup.local import LocalRunner
+from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.catalog.changes import Wanted
 from lance_spark.catalog.entries import INDEXES, PRIMARY_KEY, SCHEMA, Entry, new_rows
 from lance_spark.catalog.names import identify_namespace
 from lance_spark.catalog.namespaces import AddNamespace
+from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound
-from lance_spark.location import DatasetLocation
 from lance_spark.store.catalog import manifest, snapshots
 from lance_spark.store.catalog.snapshots import newest, read_rows
 
@@ -371,5 +374,15 @@ def test_a_store_that_cannot_be_read_is_no_empty_catalog(tmp_path):
         create_namespace(catalog, "a")
 
 
-def test_the_manifest_is_a_dataset_that_a_cleanup_can_be_told_to_clean(catalog):
-    assert catalog.manifest == DatasetLocation(f"{catalog.uri}/__manifest")
+def test_the_manifest_is_cleaned_like_any_dataset_and_clients_at_work_go_on(catalog):
+    for number in range(30):
+        create_namespace(catalog, f"n{number}")
+    policy = CleanupPolicy(older_than=timedelta(0), delete_unverified=True)
+    report = apply_plan(plan_cleanup(catalog.manifest, policy, LocalRunner()))
+    assert report.count("deleted")[0] > 60
+    assert len(list(raw(catalog).versions())) == 1
+    assert len(namespaces(catalog)) == 30
+    create_namespace(catalog, "after")
+    assert len(indexes(catalog)) == 3
+    with pytest.raises(AlreadyExists):
+        create_namespace(catalog, "n7")

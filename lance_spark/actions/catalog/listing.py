@@ -13,7 +13,7 @@ from lance_spark.catalog.changes import below, quoted, refusal
 from lance_spark.catalog.directory import first_after, v1_name
 from lance_spark.catalog.entries import LOCATION, OBJECT_ID, OBJECT_TYPE
 from lance_spark.catalog.model import Catalog, Page
-from lance_spark.catalog.names import DELIMITER, NAMESPACE, TABLE, Identifier, Name, from_object_ids, identify_namespace
+from lance_spark.catalog.names import DELIMITER, NAMESPACE, TABLE, Identifier, Name, identify_namespace
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.store.catalog.directories import list_root, look
 from lance_spark.store.catalog.snapshots import Snapshot, read
@@ -78,7 +78,7 @@ def _rows(catalog: Catalog, within: Identifier, doing: str) -> pa.Table:
         predicate = f"{OBJECT_ID} = {quoted(within.object_id)} OR {below(within.object_id)}"
 
     def question(snapshot: Snapshot) -> pa.Table:
-        return snapshot.columns(_COLUMNS, predicate)
+        return snapshot.columns(_COLUMNS if catalog.reads_directories else _COLUMNS[:2], predicate)
 
     rows = read(catalog.manifest, question, _NOTHING)
     if not within.is_root and not _has_namespace(rows, within):
@@ -103,10 +103,10 @@ def _ids(rows: pa.Table, kind: str, within: Identifier, recursive: bool) -> pa.C
 def _page(found: pa.ChunkedArray, token: str | None, limit: int | None) -> Page:
     if token is not None:
         found = found.filter(pc.greater(found, token))
-    found = found.take(pc.array_sort_indices(found))
-    more = limit is not None and len(found) > limit
-    ids = found.slice(0, limit).to_pylist()
-    return Page(from_object_ids(ids), ids[-1] if more else None)
+    if limit is not None and len(found) > limit:
+        ids = sorted(found.take(pc.select_k_unstable(found, limit, [("id", "ascending")])).to_pylist())
+        return Page(tuple(ids), ids[-1])
+    return Page(tuple(sorted(found.to_pylist())))
 
 
 def _with_directories(
@@ -122,9 +122,9 @@ def _with_directories(
     ids: list[str] = []
     for name in merge(registered, _existing(catalog, candidates, limit)):
         if limit is not None and len(ids) == limit:
-            return Page(from_object_ids(ids), ids[-1])
+            return Page(tuple(ids), ids[-1])
         ids.append(name)
-    return Page(from_object_ids(ids))
+    return Page(tuple(ids))
 
 
 def _existing(catalog: Catalog, names: Sequence[str], limit: int | None) -> Iterator[str]:

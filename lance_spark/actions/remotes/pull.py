@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lance_spark.actions.merge import MergeOptions, base_of, merge
+from lance_spark.actions.merge import MergeOptions, base_of, merge, remember
 from lance_spark.actions.remotes.fetch import FetchOptions, fetch
 from lance_spark.actions.remotes.following import Remote, followed
 from lance_spark.actions.remotes.result import FetchResult
@@ -45,13 +45,35 @@ def pull(
     wanted = options or MergeOptions()
     fetched = fetch(local, remote, FetchOptions(branches=[branch]))
     head = pin_latest(local, following_name(remote.name, branch))
+    merged = _merge(local, remote, branch, into, head, wanted)
+    if merged.up_to_date and not wanted.dry_run:
+        _note_held(local, into, head)
+    return PullResult(fetched, merged)
+
+
+def _merge(
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    into: str | None,
+    head: PinnedVersion,
+    options: MergeOptions,
+) -> MergeResult:
     try:
-        return PullResult(fetched, merge(local, head, into, wanted))
+        return merge(local, head, into, options)
     except Refused:
         steps = _steps(local, remote, branch, into, head)
         if not steps:
             raise
-    return PullResult(fetched, _one_by_one(local, steps, into, wanted))
+    return _one_by_one(local, steps, into, options)
+
+
+def _note_held(local: DatasetLocation, into: str | None, head: PinnedVersion) -> None:
+    """Note that the branch has everything of a version, although its rows came by another way: pushes ask for that."""
+    graph = Graph(local)
+    ours, node = pin_latest(local, into), graph.origin(head)
+    if graph.held(ours, head).get(node.chain, -1) < node.version:
+        remember(local, into, head, ours.version)
 
 
 def _steps(
