@@ -6,7 +6,7 @@ from lance_spark.actions.resolve import resolve
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_create_branch, check_delete_branch
-from lance_spark.refs.model import Branch, PinnedVersion, RefSpec
+from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, RefTable
 from lance_spark.refs.names import check_branch_name, check_new_branch_name
 from lance_spark.store import files, refs
 
@@ -60,7 +60,8 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
 
 
 def _check_free(location: DatasetLocation, name: str) -> None:
-    check_create_branch(refs.read_refs(location), name)
+    found = refs.read_branch(location, name)
+    check_create_branch(RefTable({} if found is None else {name: found}, {}), name)
     if files.list_names(location, f"tree/{name}/_versions"):
         raise AlreadyExists(
             f"The directory of branch '{name}' is still there, without its ref file.",

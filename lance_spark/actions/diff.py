@@ -30,9 +30,10 @@ from lance_spark.history.fragments import FragmentChanges, Pair, match, stat
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment, decode_contents
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import chains, history
 from lance_spark.store import changes as stored
-from lance_spark.store import history
 from lance_spark.store.changes import FragmentRows, RowSource
+from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.scanning import blob_columns, count_rows
 
 _THREADS = 16
@@ -133,8 +134,10 @@ class _Deletions:
     @cached_property
     def _offsets(self) -> tuple[pa.Array, pa.Array]:
         sides, pair = self.sides, self.pair
-        old = history.deleted_offsets(sides.location, sides.a.branch, sides.before, pair.before)
-        new = history.deleted_offsets(sides.location, sides.b.branch, sides.after, pair.after)
+        old, new = (
+            deleted_offsets(sides.location, chains.snapshot_of(sides.location, pin, contents), fragment)
+            for pin, contents, fragment in ((sides.a, sides.before, pair.before), (sides.b, sides.after, pair.after))
+        )
         return _without(new, old), _without(old, new)
 
 

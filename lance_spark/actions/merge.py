@@ -6,20 +6,21 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from lance_spark.actions.cleanup.runner import Runner
+from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.replay.ancestry import Graph, only_base, trace_of
 from lance_spark.actions.replay.applying import replay
 from lance_spark.actions.replay.planning import Request
 from lance_spark.actions.resolve import check_branch
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.ancestry import Node
 from lance_spark.replay.notes import MergeNote, with_note
 from lance_spark.replay.placing import Reference
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import MERGE
-from lance_spark.store import chains, refs
+from lance_spark.store import history, refs
 from lance_spark.store.datasets import pin_latest
 
 
@@ -47,7 +48,7 @@ def merge(
     Readers see the branch before or after, never between. Commits made meanwhile are kept: the merge is planned again
     on top of them. Raises Conflict, naming what clashes, Refused and NotFound; then the branch is as it was.
     """
-    check_branch(location, into)
+    check_writable(location, into)
     check_branch(location, source.branch)
     if source.branch == into:
         raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint="Name another branch to merge.")
@@ -89,8 +90,8 @@ def base_of(location: DatasetLocation, graph: Graph, side: PinnedVersion, base: 
     pin = graph.pin(base)
     if side.branch is None or pin.branch == side.branch or graph.fork(side.branch) != pin:
         return pin
-    names = chains.version_names(location, side.branch)
-    return PinnedVersion(side.branch, pin.version) if pin.version in names else pin
+    copy = PinnedVersion(side.branch, pin.version)
+    return copy if history.has_version(location, copy) else pin
 
 
 def _is_forward(graph: Graph, ours: PinnedVersion, source: PinnedVersion, base: Node) -> bool:
@@ -109,7 +110,8 @@ def protect(location: DatasetLocation, source: PinnedVersion) -> None:
 
 def remember(location: DatasetLocation, into: str | None, source: PinnedVersion, version: int) -> None:
     """Note a merge down on a branch that took part, for the next merge and for cleanups."""
-    table = refs.read_refs(location)
+    found = (refs.read_branch(location, name) for name in {into, source.branch} if name is not None)
+    table = RefTable({branch.name: branch for branch in found if branch is not None}, {})
     graph = Graph(location, table)
     note = MergeNote(graph.identity(into), version, graph.node(source))
     holder = into if into is not None else source.branch

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lance_spark.actions.cleanup.runner import Runner
+from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.replay.ancestry import Graph, trace_of
 from lance_spark.actions.replay.applying import replay
 from lance_spark.actions.replay.planning import Request
-from lance_spark.actions.resolve import check_branch
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
@@ -27,7 +27,7 @@ def cherry_pick(
     runner: Runner | None = None,
 ) -> MergeResult:
     """Commit to a branch what one version changed. Raises Conflict, Refused and NotFound; then nothing was changed."""
-    check_branch(location, into)
+    check_writable(location, into)
     before = version_before(location, picked)
 
     def make() -> Request:
@@ -56,7 +56,7 @@ def revert(
     runner: Runner | None = None,
 ) -> MergeResult:
     """Commit to a branch the opposite of what one of its versions changed. Raises as cherry_pick does."""
-    check_branch(location, into)
+    check_writable(location, into)
     before = version_before(location, reverted)
 
     def make() -> Request:

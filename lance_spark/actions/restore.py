@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from lance_spark.actions.base_paths import Places
+from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.replay.ancestry import Graph, trace_of
 from lance_spark.actions.replay.planning import Request, plan_replay
 from lance_spark.errors import Conflict, Refused
@@ -48,6 +49,7 @@ def restore_version(location: DatasetLocation, pin: PinnedVersion) -> Restored:
     the table is empty now, pylance's own restore has to do it. That covers a commit which came in between; Conflict
     names it then, and it is not lost. Raises Refused for the newest version, NotFound for one that is not there.
     """
+    check_writable(location, pin.branch)
     first = datasets.pin_latest(location, pin.branch)
     if pin.version == first.version:
         raise Refused(f"Version {first.version} is the newest of branch '{pin.branch or MAIN}' already.")

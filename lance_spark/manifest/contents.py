@@ -6,7 +6,7 @@ comparison of two versions with 100,000 fragments decodes only those that differ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -21,6 +21,9 @@ from lance_spark.manifest.framing import manifest_span, section_span
 from lance_spark.manifest.messages import NO_BASE, parse, text
 from lance_spark.manifest.model import ManifestHead
 from lance_spark.manifest.names import DELETION_SUFFIXES
+
+_FEW = 32
+"""Names up to this number are looked for in the bytes of all records: faster than decoding the records."""
 
 
 class DataFile(NamedTuple):
@@ -176,6 +179,15 @@ class Contents:
     def fragments(self) -> Iterator[Fragment]:
         """All fragments, in the order of the manifest."""
         return (_fragment(record) for record in self._records)
+
+    def fragments_with(self, paths: Collection[str]) -> list[Fragment]:
+        """The fragments that have one of these data files. For a few files only those fragments are decoded."""
+        records = self._records
+        if len(paths) <= _FEW:
+            names = [path.encode() for path in paths]
+            records = [record for record in records if any(name in record for name in names)]
+        found = (_fragment(record) for record in records)
+        return [fragment for fragment in found if any(file.path in paths for file in fragment.files)]
 
     def fragments_without(self, other: Contents) -> list[Fragment]:
         """The fragments whose records are not, byte by byte, among those of another version."""

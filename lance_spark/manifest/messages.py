@@ -156,6 +156,7 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         5: ("array", "EncodedArray"),
     },
     "RowIdSequence": {1: ("segments", "RowIdSegment*")},
+    "Clone": {4: ("ref_path", "string")},
     "Transaction": {
         1: ("read_version", "uint64"),
         2: ("uuid", "string"),

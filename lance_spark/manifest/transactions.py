@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lance_spark.errors import CorruptData
 from lance_spark.manifest.framing import Span, manifest_span, section_span
@@ -46,6 +47,8 @@ class Transaction:
     operation: str
     """pylance's name of the operation, e.g. ``Append``; ``Unknown`` for one that is newer than this package."""
     properties: Mapping[str, str] = field(default_factory=dict)
+    cloned_from: str | None = None
+    """Of a Clone: the dataset it was made from, as its writer spelled it."""
 
     @property
     def message(self) -> str | None:
@@ -82,7 +85,13 @@ def decode_transaction(content: bytes) -> Transaction:
         uuid=text(found.uuid),
         operation=named[0] if named else UNKNOWN,
         properties={text(entry.key): text(entry.value) for entry in found.properties},
+        cloned_from=_cloned_from(found) if named[:1] == ["Clone"] else None,
     )
+
+
+def _cloned_from(transaction: Any) -> str:
+    """A branch, too, begins with a Clone: of the dataset it is in."""
+    return text(parse("Clone", transaction.operation_113).ref_path)
 
 
 def _transaction_at(content: bytes, position: int, message: Span) -> Transaction | None:

@@ -6,7 +6,7 @@ chain it holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,11 +65,14 @@ def merge_bases(one: Node, other: Node, graph: Graph) -> list[Node]:
     """The newest versions that both descend from; none of them descends from another one.
 
     There is one in a history where merges take turns, and more than one where two chains took each other in at once.
-    Of versions that have everything of each other, as after a push, the first one by name stands for all.
+    Versions that have everything of each other, as after a push, count as one, and the one that ``one`` itself comes
+    from stands for it: only by that is a fast-forward known.
     """
     first, second = ancestors(one, graph), ancestors(other, graph)
     common = [Node(chain, min(first[chain], second[chain])) for chain in first.keys() & second.keys()]
-    return sorted(node for node in common if not _is_below_another(node, common, graph))
+    lines = [*_line(one, graph), *_line(other, graph)]
+    common.sort(key=lambda node: (lines.index(node.chain) if node.chain in lines else len(lines), node))
+    return sorted(node for at, node in enumerate(common) if not _is_below_another(node, at, common, graph))
 
 
 def holds(node: Node, other: Node, graph: Graph) -> bool:
@@ -77,8 +80,19 @@ def holds(node: Node, other: Node, graph: Graph) -> bool:
     return ancestors(node, graph).get(other.chain, -1) >= other.version
 
 
-def _is_below_another(node: Node, nodes: Iterable[Node], graph: Graph) -> bool:
+def _line(node: Node, graph: Graph) -> list[str]:
+    """The chain of a version and those it was forked from, one after the other."""
+    found: list[str] = []
+    at: Node | None = node
+    while at is not None and at.chain not in found:
+        found.append(at.chain)
+        at = graph[at.chain].fork if at.chain in graph else None
+    return found
+
+
+def _is_below_another(node: Node, at: int, nodes: Sequence[Node], graph: Graph) -> bool:
+    """Whether another one has everything of a version; of two that have everything of each other, the first wins."""
     return any(
-        other != node and holds(other, node, graph) and (other < node or not holds(node, other, graph))
-        for other in nodes
+        other != node and holds(other, node, graph) and (before < at or not holds(node, other, graph))
+        for before, other in enumerate(nodes)
     )

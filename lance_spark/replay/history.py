@@ -23,6 +23,19 @@ _MOVES_NO_ROWS = frozenset(
 )
 """Operations after which a row that is gone from a fragment was deleted, and not written anew elsewhere."""
 _REPLACES_ALL = frozenset({"Overwrite"})
+_ADDS_NO_COLUMNS = frozenset(
+    {
+        "Append",
+        "CreateIndex",
+        "Delete",
+        "Project",
+        "ReserveFragments",
+        "Rewrite",
+        "Update",
+        "UpdateBases",
+        "UpdateConfig",
+    }
+)
 _QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 """Operations that change no fragment that was there before."""
 
@@ -48,6 +61,13 @@ class Step(NamedTuple):
     """Whether rows came with it by a pick, a revert or a restore."""
     adds_only: bool = False
     """Whether it is known to have left every older fragment as it was."""
+    replaced: bool | None = None
+    """Whether it replaced the whole table; None where the operation tells."""
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether nothing of the table before is left in it."""
+        return self.operation in _REPLACES_ALL if self.replaced is None else self.replaced
 
     @property
     def moves_rows(self) -> bool:
@@ -97,7 +117,12 @@ class Steps:
     @property
     def replaces_all(self) -> bool:
         """Whether one of them replaced the whole table."""
-        return any(step.operation in _REPLACES_ALL for step in self.found)
+        return any(step.replaces_all for step in self.found)
+
+    @property
+    def may_add_columns(self) -> bool:
+        """Whether one of them may have given the table a new column."""
+        return not self.complete or any(step.operation not in _ADDS_NO_COLUMNS for step in self.found)
 
     def telling(self) -> str:
         """The versions that changed fragments, as a user reads them: ``main@7 (Update), main@8 (Delete)``."""

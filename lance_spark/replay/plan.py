@@ -41,6 +41,12 @@ class ReplayPlan:
         return bool(self.change.added and left)
 
     @property
+    def replaces_all(self) -> bool:
+        """Whether the table is replaced, as far as is known of the versions that are taken over."""
+        steps, count = self.sides.their_steps, self.sides.base_ours.contents.fragment_count
+        return steps.replaces_all or (not steps.complete and 0 < count == len(self.change.removed))
+
+    @property
     def copies(self) -> tuple[Copy, ...]:
         """Files to copy before the commit."""
         return self.placed.copies

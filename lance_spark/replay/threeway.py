@@ -21,6 +21,7 @@ from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.columns import ColumnChanges, cast_columns, merge_columns, renumbered
 from lance_spark.replay.delta import Delta, by_file, counterpart, delta
+from lance_spark.replay.field_ids import are_free, reused
 from lance_spark.replay.history import Steps
 from lance_spark.replay.snapshot import Snapshot, columns, same_deletion, same_files
 
@@ -226,7 +227,7 @@ def _in_ours(sides: Sides, fragments: Collection[Fragment]) -> dict[int, Fragmen
     if sides.base_ours is sides.base_theirs:
         return {fragment.id: fragment for fragment in fragments}
     wanted = {file.path for fragment in fragments for file in fragment.files}
-    known = by_file(found for found in sides.base_ours.contents.fragments() if _names(found) & wanted)
+    known = by_file(sides.base_ours.contents.fragments_with(wanted)) if wanted else {}
     pairs = ((fragment.id, counterpart(fragment, known)) for fragment in fragments)
     return {key: found for key, found in pairs if found is not None}
 
@@ -235,12 +236,7 @@ def _as_in_ours(sides: Sides, base: Fragment) -> Fragment:
     """A fragment of the base that ours left alone. Only its id may be another one there."""
     if sides.base_ours.bases == sides.ours.bases:
         return base
-    names = _names(base)
-    return next(found for found in sides.ours.contents.fragments() if _names(found) & names)
-
-
-def _names(fragment: Fragment) -> set[str]:
-    return {file.path for file in fragment.files}
+    return sides.ours.contents.fragments_with({file.path for file in base.files})[0]
 
 
 def _written(base: Fragment, side: Fragment) -> set[int]:
@@ -256,7 +252,7 @@ def _columns(sides: Sides, mine: Delta, other: Delta) -> tuple[Change, list[Conf
     if theirs in (ours, before):
         return Change(), conflicts
     new = {entry.id for entry in theirs} - {entry.id for entry in before}
-    if ours == before and _are_free(new, sides.ours):
+    if ours == before and are_free(new, sides.ours):
         if mine.added:
             conflicts += _strict(sides, sides.theirs, "ours")
         return Change(columns_of_theirs=True), conflicts
@@ -283,31 +279,34 @@ def _unreadable(sides: Sides, mine: Delta, other: Delta) -> list[Conflict]:
     moved = [*renumbered(before, ours), *renumbered(before, theirs)]
     cast = cast_columns(before, theirs) if mine else []
     cast += cast_columns(before, ours) if other else []
-    return [
-        _conflict(sides, f"column '{name}' was given another id by an earlier merge") for name in sorted({*moved})
-    ] + [
-        _conflict(sides, f"column '{name}' was cast on one side and rows changed on the other")
-        for name in sorted({*cast} - {*moved})
-    ]
+    gone = reused(sides.base_ours, sides.ours, sides.our_steps) if _writes(other, sides.base_theirs) else []
+    gone += reused(sides.base_theirs, sides.theirs, sides.their_steps) if _writes(mine, sides.base_ours) else []
+    reasons = (
+        ("was given another id by an earlier merge", {*moved}),
+        ("was cast on one side and rows changed on the other", {*cast} - {*moved}),
+        ("was dropped on one side, where its id is another column's now, and written on the other", {*gone} - {*moved}),
+    )
+    return [_conflict(sides, f"column '{name}' {why}") for why, names in reasons for name in sorted(names)]
 
 
-def _are_free(new: Collection[int], side: Snapshot) -> bool:
-    """Whether field ids are higher than all that were ever used: a dropped column must not come back to life."""
-    if not new:
-        return True
-    files = (file for fragment in side.contents.fragments() for file in fragment.files)
-    return min(new) > max((*side.live, *(key for file in files for key in file.fields)), default=-1)
+def _writes(side: Delta, base: Snapshot) -> bool:
+    """Whether a side has values that it did not have in the base."""
+    return bool(side.added) or any(not same_files(before, after, base.live) for before, after in side.changed)
 
 
 def _overwrites(sides: Sides, mine: Delta, other: Delta) -> list[Conflict]:
     """A replaced table does not combine with any change of rows or columns on the other side."""
+    count = sides.base_ours.contents.fragment_count
     for steps, here, changed in (
         (sides.our_steps, mine, bool(other) or sides.theirs.contents.fields != sides.base_theirs.contents.fields),
         (sides.their_steps, other, bool(mine) or sides.ours.contents.fields != sides.base_ours.contents.fields),
     ):
-        unknown = not steps.complete and here.removed and len(here.removed) == sides.base_ours.contents.fragment_count
-        if changed and (steps.replaces_all or unknown):
-            return [_conflict(sides, f"'{steps.branch or MAIN}' replaced the whole table")]
+        name = steps.branch or MAIN
+        if changed and steps.replaces_all:
+            return [_conflict(sides, f"'{name}' replaced the whole table")]
+        if changed and not steps.complete and here.removed and len(here.removed) == count:
+            why = "and versions that would tell whether it was compacted or replaced are gone"
+            return [_conflict(sides, f"'{name}' has none of its files any more, {why}")]
     return []
 
 

@@ -10,7 +10,7 @@ from lance_spark.actions.merge import MergeOptions
 from lance_spark.actions.place import dataset_at
 from lance_spark.actions.remotes.fetch import FetchOptions, fetch
 from lance_spark.actions.remotes.following import Remote
-from lance_spark.actions.remotes.naming import ORIGIN, check_own, known_remotes
+from lance_spark.actions.remotes.naming import ORIGIN, known_remotes
 from lance_spark.actions.remotes.pull import pull
 from lance_spark.actions.remotes.push import PushOptions, push
 from lance_spark.errors import InvalidOption, NotFound
@@ -86,7 +86,6 @@ class Remotes:
         With ``dry_run`` it fetches, and does not merge. Raises Conflict, Refused and NotFound, as fetch and merge do.
         """
         into = moving_branch(self.ref, "pull into")
-        check_own(self.location, into)
         source = into if branch is None else branch_or_none(branch)
         options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
         return pull(self.location, self._remote(remote), source, into, options)
@@ -104,7 +103,6 @@ class Remotes:
         that the branch has not: pull first; then nothing was changed.
         """
         pushed = moving_branch(self.ref, "push") if branch is None else branch_or_none(branch)
-        check_own(self.location, pushed)
         options = PushOptions(message=message, dry_run=dry_run)
         return push(self.location, self._remote(remote), pushed, options, SparkRunner(self.spark))
 

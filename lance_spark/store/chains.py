@@ -50,7 +50,11 @@ def read_contents(location: DatasetLocation, pin: PinnedVersion) -> Contents:
 
 def read_snapshot(location: DatasetLocation, pin: PinnedVersion) -> Snapshot:
     """A version with the canonical URIs of all places it has files in."""
-    contents = read_contents(location, pin)
+    return snapshot_of(location, pin, read_contents(location, pin))
+
+
+def snapshot_of(location: DatasetLocation, pin: PinnedVersion, contents: Contents) -> Snapshot:
+    """A version that was read before, in the same way."""
     bases: dict[int | None, Root] = {None: Root(location.branch_uri(pin.branch))}
     for key, base in contents.head.bases.items():
         bases[key] = Root(canonical_uri(base.path, os.path.realpath), base.is_dataset_root)

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
-from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
+from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, reachable, whole_path
 
 _FRESH = 24 * 3600
 """Seconds for which a file left by an interrupted copy is taken as it is. A cleanup may delete older ones."""
+
+
+_ONE_REQUEST = 5 * 1024**3
+"""Bytes that S3 copies at once."""
 
 
 def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> int:
@@ -22,16 +26,21 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
     Paths are relative to the locations. Raises NotFound for a source that is gone.
     """
     with reachable(target), reachable(source):
-        try:
-            size = int(open_filesystem(source).info(whole_path(source, path))["size"])
-        except FileNotFoundError:
-            raise NotFound(f"{source.uri}/{path} is not there any more.", hint="Run it again.") from None
-        if _is_there(target, target_path, size):
+        found = _look(source, path)
+        if found is None:
+            raise NotFound(f"{source.uri}/{path} is not there any more.", hint="Run it again.")
+        size = found[0]
+        there = _look(target, target_path)
+        if there is not None and there[0] == size and time.time() - there[1] < _FRESH:
+            return size
+        if _inside_s3(source, target) and size <= _ONE_REQUEST:
+            _copy_inside_s3(source, path, target, target_path)
             return size
         _copy(source, whole_path(source, path), target, whole_path(target, target_path))
-        found = int(open_filesystem(target).info(whole_path(target, target_path))["size"])
-    if found != size:
-        raise StorageFailure(f"{target.uri}/{target_path} has {found} bytes after it was copied, not {size}.")
+        after = _look(target, target_path)
+    found_size = None if after is None else after[0]
+    if found_size != size:
+        raise StorageFailure(f"{target.uri}/{target_path} has {found_size} bytes after it was copied, not {size}.")
     return size
 
 
@@ -47,14 +56,35 @@ def files_below(location: DatasetLocation, directory: str) -> Iterator[str]:
     yield from (str(path)[len(root) + 1 :] for path in found)
 
 
-def _is_there(target: DatasetLocation, path: str, size: int) -> bool:
-    filesystem = open_filesystem(target)
+def _look(location: DatasetLocation, path: str) -> tuple[int, float] | None:
+    """Size in bytes of a file and when it was modified, in seconds since 1970; None where there is none."""
+    filesystem = open_filesystem(location)
     try:
-        info = filesystem.info(whole_path(target, path))
+        if location.uri.startswith("s3://"):
+            # One request; info() lists a directory of that name where there is no such file.
+            bucket, prefix = bucket_and_prefix(location)
+            head = filesystem.call_s3("head_object", Bucket=bucket, Key=prefix + path)
+            return int(head["ContentLength"]), head["LastModified"].timestamp()
+        info = filesystem.info(whole_path(location, path))
     except FileNotFoundError:
-        return False
+        return None
     modified = info.get("mtime") or getattr(info.get("LastModified"), "timestamp", lambda: 0.0)()
-    return int(info["size"]) == size and time.time() - float(modified) < _FRESH
+    return int(info["size"]), float(modified)
+
+
+def _inside_s3(source: DatasetLocation, target: DatasetLocation) -> bool:
+    return source.uri.startswith("s3://") and target.uri.startswith("s3://") and source.options == target.options
+
+
+def _copy_inside_s3(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:
+    """Copy an object of up to 5 GiB: one request, which makes the whole object or none."""
+    (bucket, prefix), (from_bucket, from_prefix) = bucket_and_prefix(target), bucket_and_prefix(source)
+    open_filesystem(target).call_s3(
+        "copy_object",
+        Bucket=bucket,
+        Key=prefix + target_path,
+        CopySource={"Bucket": from_bucket, "Key": from_prefix + path},
+    )
 
 
 def _copy(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:

@@ -8,13 +8,10 @@ from itertools import chain, islice, repeat, tee
 from itertools import count as counting
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from lance_spark.cleanup.names import read_manifest_name
 from lance_spark.cleanup.ranges import KeyRange
-from lance_spark.errors import CorruptData, NotFound
+from lance_spark.errors import NotFound
 from lance_spark.location import DatasetLocation
-from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.manifest.transactions import Transaction, decode_transaction, inline_transaction
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.resolve import missing_version
@@ -22,15 +19,12 @@ from lance_spark.store import datasets, files
 from lance_spark.store.filesystem import reachable
 from lance_spark.store.listing import list_paths
 from lance_spark.store.manifests import read_manifests
-from lance_spark.store.uri import locate
 
 _HIGHEST = 2**64 - 1
 _PAGE = 1000
 """S3 lists as many keys in one answer."""
 _INVERTED = "18446744073709551615.manifest"
 """As long as the names that sort the newest version first."""
-_OFFSETS = "row_id"
-"""Column of a deletion file that holds the deleted offsets."""
 
 
 class ChainVersion(NamedTuple):
@@ -194,43 +188,6 @@ def read_transaction(
         return inline
     found = files.read(location, f"{_root(branch)}_transactions/{file}")
     return None if found is None else decode_transaction(found)
-
-
-def deleted_offsets(location: DatasetLocation, branch: str | None, contents: Contents, fragment: Fragment) -> pa.Array:
-    """Offsets of the deleted rows of a fragment (uint32, ascending). Raises NotFound, CorruptData."""
-    deletion = fragment.deletion
-    if deletion is None:
-        return pa.array([], pa.uint32())
-    place, directory = location, _root(branch)
-    if deletion.base_id is not None:
-        base = contents.head.bases.get(deletion.base_id)
-        if base is None or not base.is_dataset_root:
-            raise CorruptData(
-                f"Fragment {fragment.id} has a deletion file in base {deletion.base_id}, where none can be."
-            )
-        place, directory = locate(base.path, location.storage_options), ""
-    name = deletion.name(fragment.id)
-    content = files.read(place, f"{directory}_deletions/{name}")
-    if content is None:
-        raise NotFound(
-            f"The deletion file {name} of {contents.head.branch or 'main'}@{contents.head.version} is gone.",
-            hint="Without it the version cannot be read by anybody.",
-        )
-    try:
-        return _bitmap(content) if name.endswith(".bin") else _arrow(content)
-    except (pa.ArrowException, ValueError, KeyError) as problem:
-        raise CorruptData(f"The deletion file {name} is damaged: {problem}.") from None
-
-
-def _bitmap(content: bytes) -> pa.Array:
-    from pyroaring import BitMap
-
-    return pa.array(BitMap.deserialize(content), pa.uint32())
-
-
-def _arrow(content: bytes) -> pa.Array:
-    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
-    return table[_OFFSETS].combine_chunks().sort()
 
 
 def _root(branch: str | None) -> str:

@@ -11,7 +11,8 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
 from lance_spark.refs.parse import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
 from lance_spark.store import files
-from lance_spark.store.datasets import list_version_numbers, open_latest
+from lance_spark.store.chains import version_names
+from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
 
 _Ref = TypeVar("_Ref")
@@ -64,7 +65,7 @@ def read_tag(location: DatasetLocation, name: str) -> Tag | None:
 
 def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -> None:
     """Create a branch at a version: its first manifest, then its ref file."""
-    dataset = open_latest(location)
+    dataset = open_latest(location)  # a handle of its own: creating a branch locks it
     with translated(location, f"creating branch '{name}'"):
         dataset.create_branch(name, source.reference, storage_options=location.storage_options or None)
 
@@ -73,8 +74,11 @@ def branch_starts(location: DatasetLocation, name: str) -> list[int]:
     """The versions of a new branch that were copied from another branch; more than one is one too many."""
     import lance
 
+    versions = list(version_names(location, name))
+    if len(versions) < 2:
+        return versions
     starts = []
-    for version in list_version_numbers(location, name):
+    for version in versions:
         with translated(location, f"checking branch '{name}'"):
             uri, options = location.branch_uri(name), location.storage_options
             dataset = lance.dataset(uri, version=version, storage_options=options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,15 +19,16 @@ from lance_spark.replay.columns import ColumnChanges, match_fields
 from lance_spark.replay.commits import operation_for
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Root, Snapshot, columns
-from lance_spark.replay.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED
-from lance_spark.store import files
+from lance_spark.replay.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED, REPLACES
 from lance_spark.store.datasets import open_latest, open_pinned
+from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.failures import translated
 
 if TYPE_CHECKING:
     import lance
     from lance.schema import LanceField, LanceSchema
 
+Json = dict[str, Any]
 _SAME_ID = "two fragments with id"
 
 
@@ -83,6 +84,7 @@ def _told(plan: ReplayPlan) -> dict[str, str]:
         MOVED: plan.moves_rows,
         BRINGS: plan.trace.action in BRINGING or plan.sides.their_steps.brings,
         ADDS_ONLY: not (plan.change.removed or plan.change.replaced),
+        REPLACES: plan.replaces_all,
     }
     return {key: str(value).lower() for key, value in told.items()}
 
@@ -100,8 +102,8 @@ class conflicts:  # noqa: N801 - used like a function
 class _Fragments(NamedTuple):
     """What becomes of fragments of ours, as pylance's JSON and by their ids."""
 
-    added: list[dict[str, Any]]
-    replaced: list[dict[str, Any]]
+    added: list[Json]
+    replaced: list[Json]
     removed: list[int]
 
 
@@ -122,22 +124,23 @@ def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: Repla
             removed.append(wanted.ours.id)
         else:
             replaced.append(assembly.replaced(wanted, mine, fragment_json(theirs, wanted.theirs)))
-    changes = _Fragments(added, replaced, removed)
+    live = plan.ours.live if schema is None else frozenset(entry.id for entry in flattened(schema))
+    changes = _Fragments(_without_dead(added, live), _without_dead(replaced, live), removed)
     if schema is not None and operation_for(change, plan.ours) == "Overwrite":
-        return lance.LanceOperation.Overwrite(schema, fragments_from(added))
+        return lance.LanceOperation.Overwrite(schema, fragments_from(changes.added))
     if schema is not None:
         return _merge(ours, schema, plan, changes)
-    if not replaced and not removed:
+    if not changes.replaced and not removed:
         # Appends combine with each other: of two that merge one branch at once, each would add its rows. So a
         # fragment is written down as changed although nothing is, which makes the second one a conflict.
         untouched = next(plan.ours.contents.fragments(), None)
         if untouched is None:
             return _merge(ours, ours.lance_schema, plan, changes)
-        replaced = [fragment_json(ours, untouched)]
+        changes = changes._replace(replaced=[fragment_json(ours, untouched)])
     return lance.LanceOperation.Update(
         removed_fragment_ids=removed,
-        updated_fragments=fragments_from(replaced),
-        new_fragments=fragments_from(added),
+        updated_fragments=fragments_from(changes.replaced),
+        new_fragments=fragments_from(changes.added),
         fields_modified=_fields_modified(plan),
     )
 
@@ -150,13 +153,23 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
     for count, found in enumerate(changes.added):
         found["id"] = found["id"] or free + count
     changed = {found["id"]: found for found in changes.replaced}
-    kept = [
-        changed.get(fragment.fragment_id) or fragment.metadata
-        for fragment in ours.get_fragments()
-        if fragment.fragment_id not in changes.removed
-    ]
-    final = [fragments_from([found])[0] if isinstance(found, dict) else found for found in kept]
+    live = frozenset(entry.id for entry in flattened(schema))
+    final = []
+    for fragment in ours.get_fragments():
+        known: Json | None = changed.get(fragment.fragment_id)
+        if known is None and any(live.isdisjoint(file.fields) for file in fragment.metadata.files):
+            known = _without_dead([fragment.metadata.to_json()], live)[0]
+        final.append(fragment.metadata if known is None else fragments_from([known])[0])
     return lance.LanceOperation.Merge([*final, *fragments_from(changes.added)], schema)
+
+
+def _without_dead(fragments: list[Json], live: Collection[int]) -> list[Json]:
+    """Fragments without the files of dropped columns, as pylance's own drop leaves them: it finds others corrupt."""
+    result = []
+    for found in fragments:
+        files_in_use = [file for file in found["files"] if any(key in live for key in file["fields"])]
+        result.append({**found, "files": files_in_use or found["files"][:1]})
+    return result
 
 
 def fragments_from(found: Sequence[Any]) -> list[Any]:
@@ -202,8 +215,8 @@ def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLoc
     """
     for wanted in plan.change.replaced:
         if wanted.deletion and not wanted.both_deleted and wanted.ours.deletion is not None:
-            mine = deleted_offsets(location, plan.ours, wanted.ours)
-            if mine - deleted_offsets(theirs, plan.sides.theirs, wanted.theirs):
+            mine = deleted_offsets(location, plan.ours, wanted.ours).to_pylist()
+            if not {*deleted_offsets(theirs, plan.sides.theirs, wanted.theirs).to_pylist()}.issuperset(mine):
                 return {*plan.ours.live}
     return set()
 
@@ -267,27 +280,6 @@ def flattened(schema: LanceSchema) -> list[Field]:
     for column in schema.fields():
         walk(column, -1)
     return found
-
-
-def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) -> frozenset[int]:
-    """The deleted rows of a fragment, by their offsets in it."""
-    if fragment.deletion is None:
-        return frozenset()
-    root = snapshot.root_of(fragment.deletion)
-    path = f"_deletions/{fragment.deletion.name(fragment.id)}"
-    content = files.read(DatasetLocation(root.uri, location.options), path)
-    if content is None:
-        raise CorruptData(f"Version {snapshot.pin} names {root.uri}/{path}, which is not there.")
-    return frozenset(_offsets(content, fragment.deletion.file_type))
-
-
-def _offsets(content: bytes, file_type: int) -> Iterator[int]:
-    if file_type:
-        from pyroaring import BitMap
-
-        return iter(BitMap.deserialize(content))
-    with pa.ipc.open_file(pa.BufferReader(content)) as reader:
-        return iter(reader.read_all().column(0).to_pylist())
 
 
 def key_columns(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:

@@ -31,8 +31,19 @@ def exp(location):
     return lance.dataset(location.branch_uri("exp"))
 
 
-def publish(location):
-    return merge(location, pin_latest(location, "exp"), None, MergeOptions())
+def publish(location, source="exp"):
+    return merge(location, pin_latest(location, source), None, MergeOptions())
+
+
+def add(location, table, branch=None):
+    lance.write_dataset(table, location.branch_uri(branch), mode="append")
+
+
+def now(location):
+    """Main, after a look whether it is sound."""
+    dataset = lance.dataset(location.uri)
+    dataset.validate()
+    return dataset
 
 
 def test_a_table_that_was_replaced_with_other_columns_is_published(location):
@@ -74,3 +85,73 @@ def test_fewer_fragments_and_other_columns_are_refused_before_anything_happens(l
     merge(location, pin_latest(location, "exp").__class__("exp", 4), None, MergeOptions())
     publish(location)
     assert lance.dataset(location.uri).to_table()["w"].to_pylist() == list(range(6, 16))
+
+
+def test_rows_that_both_sides_deleted_together_are_refused_beside_other_columns(location):
+    exp(location).add_columns({"w": "id + 1"})
+    exp(location).delete("id < 3")
+    lance.dataset(location.uri).delete("id = 3 or id = 4")
+    with pytest.raises(Refused, match="compacted or removed"):
+        merge(location, pin_latest(location, "exp"), None, MergeOptions(dry_run=True))
+    with pytest.raises(Refused, match="compacted or removed"):
+        publish(location)
+    assert now(location).count_rows() == 13
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_new_column_with_the_id_of_a_dropped_one_gets_none_of_its_values(location, turned):
+    """pylance gives the id away again, when no file has it any more."""
+    lance.dataset(location.uri).add_columns({"z": "id * 2"})
+    lance.dataset(location.uri).create_branch("old")
+    one, other = (location.branch_uri(branch) for branch in (("old", None) if turned else (None, "old")))
+    lance.dataset(one).drop_columns(["z"])
+    lance.dataset(one).add_columns({"y": "id * 1000"})
+    assert lance.dataset(one).lance_schema.fields()[1].id() == lance.dataset(other).lance_schema.fields()[1].id()
+    lance.write_dataset(rows(50, 51, z=7), other, mode="append")
+    before = now(location).to_table()
+    with pytest.raises(Conflict, match="'z' was dropped on one side, where its id is another column's"):
+        publish(location, "old")
+    assert now(location).to_table() == before
+
+
+def test_a_column_that_was_only_renamed_gets_the_values_of_the_other_side(location):
+    lance.dataset(location.uri).add_columns({"z": "id * 2"})
+    lance.dataset(location.uri).create_branch("old")
+    lance.dataset(location.uri).alter_columns({"path": "z", "name": "y"})
+    lance.dataset(location.uri).add_columns({"x": "id + 1"})
+    add(location, rows(50, 51, z=7), "old")
+    publish(location, "old")
+    assert now(location).to_table(filter="id = 50").to_pylist() == [{"id": 50, "y": 7, "x": None}]
+
+
+def test_a_dropped_column_leaves_no_files_behind(location):
+    exp(location).add_columns({"w": "id + 1"})
+    publish(location)
+    exp(location).drop_columns(["w"])
+    add(location, rows(20, 22), "exp")
+    publish(location)
+    assert now(location).to_table()["id"].to_pylist() == [*range(15), 20, 21]
+    assert now(location).schema.names == ["id"]
+
+
+def test_a_compaction_that_came_with_new_columns_is_no_replaced_table(location):
+    lance.dataset(location.uri).create_branch("other")
+    add(location, rows(50, 52), "other")
+    exp(location).add_columns({"w": "id + 1"})
+    exp(location).optimize.compact_files()
+    if now(location).has_stable_row_ids:
+        with pytest.raises(Refused, match="with stable row ids"):
+            publish(location)
+        return
+    assert publish(location).fast_forward
+    assert publish(location, "other").summary.rows_added == 2
+    assert now(location).to_table()["w"].to_pylist() == [*range(1, 16), None, None]
+
+
+def test_a_table_that_was_replaced_and_merged_is_still_a_replaced_one(location):
+    lance.dataset(location.uri).create_branch("other")
+    add(location, rows(50, 52), "other")
+    lance.write_dataset(rows(100, 110), exp(location), mode="overwrite")
+    assert publish(location).fast_forward
+    with pytest.raises(Conflict, match="'main' replaced the whole table"):
+        publish(location, "other")

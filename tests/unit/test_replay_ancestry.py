@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,6 +110,23 @@ def test_merges_that_cross_leave_two_bases():
     history.commit("", other)
     history.commit(branch, one)
     assert merge_bases(history.head(""), history.head(branch), history.graph) == [one, other]
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_of_two_versions_that_have_everything_of_each_other_the_one_of_ones_own_line_is_the_base(names):
+    """After a push: which of the two names is the smaller one is chance."""
+    own, follower = names
+    pushed = Node(own, 5)
+    graph = {
+        "": Chain(),
+        own: Chain(Node("", 1), (Taken(5, Node(follower, 3)),)),
+        follower: Chain(Node("", 1), (Taken(3, pushed),)),
+    }
+    assert merge_bases(pushed, Node(follower, 4), graph) == [pushed]
+    assert merge_bases(Node(own, 6), Node(follower, 3), graph) == [pushed]
+    assert merge_bases(Node(follower, 4), pushed, graph) == [Node(follower, 3)]
+    work = {**graph, "work": Chain(pushed)}
+    assert merge_bases(Node("work", 5), Node(follower, 4), work) == [pushed]
 
 
 def test_a_branch_made_anew_holds_nothing_of_the_deleted_one():

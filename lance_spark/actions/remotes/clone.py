@@ -20,6 +20,7 @@ from lance_spark.replay.trace import BEGIN, CLONE, Trace, read_trace
 from lance_spark.replay.tracking import Follows, Pair, following_name
 from lance_spark.store import chains, planting, refs
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
+from lance_spark.store.uri import locate
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,15 @@ def _check_target(source: Remote, target: DatasetLocation) -> None:
 def _is_begun(source: Remote, target: DatasetLocation) -> bool:
     """Whether a clone of this source was killed here: its last version is one that the clone itself made."""
     newest = pin_latest(target, None)
-    roots = chains.read_snapshot(target, newest).bases.values()
     transaction = chains.read_transactions(target, None, [newest.version]).get(newest.version)
-    trace = None if transaction is None else read_trace(transaction.properties)
+    if transaction is None:
+        return False
+    if transaction.cloned_from is not None:
+        return locate(transaction.cloned_from).uri == source.location.uri  # by pylance; a deep one has no bases
+    trace = read_trace(transaction.properties)
+    roots = chains.read_snapshot(target, newest).bases.values()
     made_here = trace is not None and trace.action in (BEGIN, CLONE)
-    made_by_pylance = transaction is not None and transaction.operation == "Clone"
-    return (made_here or made_by_pylance) and any(root.uri == source.location.uri for root in roots)
+    return made_here and any(root.uri == source.location.uri for root in roots)
 
 
 def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lance_spark.actions.resolve import check_branch
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefTable
+from lance_spark.refs.model import Branch, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.tracking import Follows, following_name, read_follows
 from lance_spark.store import refs
@@ -28,7 +29,21 @@ def known_remotes(table: RefTable) -> dict[str, str]:
 def check_own(location: DatasetLocation, branch: str | None) -> None:
     """Raise Refused for a branch that follows a remote's. One that is not there is not looked at."""
     found = None if branch is None else refs.read_branch(location, branch)
-    follows = None if found is None else read_follows(found)
+    if found is not None:
+        _check_no_follower(found)
+
+
+def check_writable(location: DatasetLocation, branch: str | None) -> None:
+    """Raise NotFound for a branch that is not there, and Refused for one that follows a remote's."""
+    found = None if branch is None else refs.read_branch(location, branch)
+    if found is None:
+        check_branch(location, branch)
+    else:
+        _check_no_follower(found)
+
+
+def _check_no_follower(branch: Branch) -> None:
+    follows = read_follows(branch)
     if follows is not None:
         raise follower_refused(follows, "nothing but a fetch writes to it")
 

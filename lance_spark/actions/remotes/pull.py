@@ -9,6 +9,7 @@ from typing import Any
 from lance_spark.actions.merge import MergeOptions, base_of, merge, remember
 from lance_spark.actions.remotes.fetch import FetchOptions, fetch
 from lance_spark.actions.remotes.following import Remote, followed
+from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.remotes.result import FetchResult
 from lance_spark.actions.replay.ancestry import Graph, only_base
 from lance_spark.errors import NotFound, Refused
@@ -43,6 +44,7 @@ def pull(
     not merge. Raises as fetch and merge do.
     """
     wanted = options or MergeOptions()
+    check_writable(local, into)
     fetched = fetch(local, remote, FetchOptions(branches=[branch]))
     head = pin_latest(local, following_name(remote.name, branch))
     merged = _merge(local, remote, branch, into, head, wanted)

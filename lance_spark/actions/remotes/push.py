@@ -10,11 +10,11 @@ from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.actions.remotes.fetch import FetchOptions, check_free, fetch
 from lance_spark.actions.remotes.following import Remote, followed, is_own_push, node_of, pusher, write_down
+from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.remotes.telling import tell
 from lance_spark.actions.replay.ancestry import Graph
 from lance_spark.actions.replay.applying import replay
 from lance_spark.actions.replay.planning import Request
-from lance_spark.actions.resolve import check_branch
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import ROOT, PinnedVersion
@@ -74,7 +74,7 @@ def push(
     somebody else pushed a moment ago; then nothing was changed. What a killed push left, the next one finishes.
     """
     wanted = options or PushOptions()
-    check_branch(local, branch)
+    check_writable(local, branch)
     latest = find_latest(remote.location, None)
     if latest is None or _is_half_made(local, remote, latest):
         _check_never_fetched(local, remote)

@@ -20,7 +20,7 @@ class Graph:
 
     def __init__(self, location: DatasetLocation, table: RefTable | None = None) -> None:
         self._location = location
-        self._refs = refs.read_refs(location) if table is None else table
+        self._refs = refs.read_ref_files(location) if table is None else table
         self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
         self._names: dict[str, dict[int, str]] = {}
         self._found: dict[frozenset[PinnedVersion], Mapping[str, Chain]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -20,9 +20,10 @@ from lance_spark.replay.placing import Reference, place
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.replay.threeway import Change, Conflict, Replacement, Sides, compare
-from lance_spark.replay.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, Trace, read_trace
+from lance_spark.replay.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, REPLACES, Trace, read_trace
 from lance_spark.store import chains, replaying, scanning
 from lance_spark.store.datasets import pin_version
+from lance_spark.store.deletions import deleted_offsets
 
 _EXAMPLES = 5
 _ANEW = "Begin"
@@ -75,7 +76,8 @@ def plan_replay(request: Request) -> ReplayPlan:
     )
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     if not conflicts:
-        operation_for(change, sides.ours)
+        emptied = any(_is_emptied(found, deletions.get(found.ours.id, ())) for found in change.replaced)
+        operation_for(change, sides.ours, emptied)
         Assembly.of(sides, change, placed, {}).check_row_ids(change)
     return ReplayPlan(
         sides=sides,
@@ -86,6 +88,11 @@ def plan_replay(request: Request) -> ReplayPlan:
         deletions=deletions,
         conflicts=tuple(conflicts),
     )
+
+
+def _is_emptied(wanted: Replacement, deleted: Sequence[int]) -> bool:
+    """Whether both sides together deleted all rows of a fragment."""
+    return bool(deleted) and wanted.ours.rows == len(deleted)
 
 
 def _sides(request: Request) -> Sides:
@@ -152,18 +159,23 @@ def _steps_of(location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
         if transaction is None:
             yield Step(version, "Unknown")
             continue
-        moved, trace = transaction.properties.get(MOVED), read_trace(transaction.properties)
+        properties, trace = transaction.properties, read_trace(transaction.properties)
         if trace is not None and trace.action == BEGIN:
             yield Step(version, _ANEW)
             continue
-        properties = transaction.properties
         yield Step(
             version,
             transaction.operation,
-            None if moved is None else moved == "true",
+            _told(properties, MOVED),
             brings=_brings(transaction.operation, trace) or properties.get(BRINGS) == "true",
             adds_only=properties.get(ADDS_ONLY) == "true",
+            replaced=_told(properties, REPLACES),
         )
+
+
+def _told(properties: Mapping[str, str], key: str) -> bool | None:
+    """What a commit of this package says of itself; None where it says nothing."""
+    return None if key not in properties else properties[key] == "true"
 
 
 def _brings(operation: str, trace: Trace | None) -> bool:
@@ -184,9 +196,9 @@ def _check_supported(sides: Sides, change: Change) -> None:
 
 def _other_rows(request: Request, sides: Sides, wanted: Replacement) -> tuple[tuple[int, ...], list[Conflict]]:
     """The rows that theirs deleted in a fragment in which ours deleted others; a conflict if they are not others."""
-    base = replaying.deleted_offsets(request.location, sides.base_ours, wanted.base)
-    ours = replaying.deleted_offsets(request.location, sides.ours, wanted.ours) - base
-    theirs_now = replaying.deleted_offsets(request.their_location, sides.theirs, wanted.theirs)
+    base = frozenset(deleted_offsets(request.location, sides.base_ours, wanted.base).to_pylist())
+    ours = frozenset(deleted_offsets(request.location, sides.ours, wanted.ours).to_pylist()) - base
+    theirs_now = frozenset(deleted_offsets(request.their_location, sides.theirs, wanted.theirs).to_pylist())
     theirs = theirs_now - base
     both = sorted(ours & theirs)
     if not both and base <= theirs_now:

@@ -35,7 +35,7 @@ def command(session: Session, remote: str | None, branch: str | None, message: s
     from lance_spark.cli.remotes import find_remote
     from lance_spark.cli.replays import exit_code
 
-    wanted = session.own_branch if branch is None else branch_or_none(branch)
+    wanted = session.branch if branch is None else branch_or_none(branch)
     check_own(session.location, wanted)
     result = push(session.location, find_remote(session, remote), wanted, PushOptions(message, dry_run))
     session.output.show(result.as_record(), "\n".join(_lines(session.output, result)))

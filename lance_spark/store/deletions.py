@@ -1,0 +1,46 @@
+"""Reads deletion files: which rows of a fragment a version does not have any more."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lance_spark.errors import CorruptData, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Fragment
+from lance_spark.replay.snapshot import Snapshot
+from lance_spark.store import files
+
+_OFFSETS = "row_id"
+"""Column of a deletion file that holds the deleted offsets."""
+
+
+def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) -> pa.Array:
+    """Offsets of the deleted rows of a fragment (uint32, ascending). Raises NotFound, CorruptData."""
+    deletion = fragment.deletion
+    if deletion is None:
+        return pa.array([], pa.uint32())
+    root = snapshot.root_of(deletion)
+    if not root.is_dataset:
+        raise CorruptData(f"Fragment {fragment.id} has a deletion file in base {deletion.base_id}, where none can be.")
+    name = deletion.name(fragment.id)
+    content = files.read(DatasetLocation(root.uri, location.options), f"_deletions/{name}")
+    if content is None:
+        raise NotFound(
+            f"The deletion file {name} of {snapshot.pin} is gone: {root.uri} does not have it.",
+            hint="Without it the version cannot be read by anybody.",
+        )
+    try:
+        return _bitmap(content) if name.endswith(".bin") else _arrow(content)
+    except (pa.ArrowException, ValueError, KeyError) as problem:
+        raise CorruptData(f"The deletion file {name} is damaged: {problem}.") from None
+
+
+def _bitmap(content: bytes) -> pa.Array:
+    from pyroaring import BitMap
+
+    return pa.array(BitMap.deserialize(content), pa.uint32())
+
+
+def _arrow(content: bytes) -> pa.Array:
+    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
+    return table[_OFFSETS].combine_chunks().sort()
