@@ -2,12 +2,18 @@
 
     spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d              # what would go, and why
     spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d --execute    # delete it
+    spark-submit jobs/cleanup.py --catalog s3://lake --older-than 14d --execute          # every table of a catalog
 
 Kept: the newest version of main and of every branch, every tagged version, the version each branch was made from,
 whatever the policy keeps, and what clones need. Files that no version names go when they are 7 days old.
 
-Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, a next run
-finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file cannot be understood.
+With --catalog all tables are cleaned side by side, each a row of the report; one that cannot be cleaned stops no other
+one, and clones among them keep what they read. Then the catalog's own table is looked after, and directories that no
+row names, after a day.
+
+Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, or some tables not
+cleaned, a next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file cannot
+be understood.
 """
 
 from __future__ import annotations
@@ -15,15 +21,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from lance_spark.actions.catalog.maintenance import clean_lake
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.cleanup.fleet import FleetOptions
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
 from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.actions.place import dataset_at
+from lance_spark.cleanup.lake import LakeReport
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.policy_file import parse_policy
 from lance_spark.cleanup.report import CleanupReport
@@ -43,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     progress = Progress()
     try:
-        report = run(arguments, progress)
+        report = run_catalog(arguments, progress) if arguments.catalog else run(arguments, progress)
         progress.end()
         print(report)
         if arguments.report:
@@ -52,11 +63,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         progress.end()
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    return 0 if report.complete else PARTIAL_FAILURE
+    if report.complete:
+        return 0
+    return (report.exit_code if isinstance(report, LakeReport) else None) or PARTIAL_FAILURE
+
+
+def run_catalog(arguments: argparse.Namespace, progress: Progress) -> LakeReport:
+    """Clean all tables of a catalog."""
+    if arguments.uri is not None:
+        raise InvalidOption("A dataset and --catalog do not go together.", hint="Leave one of them out.")
+    _check_plain(arguments, ("version", "before_version", "plan_dir", "apply_plan", "inventory"), "--catalog")
+    catalog = open_catalog(arguments.catalog, _storage(arguments), arguments.catalog_mode)
+    options = FleetOptions(
+        _policy(arguments), arguments.execute, max_deletes_per_second=arguments.max_deletes_per_second
+    )
+    return clean_lake(catalog, options, _engine(arguments, progress), datetime.now(timezone.utc))
 
 
 def run(arguments: argparse.Namespace, progress: Progress) -> CleanupReport:
     """Plan, store and apply, as the arguments say."""
+    if arguments.uri is None:
+        raise InvalidOption(
+            "No dataset was named.", hint="Give its path or URI, or --catalog ROOT for all of a catalog."
+        )
+    _check_plain(arguments, ("catalog_mode",), "a single dataset")
     location = dataset_at(arguments.uri, _storage(arguments))
     engine = _engine(arguments, progress)
     if arguments.apply_plan:
@@ -115,12 +145,16 @@ def _inventory(arguments: argparse.Namespace) -> Any:
 
 def _check_alone(arguments: argparse.Namespace) -> None:
     """A stored plan has its policy already: a second one on the command line would count for nothing."""
-    plain = vars(parser().parse_args([arguments.uri]))
-    free = {"apply_plan", "execute", "report", "storage", "parallelism", "local", "max_deletes_per_second"}
+    free = {"uri", "apply_plan", "execute", "report", "storage", "parallelism", "local", "max_deletes_per_second"}
+    _check_plain(arguments, set(vars(arguments)) - free, "--apply-plan", hint="The plan has its own policy.")
+
+
+def _check_plain(arguments: argparse.Namespace, names: Collection[str], beside: str, hint: str | None = None) -> None:
+    """Raise InvalidOption for options that mean nothing beside another one."""
+    plain = vars(parser().parse_args([]))
     for name, value in vars(arguments).items():
-        if name not in free and value != plain[name]:
-            option = "--" + name.replace("_", "-")
-            raise InvalidOption(f"{option} does not go with --apply-plan.", hint="The plan has its own policy.")
+        if name in names and value != plain[name]:
+            raise InvalidOption(f"--{name.replace('_', '-')} does not go with {beside}.", hint=hint)
 
 
 def _span(arguments: argparse.Namespace, name: str) -> Any:
@@ -135,7 +169,7 @@ def _text(path: str) -> str:
         raise InvalidOption(f"The policy file {path} cannot be read: {problem.strerror}.") from None
 
 
-def _write_report(report: CleanupReport, path: str, storage: dict[str, str]) -> None:
+def _write_report(report: CleanupReport | LakeReport, path: str, storage: dict[str, str]) -> None:
     directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
     write_file(locate(directory or "/", storage), name, report.to_json().encode())
 
@@ -172,7 +206,14 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="cleanup.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("uri", metavar="URI", help="the dataset: a path or a URI")
+    made.add_argument("uri", metavar="URI", nargs="?", help="the dataset: a path or a URI")
+    made.add_argument("--catalog", metavar="ROOT", help="instead of a dataset: all tables of the catalog there")
+    made.add_argument(
+        "--catalog-mode",
+        choices=("v1", "v2", "compatibility"),
+        default="compatibility",
+        help="what counts as a table there: directories, rows of __manifest, or both (default)",
+    )
     which = made.add_argument_group("which versions go; all that is given must hold (default: --older-than 14d)")
     which.add_argument("--older-than", metavar="SPAN", help="committed longer ago than this, e.g. 14d, 36h, 0s")
     which.add_argument("--before-version", type=int, metavar="N", help="with a lower number; on main")

@@ -1,7 +1,8 @@
 """Lance datasets in PySpark: any branch, tag or version, with nothing but pip.
 
-``register``, ``LanceDataSource``, ``LanceTable`` and ``CleanupPolicy`` are the entry points; ``lance_spark.errors``
-holds what they raise. They are looked up on first use, so that importing the package costs nothing.
+``register``, ``LanceDataSource``, ``LanceTable``, ``LanceCatalog`` and ``CleanupPolicy`` are the entry points;
+``lance_spark.errors`` holds what they raise. They are looked up on first use, so that importing the package costs
+nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
+    from lance_spark.spark.catalog import LanceCatalog
     from lance_spark.spark.datasource import LanceDataSource, register
     from lance_spark.spark.table import LanceTable
 
 __version__ = "0.1.0"
-__all__ = ["CleanupPolicy", "LanceDataSource", "LanceTable", "VersionRule", "register"]
+__all__ = ["CleanupPolicy", "LanceCatalog", "LanceDataSource", "LanceTable", "VersionRule", "register"]
 
 _HOMES = {
     "CleanupPolicy": "lance_spark.cleanup.policy",
     "VersionRule": "lance_spark.cleanup.policy",
+    "LanceCatalog": "lance_spark.spark.catalog",
     "LanceDataSource": "lance_spark.spark.datasource",
     "LanceTable": "lance_spark.spark.table",
     "register": "lance_spark.spark.datasource",

@@ -1,15 +1,41 @@
-"""Which dataset the options name."""
+"""Which dataset the options name, by a path or by a catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
 from urllib.parse import unquote
 
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.catalog.model import Catalog, Mode
 from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
+from lance_spark.options.catalog import take_catalog
 from lance_spark.options.storage import split_storage
 from lance_spark.store import refs
 from lance_spark.store.uri import locate
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table of a catalog, by its name; nobody has looked whether it is there."""
+
+    catalog: Catalog
+    name: str
+
+
+def take_table(options: Mapping[str, str], call: str) -> tuple[NamedTable | None, dict[str, str]]:
+    """The table that ``catalog``, ``path`` and the storage options name, and the options that are left.
+
+    None, and all options, where no catalog is named. ``call`` is as of :func:`take_location`. Raises InvalidOption.
+    """
+    rest, storage = split_storage(options)
+    table, rest = take_catalog(rest, call)
+    if table is None:
+        return None, dict(options)
+    mode = cast("Mode", table.mode or "compatibility")  # a catalog checks it
+    return NamedTable(open_catalog(table.root, storage, mode), table.name), rest
 
 
 def take_location(options: Mapping[str, str], call: str) -> tuple[DatasetLocation, dict[str, str]]:

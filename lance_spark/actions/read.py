@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lance_spark.actions.place import take_location
+from lance_spark.actions.catalog.reading import open_table
+from lance_spark.actions.place import take_location, take_table
 from lance_spark.actions.resolve import resolve
 from lance_spark.errors import SchemaMismatch
 from lance_spark.location import DatasetLocation
@@ -35,8 +36,12 @@ class PinnedRead:
 def pin_read(options: Mapping[str, str]) -> PinnedRead:
     """Parse the options and resolve the ref, once.
 
-    Raises InvalidOption for bad options and NotFound for a missing dataset, branch, tag or version.
+    Raises InvalidOption for bad options and NotFound for a missing table, dataset, branch, tag or version.
     """
+    table, rest = take_table(options, "load")
+    if table is not None:
+        parsed = parse_read_options(rest)
+        return PinnedRead(*open_table(table.catalog, table.name, parsed.ref), parsed)
     location, rest = take_location(options, "load")
     parsed = parse_read_options(rest)
     return PinnedRead(location, resolve(location, parsed.ref), parsed)

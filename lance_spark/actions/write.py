@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.place import take_location
-from lance_spark.actions.resolve import check_branch, resolve
-from lance_spark.errors import Conflict, LanceSparkError, NotFound
+from lance_spark.actions.remotes.naming import check_writable
+from lance_spark.actions.resolve import resolve
+from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions, parse_write_options
 from lance_spark.refs.model import PinnedVersion
@@ -26,17 +27,30 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
     SchemaMismatch; then nothing was changed.
     """
     location, rest = take_location(options, "save")
-    parsed = parse_write_options(rest)
+    return plan_write_to(location, parse_write_options(rest), frame, overwrite)
+
+
+def plan_write_to(location: DatasetLocation, parsed: WriteOptions, frame: pa.Schema, overwrite: bool) -> WritePlan:
+    """The same for a dataset that was looked up already."""
     start = _start(location, parsed)
-    check_names(frame, new=start is None or overwrite)
     if start is None:
-        schema = writing.storage_schema(frame, parsed.files.data_storage_version)
-        return WritePlan(location, parsed, "create", schema, None)
+        return WritePlan(location, parsed, "create", new_schema(frame, parsed), None)
+    if parsed.create_table:
+        raise AlreadyExists(
+            f"There is a dataset at {location.uri} already.", hint="Leave create_table out to write to it."
+        )
+    check_names(frame, new=overwrite)
     target = writing.read_target(location, start)
     check_replaces(target, parsed)
     mode: Mode = "overwrite" if overwrite else "append"
     plan = WritePlan(location, parsed, mode, _stored_schema(target, frame, mode), start)
     return plan if parsed.create_from is None else _with_new_branch(plan, start)
+
+
+def new_schema(frame: pa.Schema, options: WriteOptions) -> pa.Schema:
+    """The schema of a dataset that is made for a DataFrame. Raises SchemaMismatch."""
+    check_names(frame, new=True)
+    return writing.storage_schema(frame, options.files.data_storage_version)
 
 
 def finish(plan: WritePlan, fragments: Sequence[str]) -> int | None:
@@ -76,7 +90,7 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
     if options.branch is None:
         return find_latest(location, None)
     try:
-        check_branch(location, options.branch)
+        check_writable(location, options.branch)
     except NotFound as missing:
         raise NotFound(
             missing.message, hint=f"{missing.hint or ''} To make a new branch, add option('create_branch', 'true')."

@@ -112,6 +112,11 @@ def is_leaving(mark: Mark | None) -> bool:
     return mark is not None and mark.why in ("drop", "rename")
 
 
+def is_dropped(mark: Mark | None) -> bool:
+    """Whether what is in a marked directory is nobody's any more."""
+    return mark is not None and mark.why == "drop"
+
+
 def is_remainder(mark: Mark | None, named: Collection[str]) -> bool:
     """Whether a marked directory that no row names is to be deleted; ``named`` are the directories that rows name.
 

@@ -37,6 +37,11 @@ class AddTable:
         return f"{self.verb} table '{self.identifier}'"
 
     @property
+    def entry(self) -> Entry:
+        """The row."""
+        return Entry(self.identifier.object_id, TABLE, self.location, encode_properties(self.properties))
+
+    @property
     def wanted(self) -> Wanted:
         """The id, its parent, and whoever names the directory."""
         return Wanted((self.identifier.object_id, self.identifier.parent.object_id), locations=(self.location,))
@@ -49,8 +54,7 @@ class AddTable:
         check_free(rows, self.identifier, self.doing)
         check_parent(rows, self.identifier, self.doing)
         check_unclaimed(rows, self.location, self.doing)
-        entry = Entry(self.identifier.object_id, TABLE, self.location, encode_properties(self.properties))
-        return Edit(add=new_rows(rows.table.schema, [entry]))
+        return Edit(add=new_rows(rows.table.schema, [self.entry]))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import click
 
-from lance_spark.cli.session import Session
+from lance_spark.cli.call import Call
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 def _switch_to_json(context: click.Context, _: click.Parameter, given: bool) -> None:
-    if given and isinstance(context.obj, Session):
+    if given and isinstance(context.obj, Call):
         context.obj = replace(context.obj, output=replace(context.obj.output, json=True))
 
 

@@ -12,7 +12,6 @@ EXIT_CODES = (
     (2, "what was typed is wrong; nothing was touched"),
     (3, "refused: it would lose data or strand files"),
     (5, "columns or types do not fit"),
-    (PARTLY_DONE, "gc: some files could not be deleted; a next run finishes"),
     (10, "not found"),
     (11, "the name is taken"),
     (12, "somebody else committed first; nothing of this was committed"),
@@ -23,6 +22,6 @@ EXIT_CODES = (
 )
 
 
-def exit_codes_text() -> str:
-    """The table as text."""
-    return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES)
+def exit_codes_text(partly: str) -> str:
+    """The table as text; ``partly`` is what PARTLY_DONE means to the command."""
+    return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in sorted([*EXIT_CODES, (PARTLY_DONE, partly)]))

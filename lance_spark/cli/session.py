@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from lance_spark.actions.expressions import resolve_expression
 from lance_spark.actions.place import dataset_at
 from lance_spark.actions.remotes.naming import ORIGIN, check_own
-from lance_spark.cli.output import Output
+from lance_spark.cli.call import Call
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.expressions import HEAD
@@ -21,10 +21,9 @@ from lance_spark.workspace.model import check_uri
 
 
 @dataclass(frozen=True)
-class Session:
+class Session(Call):
     """One call of ``lance-git``. The workspace and the dataset are looked up when a verb first asks for them."""
 
-    output: Output
     dataset: str | None = None
     """``--dataset``: a URI or path; then the workspace does not count."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -85,12 +84,3 @@ def _source(found: OpenWorkspace) -> str:
 def _target(found: OpenWorkspace) -> str:
     dataset = os.path.normpath(found.dataset_uri) if "://" not in found.dataset_uri else found.dataset_uri
     return found.directory if dataset == found.directory else dataset
-
-
-def parse_storage(pairs: Sequence[str]) -> dict[str, str]:
-    """Storage options from ``KEY=VALUE``. Raises InvalidOption, without the text: it may be a secret."""
-    for pair in pairs:
-        key, equals, _ = pair.partition("=")
-        if not equals or not key:
-            raise InvalidOption("--storage takes KEY=VALUE.", hint="For example --storage aws_region=eu-west-1.")
-    return {key.lower(): value for key, _, value in (pair.partition("=") for pair in pairs)}

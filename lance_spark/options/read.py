@@ -8,6 +8,7 @@ from typing import Literal
 
 from lance_spark.errors import InvalidOption
 from lance_spark.options import text
+from lance_spark.options.catalog import CATALOG_OPTIONS
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none, check_tag_name
 
@@ -31,7 +32,7 @@ READ_OPTIONS = (
     "split_size",
     "blob_handling",
 )
-"""Every option of a read but ``path`` and ``storage.<key>``, in the order the README lists them."""
+"""Every option of a read but ``path``, a catalog's and ``storage.<key>``, in the order the README lists them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class ReadOptions:
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     """Read options from text. Raises InvalidOption for unknown, malformed and contradicting ones."""
-    text.check_known(options, [*READ_OPTIONS, *_ALIASES], "reading")
+    text.check_known(options, [*READ_OPTIONS, *_ALIASES], "reading", CATALOG_OPTIONS)
     given = _without_aliases(options)
     columns = given.get("columns")
     limit = given.get("limit")

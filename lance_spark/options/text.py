@@ -20,14 +20,18 @@ _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
-def check_known(given: Iterable[str], known: Collection[str], where: str) -> None:
-    """Raise InvalidOption for the first option nobody knows, naming the nearest known one."""
+def check_known(given: Iterable[str], known: Collection[str], where: str, also: Collection[str] = ()) -> None:
+    """Raise InvalidOption for the first option nobody knows, naming the nearest known one.
+
+    ``also`` are options that were taken out before: misspelt, they come here.
+    """
     for name in given:
         if name.lower() in {key.lower() for key in known}:
             continue
-        near = difflib.get_close_matches(name.lower(), [key.lower() for key in known], n=1, cutoff=0.5)
-        spelled = next((key for key in known if near and key.lower() == near[0]), None)
-        hint = f"Did you mean '{spelled}'?" if spelled else f"Known options: {', '.join(sorted(known))}."
+        whole = {*known, *also}
+        near = difflib.get_close_matches(name.lower(), [key.lower() for key in whole], n=1, cutoff=0.5)
+        spelled = next((key for key in whole if near and key.lower() == near[0]), None)
+        hint = f"Did you mean '{spelled}'?" if spelled else f"Known options: {', '.join(sorted(whole))}."
         raise InvalidOption(f"Unknown option '{name}' for {where} a Lance dataset.", hint=hint)
 
 

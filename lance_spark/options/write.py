@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.options import text
+from lance_spark.options.catalog import CATALOG_OPTIONS
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none, check_new_branch_name, check_tag_name
 
 WRITE_OPTIONS = (
     "branch",
+    "create_table",
     "create_branch",
     "from_branch",
     "from_tag",
@@ -22,7 +24,7 @@ WRITE_OPTIONS = (
     "enable_stable_row_ids",
     "commit_message",
 )
-"""Every option of a write but ``path`` and ``storage.<key>``, in the order the README lists them."""
+"""Every option of a write but ``path``, a catalog's and ``storage.<key>``, in the order the README lists them."""
 
 FILE_FORMATS = ("0.1", "2.0", "2.1", "2.2", "2.3", "legacy", "stable", "next")
 """File formats that pylance writes, and its names for the oldest, the recommended and the newest."""
@@ -56,6 +58,8 @@ class WriteOptions:
     files: FileOptions = FileOptions()
     enable_stable_row_ids: bool | None = None
     commit_message: str | None = None
+    create_table: bool = False
+    """Whether there must be nothing yet: Spark refuses the save mode that says so."""
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -67,7 +71,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
                 hint="Write to a branch made from it: option('branch', 'name'), option('create_branch', 'true') "
                 "and option('from_tag', ...) or option('from_version', ...).",
             )
-    text.check_known(options, WRITE_OPTIONS, "writing")
+    text.check_known(options, WRITE_OPTIONS, "writing", CATALOG_OPTIONS)
     given = {key.lower(): value for key, value in options.items()}
     stable = given.get("enable_stable_row_ids")
     branch = branch_or_none(given.get("branch"))
@@ -77,7 +81,18 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         files=_file_options(given),
         enable_stable_row_ids=None if stable is None else text.to_bool("enable_stable_row_ids", stable),
         commit_message=given.get("commit_message"),
+        create_table=_create_table(given, branch),
     )
+
+
+def _create_table(given: Mapping[str, str], branch: str | None) -> bool:
+    create = text.to_bool("create_table", given.get("create_table", "false"))
+    if create and branch is not None:
+        raise InvalidOption(
+            f"Option 'create_table' makes a new table, which has no branch '{branch}'.",
+            hint="Leave 'branch' out; or leave 'create_table' out, to write to a table that is there.",
+        )
+    return create
 
 
 def _create_from(given: Mapping[str, str], branch: str | None) -> RefSpec | None:

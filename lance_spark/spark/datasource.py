@@ -79,6 +79,8 @@ class LanceDataSource(DataSource):
         return self.__dict__
 
 
+OWN_NAME = "lance_spark"
+"""Name under which handles register the data source: ``lance`` may belong to the JVM connector."""
 _registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """What was registered already: Spark logs a warning each time a name is registered again."""
 

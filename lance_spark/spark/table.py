@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lance_spark.actions import auto_cleanup, clone, picking
 from lance_spark.actions.place import dataset_at
 from lance_spark.actions.read import PinnedRead, blob_names, read_schema
+from lance_spark.actions.relocate import relocate
 from lance_spark.actions.remotes.clone import CloneOptions
 from lance_spark.actions.remotes.clone import clone as following_clone
 from lance_spark.actions.remotes.following import Remote
@@ -27,7 +28,7 @@ from lance_spark.refs.model import PinnedVersion, RefSpec
 from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
 from lance_spark.spark import cleanup
-from lance_spark.spark.datasource import register
+from lance_spark.spark.datasource import OWN_NAME, register
 from lance_spark.spark.moving import moving_branch
 from lance_spark.spark.refs import Branches, Tags, spec_of
 from lance_spark.spark.remotes import Remotes
@@ -48,10 +49,8 @@ if TYPE_CHECKING:
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.report import CleanupReport
     from lance_spark.replay.plan import MergeResult
+    from lance_spark.replay.relocation import Relocation
     from lance_spark.spark.cleanup import Where
-
-_SOURCE = "lance_spark"
-"""Name under which a table registers the data source: ``lance`` may belong to the JVM connector."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +121,14 @@ class LanceTable:
         ``options`` are the other read options: limit, with_row_id, with_row_address, batch_size, split_size,
         blob_handling.
         """
-        register(self.spark, _SOURCE)
+        register(self.spark, OWN_NAME)
         pin = self._pin()
         given: dict[str, object] = {**options, "branch": pin.branch or MAIN, "version": pin.version}
         if columns is not None:
             given["columns"] = ",".join(columns)
         if filter is not None:
             given["filter"] = filter
-        reader = self.spark.read.format(_SOURCE)
+        reader = self.spark.read.format(OWN_NAME)
         for key, value in given.items():
             reader = reader.option(key, str(value))
         for key, secret in self.location.options:
@@ -159,8 +158,8 @@ class LanceTable:
     def write(self, frame: DataFrame, mode: str = "append", **options: object) -> None:
         """Write a DataFrame to this handle's branch; options as of the data source. Refused at a tag or version."""
         branch = self._moving_branch("write to")
-        register(self.spark, _SOURCE)
-        writer = frame.write.format(_SOURCE).mode(mode)
+        register(self.spark, OWN_NAME)
+        writer = frame.write.format(OWN_NAME).mode(mode)
         settings = {PREFIX + key: value for key, value in self.location.options}
         settings |= {key: str(value) for key, value in options.items()}
         writer.options(**settings).option("branch", branch or MAIN).save(self.location.uri)
@@ -216,10 +215,19 @@ class LanceTable:
         """A new dataset, in any store, that follows this one: its remote ``origin``, see :attr:`remotes`.
 
         It has main, all branches as ``origin/...``, and this handle's branch at this version; the handle returned is on
-        it. Files stay here, where tags protect them; those of main are copied with ``deep``. A clone that was killed is
+        it. Files stay here, where tags protect them; with ``deep`` all are copied. A clone that was killed is
         finished by the same call. Raises AlreadyExists for another dataset at the target.
         """
         return self._follower(self._target(target_uri, storage_options), CloneOptions(deep=deep))
+
+    def relocate(self, old: str | None = None, new: str | None = None, dry_run: bool = False) -> Relocation:
+        """Let main and every branch read from here after the dataset was moved or copied.
+
+        A base path is repaired if all files that are read from it are here as well. ``old`` names a place where files
+        were, ``new`` where they are now, if that is not this dataset. Each branch gets up to three versions. Raises
+        NotFound if nothing is read from ``old``, Refused if ``new`` lacks files, Conflict.
+        """
+        return relocate(self.location, old, new, dry_run)
 
     def plan_cleanup(
         self, policy: CleanupPolicy | None = None, where: Where = "spark", inventory: DataFrame | pa.Table | None = None

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lance_spark.actions.write import finish, give_up, plan_write
+from lance_spark.actions.catalog.writing import finish_job, give_up_job, plan_job
 from lance_spark.spark.failures import plainly
 from lance_spark.spark.types import to_arrow
 from lance_spark.store.writing import write_rows
@@ -27,27 +27,27 @@ class LanceWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         with plainly():
-            self._plan = plan_write(options, to_arrow(schema), overwrite)
+            self._job = plan_job(options, to_arrow(schema), overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> LanceCommitMessage:
         """Write one task's rows; runs on an executor."""
         with plainly():
-            return LanceCommitMessage(write_rows(self._plan, iterator))
+            return LanceCommitMessage(write_rows(self._job.plan, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit all tasks' fragments as one version; runs on the driver."""
         with plainly():
-            finish(self._plan, _fragments(messages))
+            finish_job(self._job, _fragments(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what finished tasks wrote, when another task failed.
 
         When every task has a message, what failed was the commit, which has cleaned up already if that was safe:
-        see lance_spark.actions.write.finish.
+        see lance_spark.actions.write.finish and lance_spark.actions.catalog.writing.finish_job.
         """
         if any(message is None for message in messages):
             with plainly():
-                give_up(self._plan, _fragments(messages))
+                give_up_job(self._job, _fragments(messages))
 
 
 def _fragments(messages: list[WriterCommitMessage | None]) -> list[str]:

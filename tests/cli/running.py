@@ -1,4 +1,4 @@
-"""Runs lance-git: as people do, in a process, or quicker, through the same entry point in this one."""
+"""Runs lance-git and lance-catalog: as people do, in a process, or through the same entry point in this one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 
+from lance_spark.cli.catalog.main import main as catalog_main
 from lance_spark.cli.main import main
 from lance_spark.store.workspace import create_workspace
 from lance_spark.workspace.model import Workspace
 
 SCRIPT = Path(sys.executable).parent / "lance-git"
+CATALOG_SCRIPT = SCRIPT.with_name("lance-catalog")
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,10 @@ class Done:
         return self.err
 
 
-def run(directory, *arguments, **environment) -> Done:
+def run(directory, *arguments, script=SCRIPT, **environment) -> Done:
     """The installed console script, in a process of its own, without a terminal."""
     done = subprocess.run(
-        [SCRIPT, *map(str, arguments)],
+        [script, *map(str, arguments)],
         cwd=directory,
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
@@ -55,7 +57,12 @@ def run(directory, *arguments, **environment) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def call(directory, *arguments) -> Done:
+def catalog(root, *arguments) -> Done:
+    """lance-catalog on a catalog, in this process."""
+    return call(Path(root).parent, "-C", root, *arguments, main=catalog_main)
+
+
+def call(directory, *arguments, main=main) -> Done:
     """The entry point of that script, in this process."""
     out, err = io.StringIO(), io.StringIO()
     before = os.getcwd()

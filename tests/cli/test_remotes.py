@@ -293,7 +293,7 @@ class Killed(BaseException):
 
 POINTS = [
     *((point, ("--ref", "exp")) for point in ("_make_main", "_follow_main", "protect", "fetch", "_branch")),
-    *((point, ("--deep",)) for point in ("_make_main", "protect")),
+    *((point, ("--deep",)) for point in ("_make_main", "_follow_main", "protect")),
 ]
 
 
@@ -443,6 +443,34 @@ def test_refs_of_a_remote(flights, ada):
     assert call(ada, "tag", "fetched", "origin/main").code == 0
     assert call(ada, "merge", "origin/main~1").code == 0
     assert rows(ada) == [10, 20, 30, 40]
+
+
+def test_the_log_of_a_remotes_branch_has_the_versions_of_the_remote(flights, ada):
+    append(flights, "exp", 33)
+    lance.dataset(str(flights / "tree" / "exp")).delete("id = 31")
+    call(ada, "switch", "main")
+    append(ada, None, 40)
+    call(ada, "push", "-m", "forty")
+    assert call(ada, "fetch").code == 0
+    lines = [line.partition("  20")[0].rstrip() for line in call(ada, "log", "origin/exp", "--graph").out.splitlines()]
+    assert lines == [
+        "* origin/exp@9 (origin/exp)  fetch (update) of exp@7 at origin  4 rows",
+        "|     exp@7  delete",
+        "|     exp@6  append",
+        "* origin/exp@8  fetch (update) of exp@5 at origin  4 rows",
+        "|     exp@5  append",
+        "|     exp@4  append",
+        "* origin/exp@7  fetch (update) of exp@3 at origin  2 rows",
+        "      Fetch exp@3 of origin",
+    ]
+    shown = call(ada, "log", "origin/main", "--json").json["versions"]
+    assert [entry["message"] for entry in shown] == ["main@5  receive (update): forty", None]
+    assert shown[0]["parents"][0] == "main@4"
+    bob = cloned(flights.parent, "bob")
+    assert (
+        call(bob, "log", "origin/exp", "-n", "1", "--json").json["versions"][0]["message"]
+        == "exp@7  delete\nexp@6  append\nexp@5  append\nexp@4  append"
+    )
 
 
 def test_tags_that_protect_a_clone_are_not_in_the_way(flights, ada):

@@ -8,22 +8,29 @@ import sys
 import pytest
 
 HEAVY = {"lance", "pyspark", "pyarrow", "fsspec", "s3fs"}
-CODE = (
-    "import sys; from lance_spark.cli.main import main; main({0!r}); print(set(sys.modules) & {1!r}, file=sys.stderr)"
-)
+CODE = "import sys; from {2} import main; main({0!r}); print(set(sys.modules) & {1!r}, file=sys.stderr)"
+GIT, CATALOG = "lance_spark.cli.main", "lance_spark.cli.catalog.main"
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["gc", "--help"], ["push", "--help"], ["remote"], ["brnch"]], ids=" ".join
+    ("module", "arguments"),
+    [
+        *((GIT, found) for found in (["--help"], ["gc", "--help"], ["push", "--help"], ["remote"], ["brnch"])),
+        *((CATALOG, found) for found in (["--help"], ["rm", "--help"], ["lss"])),
+    ],
+    ids=str,
 )
-def test_nothing_heavy_is_loaded_for(flights, arguments):
-    done = subprocess.run(
-        [sys.executable, "-c", CODE.format(arguments, HEAVY)], cwd=flights, capture_output=True, text=True, check=True
-    )
+def test_nothing_heavy_is_loaded_for(flights, module, arguments):
+    code = CODE.format(arguments, HEAVY, module)
+    done = subprocess.run([sys.executable, "-c", code], cwd=flights, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "set()"
 
 
-def test_it_is_a_module_too(tmp_path):
-    command = [sys.executable, "-m", "lance_spark.cli", "tag", "--help"]
+@pytest.mark.parametrize(
+    ("module", "name", "verb"),
+    [("lance_spark.cli", "lance-git", "tag"), ("lance_spark.cli.catalog", "lance-catalog", "ls")],
+)
+def test_it_is_a_module_too(tmp_path, module, name, verb):
+    command = [sys.executable, "-m", module, verb, "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("Usage: lance-git tag")
+    assert done.stdout.startswith(f"Usage: {name} {verb}")

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
-from lance_spark import CleanupPolicy, LanceTable
+from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.errors import LanceSparkError
 
 
@@ -56,6 +56,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "bad type": first_line(lambda: rows.selectExpr("name AS id").write.format("lance").mode("append").save(uri)),
         "workers": workers(spark),
         "cleaned": cleaned(table),
+        "catalog": catalogued(spark, uri + "-lake"),
         "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
     }
 
@@ -84,6 +85,17 @@ def cleaned(table: LanceTable) -> dict[str, object]:
     report = table.cleanup(policy, execute=True)
     removed = {branch: counts["removed"] for branch, counts in report.versions.items()}
     return {"said": said, "deleted": report.count("deleted")[0], "removed": removed}
+
+
+def catalogued(spark: SparkSession, root: str) -> list[object]:
+    """A table made, found, read and asked by its name, and what is said when it is there already."""
+    cat = LanceCatalog(spark, root)
+    cat.create_namespace("ns1")
+    cat.write_table(spark.range(0, 10, 1, 2), "ns1.t")
+    taken = first_line(lambda: cat.write_table(spark.range(1), "ns1.t"))
+    read = spark.read.format("lance").option("catalog", root).load("ns1.t").count()
+    views = cat.register_views(spark)
+    return [cat.table("ns1.t").to_df().count(), read, views, spark.sql("SELECT max(id) FROM ns1_t").first()[0], taken]
 
 
 def view(spark: SparkSession, uri: str) -> int:

@@ -43,6 +43,8 @@ def check(story: dict, uri: str) -> None:
     assert "lance_spark.errors.SchemaMismatch: Column 'id' is string" in story["bad type"]
     assert story["cleaned"]["removed"] == {"main": 0, "exp/a": 2}
     assert story["cleaned"]["said"] == story["cleaned"]["deleted"] > 4
+    taken = "AlreadyExists: Cannot create table 'ns1.t': there is a table of that name already."
+    assert story["catalog"] == [10, 10, ["ns1_t"], 9, taken]
     assert sorted(lance.dataset(uri).to_table(columns=["id"])["id"].to_pylist()) == list(range(1000))
     assert lance.dataset(f"{uri}/tree/exp/a").count_rows() == 5
 

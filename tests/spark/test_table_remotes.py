@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from lance_spark import LanceTable
@@ -58,6 +60,19 @@ def test_a_push_to_another_place_makes_a_dataset_there(spark, table, tmp_path):
     assert table.remotes.push("backup").replayed.summary.rows_added == 1
 
 
+def test_a_table_that_was_moved_is_read_from_where_it_is(spark, table, tmp_path):
+    old, new = table.location.uri, str(tmp_path / "moved.lance")
+    shutil.move(old, new)
+    moved = LanceTable.for_path(spark, new)
+    trial = moved.relocate(dry_run=True)
+    assert [(found.branch, found.version) for found in trial.branches] == [("exp", None)]
+    done = moved.relocate(old)
+    assert {base.target.uri for base in done.repaired} == {new}
+    assert ids(moved.checkout(branch="exp")) == [*range(12)]
+    with pytest.raises(NotFound):
+        moved.relocate(str(tmp_path / "elsewhere"))
+
+
 def test_a_remote_that_cannot_be_meant_is_refused(spark, table, tmp_path):
     mine = table.clone(str(tmp_path / "mine"))
     with pytest.raises(NotFound, match="no remote 'orgin'"):
@@ -72,4 +87,7 @@ def test_a_remote_that_cannot_be_meant_is_refused(spark, table, tmp_path):
         mine.checkout(version=mine.version).remotes.pull()
     with pytest.raises(Refused, match="nothing but a fetch writes to it"):
         mine.checkout(branch="origin/exp").remotes.pull(branch="exp")
+    with pytest.raises(Refused, match="nothing but a fetch writes to it"):
+        mine.checkout(branch="origin/exp").transaction().__enter__()
+    assert "transaction" not in str(mine.branches.list())
     assert not (tmp_path / "other").exists()

@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from lance_spark.actions.catalog.dropping import erase_table
+from lance_spark.actions.catalog.hiding import hide, is_named, shown_again_on_failure
 from lance_spark.actions.catalog.opening import need_manifest
-from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.directory import (
     DEREGISTERED,
     RESERVED,
     VERSIONS,
     DirectoryState,
     hashed_directory,
+    is_dropped,
+    read_mark,
     v1_directory,
 )
 from lance_spark.catalog.entries import check_properties
@@ -26,8 +29,6 @@ from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFoun
 from lance_spark.store import files
 from lance_spark.store.catalog import manifest, markers
 from lance_spark.store.catalog.directories import look_at
-from lance_spark.store.catalog.snapshots import read_rows
-from lance_spark.store.deleting import remove_empty_directories
 
 
 def declare_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> Declaration:
@@ -52,7 +53,7 @@ def _declare_by_name(catalog: Catalog, identifier: Identifier, properties: Mappi
     path = v1_directory(identifier)
     change = AddTable(identifier, path, properties)
     location, token = catalog.at(path), uuid.uuid4().hex
-    _check_unused(look_at(catalog.root, path), change.doing)
+    check_directory(look_at(catalog.root, path), change.doing)
     if not markers.put_new(location, RESERVED, token.encode()):
         raise refusal(AlreadyExists, change.doing, "somebody else created it in this moment")
     declaration = Declaration(identifier, location, path, token)
@@ -82,7 +83,8 @@ def _is_held(declaration: Declaration) -> bool:
     return markers.content_of(declaration.location, RESERVED) == declaration.token.encode()
 
 
-def _check_unused(state: DirectoryState, doing: str) -> None:
+def check_directory(state: DirectoryState, doing: str) -> None:
+    """Raise AlreadyExists if a directory cannot become that of a new table."""
     if state.deregistered:
         raise refusal(
             AlreadyExists,
@@ -95,9 +97,16 @@ def _check_unused(state: DirectoryState, doing: str) -> None:
 
 
 def _take_back(catalog: Catalog, declaration: Declaration) -> None:
-    if _is_held(declaration):
-        markers.remove(declaration.location, RESERVED)
-        remove_empty_directories(catalog.root, [declaration.path])
+    """Marked first: who registers the directory in this moment sees the mark, or is seen here."""
+    if not _is_held(declaration):
+        return
+    hidden = hide(catalog, declaration.path, "drop")
+    if is_named(catalog, declaration.path):
+        hidden.take_back()
+        return
+    markers.remove(declaration.location, RESERVED)
+    if hidden.mine or hidden.is_alone():
+        hidden.discard()  # or the mark would keep the name for ever
 
 
 def _declare_hashed(catalog: Catalog, identifier: Identifier, properties: Mapping[str, str]) -> Declaration:
@@ -123,15 +132,32 @@ def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
     by_name = catalog.reads_directories and declaration.path == v1_directory(declaration.identifier)
     if by_name and not _is_held(declaration):
         return False
-    if catalog.reads_manifest:
-        try:
-            edit = manifest.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
-        except (NotFound, Conflict):
-            return False
-        if declaration.path in edit.shared:
-            return True
-    erase_table(catalog, declaration.path)
+    if not catalog.reads_manifest:
+        erase_table(catalog, declaration.path)
+        return True
+    try:
+        shared = _withdraw_by_name(catalog, declaration) if by_name else _remove_row(catalog, declaration)
+    except (NotFound, Conflict):
+        return False
+    if not shared:
+        erase_table(catalog, declaration.path)
     return True
+
+
+def _withdraw_by_name(catalog: Catalog, declaration: Declaration) -> bool:
+    """Marked first: without its row the directory would be a table of V1, which somebody could rename."""
+    hidden = hide(catalog, declaration.path, "drop")
+    with shown_again_on_failure(hidden, had_row=True):
+        shared = _remove_row(catalog, declaration)
+    if shared:
+        hidden.take_back()
+    return shared
+
+
+def _remove_row(catalog: Catalog, declaration: Declaration) -> bool:
+    """Whether another row names the directory. Raises NotFound, Conflict."""
+    edit = manifest.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
+    return declaration.path in edit.shared
 
 
 def confirm(catalog: Catalog, declaration: Declaration) -> None:
@@ -141,16 +167,26 @@ def confirm(catalog: Catalog, declaration: Declaration) -> None:
     remainder is deleted here, unless it may be somebody else's.
     """
     identifier, path = declaration.identifier, declaration.path
-    named = not catalog.reads_manifest or bool(read_rows(catalog.manifest, Wanted(locations=(path,))).at(path))
+    named = not catalog.reads_manifest or is_named(catalog, path)
     by_name = path == v1_directory(identifier)
     holder = markers.content_of(declaration.location, RESERVED) if by_name else None
     if named and (not by_name or holder == declaration.token.encode()):
         return
     if holder is None and (not named or not catalog.reads_manifest):
-        erase_table(catalog, path)
+        _erase_remainder(catalog, declaration)
     raise refusal(
         Conflict,
         f"create table '{identifier}'",
         "somebody else dropped, renamed or deregistered it while it was written",
         hint="Run it again.",
     )
+
+
+def _erase_remainder(catalog: Catalog, declaration: Declaration) -> None:
+    """Marked first: who creates a table there in this moment sees the mark, or is seen here."""
+    hidden = hide(catalog, declaration.path, "drop")
+    named = catalog.reads_manifest and is_named(catalog, declaration.path)
+    if named or markers.content_of(declaration.location, RESERVED) is not None:
+        hidden.take_back()
+    elif hidden.mine or is_dropped(read_mark(hidden.seen)):
+        erase_table(catalog, declaration.path)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from lance_spark.actions.catalog.hiding import hide, shown_again_on_failure
 from lance_spark.actions.catalog.lookup import Found, find_table, look_again
 from lance_spark.catalog.changes import refusal
-from lance_spark.catalog.directory import hashed_directory, hashed_id, v1_directory
+from lance_spark.catalog.directory import hashed_directory, hashed_id, v1_name
 from lance_spark.catalog.model import Catalog, Removed, is_inside
 from lance_spark.catalog.names import Name, from_object_id, identify_table
 from lance_spark.catalog.tables import RemoveTable
@@ -32,8 +32,8 @@ def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
     found = find_table(catalog, identifier, doing, deregistered=True)
     if not force:
         check_unused(catalog, [found.path], doing)
-    if catalog.reads_directories and identifier.in_root and found.path == v1_directory(identifier):
-        return _drop_directory(catalog, found, doing)
+    if found.path is not None and shows_in_v1(catalog, found.path):
+        return _drop_directory(catalog, found, found.path, doing)
     edit = manifest.apply(catalog.manifest, RemoveTable(identifier, found.path))
     kept = found.path in edit.shared or not is_inside(found.path)
     if found.path is not None and not kept:
@@ -41,20 +41,28 @@ def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
     return Removed(identifier, found.path, found.properties, kept)
 
 
-def _drop_directory(catalog: Catalog, found: Found, doing: str) -> Removed:
+def shows_in_v1(catalog: Catalog, directory: str) -> bool:
+    """Whether a directory is a table by its name once no row names it, unless it is marked."""
+    return catalog.reads_directories and "/" not in directory and v1_name(directory) is not None
+
+
+def _drop_directory(catalog: Catalog, found: Found, directory: str, doing: str) -> Removed:
     """First it is marked as deregistered: V1 does not see it any more, and nobody takes its directory for free."""
-    directory = v1_directory(found.identifier)
     hidden = hide(catalog, directory, "drop")
-    with shown_again_on_failure(hidden):
+    if not hidden.mine and was_deregistered(found):  # an old mark tells nobody that it is being dropped
+        hidden = hidden.taken_over()
+    with shown_again_on_failure(hidden, found.entry is not None):
         found = look_again(catalog, found, doing)
     if found.entry is not None:
-        with shown_again_on_failure(hidden):
+        with shown_again_on_failure(hidden, had_row=True):
             edit = manifest.apply(catalog.manifest, RemoveTable(found.identifier, found.path))
         if directory in edit.shared:
             hidden.take_back()
             return Removed(found.identifier, directory, found.properties, data_kept=True)
-    elif not (hidden.mine or was_deregistered(found)) or hidden.is_alone():
-        hidden.take_back()
+    elif hidden.is_alone():
+        hidden.discard()  # a table that was declared, deregistered, and then withdrawn
+        raise _too_late(doing)
+    elif not hidden.mine:
         raise _too_late(doing)
     if not erase_table(catalog, directory) and found.entry is None:
         raise _too_late(doing)

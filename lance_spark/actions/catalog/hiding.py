@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lance_spark.catalog.directory import DEREGISTERED, Mark, read_mark
+from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.directory import DEREGISTERED, Mark
 from lance_spark.catalog.model import Catalog
-from lance_spark.errors import LanceSparkError, StorageFailure
+from lance_spark.errors import Conflict, LanceSparkError, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.store import files
 from lance_spark.store.catalog import markers
+from lance_spark.store.catalog.snapshots import read_rows
 from lance_spark.store.deleting import remove_empty_directories
 
 
@@ -20,12 +23,29 @@ from lance_spark.store.deleting import remove_empty_directories
 class Hidden:
     """A directory that V1 does not take for a table."""
 
-    root: DatasetLocation
-    location: DatasetLocation
+    catalog: Catalog
     directory: str
     mark: Mark
     mine: bool
     """Whether it was this call that marked it: exactly one of several at once does."""
+    seen: bytes | None
+    """The mark that is there; None where there is none, because the directory is gone."""
+
+    @property
+    def location(self) -> DatasetLocation:
+        """Where the directory is."""
+        return self.catalog.at(self.directory)
+
+    def check(self, doing: str) -> None:
+        """Raise Conflict unless the same mark is still there.
+
+        Where it is, the directory is that of the same table all along: whoever drops one takes the mark away with it,
+        and nobody makes a table in a directory that is marked.
+        """
+        if markers.content_of(self.location, DEREGISTERED) != self.seen:
+            raise refusal(
+                Conflict, doing, "somebody else is dropping, renaming or registering it", hint="Run it again."
+            )
 
     def is_alone(self) -> bool:
         """Whether nothing but the mark is there: somebody else took the table away just before."""
@@ -33,31 +53,52 @@ class Hidden:
 
     def keep(self) -> None:
         """Let the directory stay hidden, and be collected by nobody."""
-        if read_mark(markers.content_of(self.location, DEREGISTERED)) == self.mark:
-            markers.remove(self.location, DEREGISTERED)
-        markers.put_new(self.location, DEREGISTERED, Mark("keep", self.mark.token).encode(), parents=False)
+        content = Mark("keep", self.mark.token).encode()
+        markers.replace(self.location, DEREGISTERED, content)
+        if is_named(self.catalog, self.directory):  # somebody registered it again just before
+            markers.remove_if(self.location, DEREGISTERED, content)
+
+    def taken_over(self) -> Hidden:
+        """The same with this call's mark in the place of the one there is."""
+        mine = self.mine or markers.replace(self.location, DEREGISTERED, self.mark.encode())
+        return dataclasses.replace(self, mine=mine, seen=self.mark.encode() if mine else self.seen)
 
     def take_back(self) -> None:
         """Show it again, if it was this call that hid it."""
-        if self.mine and read_mark(markers.content_of(self.location, DEREGISTERED)) == self.mark:
-            markers.remove(self.location, DEREGISTERED)
-            remove_empty_directories(self.root, [self.directory])
+        if self.mine:
+            self.discard()
+
+    def discard(self) -> None:
+        """Take the mark away that was seen, whoever made it."""
+        if self.seen is not None and markers.remove_if(self.location, DEREGISTERED, self.seen):
+            remove_empty_directories(self.catalog.root, [self.directory])
 
 
 @contextmanager
-def shown_again_on_failure(hidden: Hidden) -> Iterator[None]:
-    """Take the mark back if what it was made for failed for certain; a store that did not answer may have done it."""
+def shown_again_on_failure(hidden: Hidden, had_row: bool) -> Iterator[None]:
+    """Take the mark back if what it was made for failed for certain; a store that did not answer may have done it.
+
+    The mark stays on a directory whose row somebody else took meanwhile: he is about to delete it, or wants it hidden.
+    Shown again, it would be a table of V1 to everybody until then.
+    """
     try:
         yield
     except StorageFailure:
         raise
     except LanceSparkError:
-        hidden.take_back()
+        if not had_row or hidden.is_alone() or is_named(hidden.catalog, hidden.directory):
+            hidden.take_back()
         raise
+
+
+def is_named(catalog: Catalog, directory: str) -> bool:
+    """Whether a row names a directory."""
+    return bool(read_rows(catalog.manifest, Wanted(locations=(directory,))).at(directory))
 
 
 def hide(catalog: Catalog, directory: str, why: str, to: str = "") -> Hidden:
     """Mark a directory; ``why`` is kept in the mark, so that a job that collects remains knows what to do with it."""
     location, mark = catalog.at(directory), Mark(why, uuid.uuid4().hex, to)
     mine = markers.put_new(location, DEREGISTERED, mark.encode(), parents=False)
-    return Hidden(catalog.root, location, directory, mark, mine)
+    seen = mark.encode() if mine else markers.content_of(location, DEREGISTERED)
+    return Hidden(catalog, directory, mark, mine, seen)

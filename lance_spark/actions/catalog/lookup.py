@@ -109,17 +109,22 @@ def _find_directory(
         return Found(identifier, directory, None, state)
     if state.deregistered:
         if is_leaving(read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))):
-            raise refusal(
-                NotFound,
-                doing,
-                "it is being dropped or renamed by somebody else",
-                hint="If that was interrupted, the job for orphans collects the rest of a drop; register again what "
-                "was to be renamed.",
-            )
+            raise being_taken(doing)
         if not deregistered:
             raise refusal(NotFound, doing, "it is deregistered", hint="Register it again.")
         return Found(identifier, directory, None, state)
     raise missing_table(rows, identifier, doing)
+
+
+def being_taken(doing: str) -> LanceSparkError:
+    """NotFound for a directory that somebody has marked to drop or to rename it."""
+    return refusal(
+        NotFound,
+        doing,
+        "it is being dropped or renamed by somebody else",
+        hint="If that was interrupted: the job for orphans collects the rest of a drop, and the doctor shows a table "
+        "again that was to be renamed.",
+    )
 
 
 def _claimed(entry: Entry, doing: str) -> LanceSparkError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 
 from lance_spark.actions.catalog.dropping import check_unused, erase_table
 from lance_spark.actions.catalog.hiding import Hidden, hide, shown_again_on_failure
@@ -17,7 +18,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.parse import BRANCHES
 from lance_spark.store import chains, files, refs
 from lance_spark.store.catalog import manifest, markers
-from lance_spark.store.catalog.erasing import copy_new_files, list_directory
+from lance_spark.store.catalog.erasing import Stamps, copy_new_files, list_directory
 from lance_spark.store.datasets import find_latest
 
 _PASSES = 20
@@ -31,17 +32,21 @@ def move(catalog: Catalog, found: Found, new: Identifier, doing: str) -> str | N
     directory if it was kept, because somebody committed to it in the very moment the row went over; else None.
     """
     source, target = v1_directory(found.identifier), hashed_directory(new, secrets.randbits(32))
-    _check_movable(catalog, source, doing)
+    check_movable(catalog, source, doing)
+    token = markers.content_of(catalog.at(source), RESERVED)
     markers.put_new(catalog.at(target), INCOMPLETE, b"")
     try:
-        known = _copied(catalog, source, target)
+        known = _copied(catalog, source, target, {})
         hidden = hide(catalog, source, "rename", target)
-        with shown_again_on_failure(hidden):
+        with shown_again_on_failure(hidden, found.entry is not None):
             found = look_again(catalog, found, doing)
+        with shown_again_on_failure(hidden, found.entry is not None):
             _check_mine(found, hidden, doing)
             known = _copied(catalog, source, target, known)
-            _keep_declared(catalog, source, target)
-            edit = manifest.apply(catalog.manifest, _change(found, new, target))
+            if token is not None:  # a table that has only been declared stays one
+                markers.put_new(catalog.at(target), RESERVED, token)
+            check = partial(_check_copy, hidden, known, token, doing)
+            edit = manifest.apply(catalog.manifest, _change(found, new, target), check)
     except StorageFailure:
         raise  # the row may have gone over
     except LanceSparkError:
@@ -57,24 +62,36 @@ def _change(found: Found, new: Identifier, target: str) -> Change:
     return RenameTable(found.identifier, new, found.path or "", target)
 
 
-def _copied(catalog: Catalog, source: str, target: str, known: frozenset[str] = frozenset()) -> frozenset[str]:
+def _copied(catalog: Catalog, source: str, target: str, known: Stamps) -> Stamps:
     """Copy until nothing new has come; returns all files."""
     for _ in range(_PASSES):
         try:
-            found = copy_new_files(catalog.root, source, target, known)
+            found = copy_new_files(catalog.root, source, target, frozenset(known))
         except NotFound:  # a writer's temporary file; or the table is being dropped, which the commit will tell
             continue
-        if found - MARKERS <= known:
+        if any(_is_version(path) and found.get(path, stamp) != stamp for path, stamp in known.items()):
+            raise Conflict(f"'{source}' was dropped and made anew while it was copied.", hint="Run it again.")
+        if found.keys() - MARKERS <= known.keys():
             return found
         known = found
     raise Conflict(f"'{source}' is written to, or deleted, while it is copied.", hint="Run it again later.")
 
 
-def _keep_declared(catalog: Catalog, source: str, target: str) -> None:
-    """A table that has only been declared stays one."""
-    content = markers.content_of(catalog.at(source), RESERVED)
-    if content is not None:
-        markers.put_new(catalog.at(target), RESERVED, content)
+def _is_version(path: str) -> bool:
+    return path.startswith(f"{VERSIONS}/") and path.endswith(".manifest")
+
+
+def _check_copy(hidden: Hidden, known: Stamps, token: bytes | None, doing: str) -> None:
+    """Raise Conflict unless what was copied is the table that is there.
+
+    Asked after the rows were read and before they are changed: a table that somebody drops, withdraws or makes anew
+    has lost its row by then, or its mark. Without that an empty copy was given a row.
+    """
+    hidden.check(doing)
+    if markers.content_of(hidden.location, RESERVED) != token:
+        raise refusal(Conflict, doing, "somebody else withdrew it, or made it anew", hint="Run it again.")
+    if token is None and not known.keys() - MARKERS:
+        raise refusal(NotFound, doing, f"there is no file in its directory '{hidden.directory}'")
 
 
 def _check_mine(found: Found, hidden: Hidden, doing: str) -> None:
@@ -82,11 +99,13 @@ def _check_mine(found: Found, hidden: Hidden, doing: str) -> None:
         raise refusal(NotFound, doing, "somebody else dropped or renamed it in this moment")
 
 
-def _leave(catalog: Catalog, hidden: Hidden, known: frozenset[str], edit: Edit) -> str | None:
+def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str | None:
     source = hidden.directory
     if source in edit.shared:
         return source
-    late = {path for path, _, _ in list_directory(catalog.at(source))} - known - MARKERS
+    if not hidden.mine:  # who made the mark may have taken it back in the moment of the commit
+        hide(catalog, source, "rename", hidden.mark.to)
+    late = {path for path, _, _ in list_directory(catalog.at(source))} - known.keys() - MARKERS
     if any(path.startswith(f"{VERSIONS}/") for path in late):
         hidden.keep()
         return source
@@ -94,7 +113,7 @@ def _leave(catalog: Catalog, hidden: Hidden, known: frozenset[str], edit: Edit) 
     return None
 
 
-def _check_movable(catalog: Catalog, source: str, doing: str) -> None:
+def check_movable(catalog: Catalog, source: str, doing: str) -> None:
     """Raise Refused if anything names the files by where they are now: branches, clones, base paths."""
     location = catalog.at(source)
     check_unused(catalog, [source], doing)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.model import Catalog, Mode
 from lance_spark.errors import Refused
 from lance_spark.store.uri import locate
@@ -18,6 +17,8 @@ def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mod
 def need_manifest(catalog: Catalog, doing: str) -> None:
     """Raise Refused for what V1 cannot do."""
     if not catalog.reads_manifest:
+        from lance_spark.catalog.changes import refusal  # pulls in pyarrow, for which commands do not wait
+
         raise refusal(
             Refused, doing, "a catalog of directories (V1) has no such thing", hint="Open it in compatibility mode."
         )

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from urllib.parse import unquote
 
-from lance_spark.actions.catalog.hiding import hide, shown_again_on_failure
-from lance_spark.actions.catalog.lookup import Found, check_no_directory, describe, find_table, look_again
+from lance_spark.actions.catalog.dropping import shows_in_v1
+from lance_spark.actions.catalog.hiding import hide, is_named, shown_again_on_failure
+from lance_spark.actions.catalog.lookup import (
+    Found,
+    being_taken,
+    check_no_directory,
+    describe,
+    find_table,
+    look_again,
+)
 from lance_spark.actions.catalog.opening import need_manifest
 from lance_spark.catalog.changes import Wanted, refusal
-from lance_spark.catalog.directory import DEREGISTERED, RESERVED, VERSIONS, hashed_id, v1_directory
+from lance_spark.catalog.directory import (
+    DEREGISTERED,
+    RESERVED,
+    VERSIONS,
+    hashed_id,
+    is_leaving,
+    read_mark,
+    v1_directory,
+)
 from lance_spark.catalog.entries import check_properties
 from lance_spark.catalog.model import Catalog, Removed, TableInfo, check_inside, is_inside
 from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_table
 from lance_spark.catalog.tables import AddTable, RemoveTable
-from lance_spark.errors import AlreadyExists, CorruptData, InvalidOption, NotFound
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound
 from lance_spark.store import files
 from lance_spark.store.catalog import manifest, markers
 from lance_spark.store.catalog.directories import list_root, look_at
@@ -31,9 +49,8 @@ def deregister_table(catalog: Catalog, name: Name) -> Removed:
     identifier = identify_table(name)
     doing = f"deregister table '{identifier}'"
     found = find_table(catalog, identifier, doing)
-    by_name = catalog.reads_directories and identifier.in_root and found.path == v1_directory(identifier)
-    if by_name:
-        _deregister_directory(catalog, found, doing)
+    if found.path is not None and shows_in_v1(catalog, found.path):
+        _deregister_directory(catalog, found, found.path, doing)
     else:
         edit = manifest.apply(catalog.manifest, RemoveTable(identifier, found.path, "deregister"))
         path = found.path
@@ -42,13 +59,16 @@ def deregister_table(catalog: Catalog, name: Name) -> Removed:
     return Removed(identifier, found.path, found.properties, data_kept=True)
 
 
-def _deregister_directory(catalog: Catalog, found: Found, doing: str) -> None:
+def _deregister_directory(catalog: Catalog, found: Found, directory: str, doing: str) -> None:
     """The mark comes first: without it the table would be there as a directory once its row is gone."""
-    hidden = hide(catalog, v1_directory(found.identifier), "deregister")
-    with shown_again_on_failure(hidden):
+    hidden = hide(catalog, directory, "deregister")
+    with shown_again_on_failure(hidden, found.entry is not None):
         found = look_again(catalog, found, doing)
+    with shown_again_on_failure(hidden, found.entry is not None):
         if found.entry is not None:
-            manifest.apply(catalog.manifest, RemoveTable(found.identifier, found.path, "deregister"))
+            change = RemoveTable(found.identifier, found.path, "deregister")
+            manifest.apply(catalog.manifest, change, partial(hidden.check, doing))
+            hidden.keep()  # the mark of somebody who wanted to drop it would have it collected
         elif not hidden.mine or hidden.is_alone():
             raise refusal(NotFound, doing, "somebody else dropped or deregistered it in this moment")
 
@@ -71,18 +91,41 @@ def register_table(
         need_manifest(catalog, doing)
     if not catalog.reads_manifest:
         return _register_directory(catalog, identifier, location, doing)
+    path = directory_to_register(catalog, identifier, location, doing)
+    _staying(catalog, path, doing)
+    change = AddTable(identifier, path, given, "register")
+    manifest.apply(catalog.manifest, change)
+    try:  # somebody may have dropped it, or begun to, before the row was there
+        _check_table(catalog, path, doing)
+        mark = _staying(catalog, path, doing)
+    except NotFound:
+        with suppress(NotFound, Conflict):
+            manifest.apply(catalog.manifest, RemoveTable(identifier, path, "withdraw"))
+        raise
+    if mark is not None and is_named(catalog, path):  # not that of somebody who deregistered it meanwhile
+        markers.remove_if(catalog.at(path), DEREGISTERED, mark)
+    return describe(catalog, Found(identifier, path, change.entry))
+
+
+def directory_to_register(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
+    """The directory, relative to the root, that :func:`register_table` would take. Raises as it does."""
     path = _guessed(catalog, identifier, doing) if location is None else _inside(catalog, location, doing)
     _check_table(catalog, path, doing)
     rows = read_rows(catalog.manifest, Wanted((identifier.object_id,), locations=(v1_directory(identifier),)))
     if path != v1_directory(identifier) and not check_no_directory(catalog, rows, identifier):
         raise refusal(AlreadyExists, doing, "there is a table of that name already")
-    manifest.apply(catalog.manifest, AddTable(identifier, path, given, "register"))
-    markers.remove(catalog.at(path), DEREGISTERED)
-    return describe(catalog, find_table(catalog, identifier, doing))
+    return path
 
 
 def _register_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> TableInfo:
     """In V1 a table is called as its directory is; registering it takes the mark away."""
+    path = marked_directory(catalog, identifier, location, doing)
+    markers.remove(catalog.at(path), DEREGISTERED)
+    return describe(catalog, Found(identifier, path, None))
+
+
+def marked_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
+    """The directory of a table of V1 that is deregistered. Raises as :func:`register_table`."""
     path = v1_directory(identifier)
     if location is not None and _inside(catalog, location, doing) != path:
         raise refusal(InvalidOption, doing, f"in a catalog of directories (V1) its directory has to be '{path}'")
@@ -91,8 +134,16 @@ def _register_directory(catalog: Catalog, identifier: Identifier, location: str 
         raise refusal(AlreadyExists, doing, "it is registered already")
     if not state.deregistered:
         raise refusal(NotFound, doing, f"there is no table at '{path}'")
-    markers.remove(catalog.at(path), DEREGISTERED)
-    return describe(catalog, find_table(catalog, identifier, doing))
+    _staying(catalog, path, doing)
+    return path
+
+
+def _staying(catalog: Catalog, path: str, doing: str) -> bytes | None:
+    """The mark in a directory. Raises NotFound for what somebody is about to delete: its row would lead to nothing."""
+    found = markers.content_of(catalog.at(path), DEREGISTERED)
+    if is_leaving(read_mark(found)):
+        raise being_taken(doing)
+    return found
 
 
 def _inside(catalog: Catalog, location: str, doing: str) -> str:

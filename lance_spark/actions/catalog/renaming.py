@@ -45,7 +45,7 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
     found = find_table(catalog, source, doing)
     if target == source:
         raise refusal(AlreadyExists, doing, "it is called so already")
-    _check_free(catalog, target, doing)
+    check_no_table(catalog, target, doing)
     if catalog.reads_directories and source.in_root and found.path == v1_directory(source):
         return Renamed(source, target, move(catalog, found, target, doing))
     manifest.apply(catalog.manifest, RenameTable(source, target, _path(found), _path(found)))
@@ -58,7 +58,8 @@ def move_table(catalog: Catalog, name: Name, namespace: Name) -> Renamed:
     return rename_table(catalog, identifier, identify_namespace(namespace).child(identifier.name))
 
 
-def _check_free(catalog: Catalog, target: Identifier, doing: str) -> None:
+def check_no_table(catalog: Catalog, target: Identifier, doing: str) -> None:
+    """Raise AlreadyExists if a directory has the name that a table is to get."""
     if not catalog.reads_directories or not target.in_root:
         return
     rows = read_rows(catalog.manifest, Wanted((target.object_id,), locations=(v1_directory(target),)))

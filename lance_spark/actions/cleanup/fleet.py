@@ -32,6 +32,8 @@ class FleetTable:
 
     name: str
     location: DatasetLocation
+    is_cleaned: bool = True
+    """Else it is only looked at: what it reads of the others is kept."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,17 @@ def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, runner: Run
     blind = unreadable(bases)
     if blind:
         rows = [
-            failed(table.name, table.location.uri, blind.get(table.name) or held_back(blind), 20) for table in tables
+            failed(table.name, table.location.uri, blind.get(table.name) or held_back(blind), 20)
+            for table in tables
+            if table.is_cleaned
         ]
         return FleetReport(rows, options.execute)
     clones = clones_among(bases, uris)
+    cleaned = [table for table in tables if table.is_cleaned]
     share = options.max_deletes_per_second
     if share is not None:
-        share /= max(1, min(runner.parallelism, len(tables)))
-    work = [_Work(table, _policy(table, options, clones[table.name]), options.execute, share) for table in tables]
+        share /= max(1, min(runner.parallelism, len(cleaned)))
+    work = [_Work(table, _policy(table, options, clones[table.name]), options.execute, share) for table in cleaned]
     done = runner.collect("clean up", runner.flat_map("clean up", work, clean_one, ROWS)).to_pylist()
     return FleetReport(sorted(done, key=lambda row: row["table"]), options.execute)
 

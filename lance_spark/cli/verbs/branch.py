@@ -24,7 +24,9 @@ from lance_spark.store import datasets, refs
 from lance_spark.store.workspace import change_workspace
 from lance_spark.workspace.model import with_branch
 
-FORGOTTEN = "What it has in common with your branches is forgotten: once it is fetched anew, a pull cannot merge it."
+FORGOTTEN = (
+    "What it has in common with your branches is forgotten: once it is fetched anew, no pull or push combines the two."
+)
 """What goes with a branch that follows a remote's."""
 
 

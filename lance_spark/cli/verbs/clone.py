@@ -58,7 +58,7 @@ class Places:
 @click.argument("source", metavar="SRC")
 @click.argument("directory", metavar="[DIR]", required=False)
 @click.option("--ref", metavar="REF", help="Be at this branch, tag or version of SRC.  [default: main]")
-@click.option("--deep", is_flag=True, help="Copy the files of main, too.")
+@click.option("--deep", is_flag=True, help="Copy the files, too.")
 @click.option("--single-branch", is_flag=True, help="Follow main, and the branch of REF, but no others.")
 @dry_run_option
 @click.pass_obj
@@ -183,7 +183,7 @@ def _lines(result: CloneResult, places: Places) -> Iterator[str]:
     files = f"{counted(result.files, 'file')}, {readable(result.bytes)}"
     yield f"{'Would clone' if result.dry_run else 'Cloned'} {result.source} into {result.target}."
     copied = "would be copied" if result.dry_run else "are copied"
-    where = f"Its {files}, {copied if result.deep and result.branch == MAIN else 'stay there'}."
+    where = f"Its {files}, {copied if result.deep else 'stay there'}."
     yield f"  On branch {result.branch}, at its {result.source_version}: {counted(result.rows, 'row')}. {where}"
     if result.fetched is not None:
         names = [found.into for found in result.fetched.branches]
@@ -191,6 +191,4 @@ def _lines(result: CloneResult, places: Places) -> Iterator[str]:
         yield f"  Its branches are followed by {shown}."
     if not places.is_one_directory:
         yield f"  Workspace in {places.workspace}."
-    if result.deep and result.branch != MAIN:
-        yield f"note: --deep copies the files of main; those of {result.branch} are read from {result.source}."
     yield from note_lines(result.notes)

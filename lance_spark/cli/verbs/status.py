@@ -62,6 +62,9 @@ def _remote_lines(remote: Tracking, arguments: str | None) -> Iterator[str]:
     if not remote.ahead and not remote.behind:
         yield f"Up to date with {remote.name}, {fetched}."
         return
+    if not remote.related:
+        yield f"Nothing is known to be in common with {remote.name}, {fetched}."
+        return
     yield (
         f"Ahead of {remote.name} by {counted(remote.ahead, 'version')}, "
         f"behind by {counted(remote.behind, 'version')}, {fetched}."

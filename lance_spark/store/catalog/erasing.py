@@ -21,8 +21,11 @@ from lance_spark.store.deleting import BATCH, delete_batch
 from lance_spark.store.filesystem import reachable, whole_path
 from lance_spark.store.listing import list_range
 
+Stamps = dict[str, tuple[int, int]]
+"""Files by path: size in bytes, and microseconds since 1970 of the last change."""
 _EVERYTHING = KeyRange(None, None)
 _THREADS = 16
+_TRIES = 5
 
 
 def list_directory(location: DatasetLocation) -> list[tuple[str, int, int]]:
@@ -70,10 +73,24 @@ def erase(root: DatasetLocation, location: DatasetLocation, directory: str, asid
             if new != old:
                 os.rename(old, new)
             shutil.rmtree(f"{new}/{VERSIONS}", ignore_errors=True)  # without them it is a remainder to everybody
-            shutil.rmtree(new)
+            _remove_tree(new)
         except FileNotFoundError:
             return False
     return True
+
+
+def _remove_tree(path: str) -> None:
+    """Others may delete in it at the same time: a rename takes its own mark away from what it has just copied."""
+    for left in reversed(range(_TRIES)):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if not os.path.lexists(path):
+                return
+            if not left:
+                raise
+        else:
+            return
 
 
 def _erase_keys(location: DatasetLocation) -> None:
@@ -108,19 +125,20 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def copy_new_files(root: DatasetLocation, source: str, target: str, known: frozenset[str]) -> frozenset[str]:
+def copy_new_files(root: DatasetLocation, source: str, target: str, known: frozenset[str]) -> Stamps:
     """Copy the files of a directory that are not known yet to another one; all files that it has now.
 
     Inside of the store: object stores copy by themselves, and on a local disk a file just gets a second name.
     Versions come last: what is copied is a dataset only when its files are there.
     """
-    paths = [path for path, _, _ in list_directory(Catalog(root).at(source)) if not path.endswith("/")]
+    found = list_directory(Catalog(root).at(source))
+    paths = {path: (size, time) for path, size, time in found if not path.endswith("/")}
     new = [path for path in paths if path not in known and path not in MARKERS]
     late = [path for path in new if path.startswith(f"{VERSIONS}/")]
     for part in ([path for path in new if path not in set(late)], late):
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda path: _copy(root, f"{source}/{path}", f"{target}/{path}"), part))
-    return frozenset(paths)
+    return paths
 
 
 def _copy(root: DatasetLocation, source: str, target: str) -> None:

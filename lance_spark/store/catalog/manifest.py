@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -35,8 +35,11 @@ _MANY = 1000
 """Rows that one change deletes or adds before the table is written, and indexed, anew."""
 
 
-def apply(manifest: DatasetLocation, change: Change) -> Edit:
+def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] | None = None) -> Edit:
     """Decide a change on the newest version and commit it; returns what was done.
+
+    ``check`` is asked after the decision and before each attempt to commit it, and may raise. What it found was so at a
+    moment at which the rows were those of the version that is committed on.
 
     Raises what the change raises for a wish that cannot be granted, and Conflict when others commit again and again.
     """
@@ -52,6 +55,8 @@ def apply(manifest: DatasetLocation, change: Change) -> Edit:
         edit = change.edit(rows)
         if edit.is_empty:
             return edit
+        if check is not None:
+            check()
         try:
             rewritten = _write(manifest, snapshot, _Rows(rows, addresses), edit, change.doing)
         except Conflict:
@@ -222,6 +227,29 @@ def upgrade(manifest: DatasetLocation) -> bool:
     if snapshot is None or is_complete(snapshot.schema):
         return False
     _rewrite(snapshot, Edit(), "upgrade the catalog's columns")
+    return True
+
+
+def fragment_count(manifest: DatasetLocation) -> int:
+    """How many files hold the catalog's rows: each costs readers a request on an object store."""
+    snapshot = newest(manifest)
+    return 0 if snapshot is None else len(snapshot.dataset.get_fragments())
+
+
+def compact(manifest: DatasetLocation, least: int) -> bool:
+    """Write the table anew as one file, indexed, if it is ``least`` files or more; whether that was done.
+
+    To others it is a change like any other one: older versions stay. Somebody else's commit in the same moment comes
+    first, and then nothing is done.
+    """
+    snapshot = newest(manifest)
+    if snapshot is None or len(snapshot.dataset.get_fragments()) < least:
+        return False
+    try:
+        _rewrite(snapshot, Edit(), "compact the catalog")
+    except Conflict:
+        return False
+    _index_if_possible(manifest)
     return True
 
 

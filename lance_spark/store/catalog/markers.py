@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from typing import Any
 
 from lance_spark.location import DatasetLocation
@@ -39,11 +40,44 @@ def content_of(location: DatasetLocation, path: str) -> bytes | None:
 
 def remove(location: DatasetLocation, path: str) -> None:
     """Delete a marker, if it is there."""
+    _delete(location, path)
+
+
+def _delete(location: DatasetLocation, path: str) -> None:
     with reachable(location):
         try:
             open_filesystem(location).rm_file(whole_path(location, path))
         except (FileNotFoundError, NotADirectoryError):
             return
+
+
+def remove_if(location: DatasetLocation, path: str, content: bytes) -> bool:
+    """Delete a marker if it holds just this; whether it did.
+
+    No store can compare and delete in one step. Somebody else's marker is deleted only if he put it there between the
+    two requests.
+    """
+    if files.read(location, path) != content:
+        return False
+    _delete(location, path)
+    return True
+
+
+def replace(location: DatasetLocation, path: str, content: bytes) -> bool:
+    """Write a marker, in one step, whether it is there or not; False where the local directory is missing."""
+    with reachable(location):
+        whole = whole_path(location, path)
+        if not location.is_local:
+            open_filesystem(location).pipe_file(whole, content)
+            return True
+        passing = f"{whole}.{uuid.uuid4().hex}"
+        try:
+            with open(passing, "wb") as file:
+                file.write(content)
+            os.replace(passing, whole)
+        except FileNotFoundError:
+            return False
+        return True
 
 
 def _on_disk(path: str, content: bytes, parents: bool) -> bool:

@@ -1,0 +1,86 @@
+"""Migration of a catalog from V1 to V2: every table that is a directory only gets a row in ``__manifest``.
+
+    spark-submit jobs/migrate_catalog.py s3://lake              # which tables would get a row
+    spark-submit jobs/migrate_catalog.py s3://lake --execute    # one commit
+
+No data is moved, and jobs that know V1 only may go on meanwhile: run it again for the tables they make. Afterwards the
+catalog can be opened in mode v2, which lists no directories. The driver does all of it: plain Python runs it as well.
+
+Exit codes: 0 done; 2 bad option; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file
+cannot be understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lance_spark.actions.catalog.migrate import Migration, migrate
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.cleanup.report import table
+from lance_spark.errors import InvalidOption, LanceSparkError
+from lance_spark.store.plans import write_file
+from lance_spark.store.uri import locate
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit code."""
+    arguments = parser().parse_args(argv)
+    try:
+        storage = _storage(arguments.storage)
+        found = migrate(open_catalog(arguments.root, storage), dry_run=not arguments.execute)
+        print(_text(found))
+        if arguments.report:
+            _write_report(found, arguments.report, storage)
+    except LanceSparkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _text(found: Migration) -> str:
+    """A row per directory, and one line that sums it up."""
+    state = "registered" if found.executed else "would be registered"
+    rows = [(str(name), f"{name.name}.lance", state) for name in found.tables]
+    rows += [("", skipped.directory, f"skipped: {skipped.why}") for skipped in found.skipped]
+    summary = f"{len(found.tables):,} tables {state}, {found.registered:,} are already, {len(found.skipped):,} skipped"
+    parts = [table(("table", "directory", "state"), rows), f"{'' if found.executed else 'dry run: '}{summary}"]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _write_report(found: Migration, path: str, storage: dict[str, str]) -> None:
+    said = {
+        "catalog": found.catalog.uri,
+        "executed": found.executed,
+        "tables": [{"name": str(name), "directory": f"{name.name}.lance"} for name in found.tables],
+        "registered_before": found.registered,
+        "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in found.skipped],
+    }
+    directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
+    write_file(locate(directory or "/", storage), name, json.dumps(said, indent=2).encode())
+
+
+def _storage(pairs: Sequence[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise InvalidOption("--storage takes KEY=VALUE.", hint="For example --storage aws_region=eu-west-1.")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="migrate_catalog.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("root", metavar="ROOT", help="the catalog's directory: a path or a URI")
+    made.add_argument("--execute", action="store_true", help="do it; without, only say what would be done")
+    made.add_argument("--report", metavar="FILE", help="write the report as JSON")
+    made.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

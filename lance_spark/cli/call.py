@@ -1,0 +1,37 @@
+"""What every verb starts from, whichever of the commands it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lance_spark.cli.output import Output
+from lance_spark.errors import InvalidOption
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a command."""
+
+    output: Output
+
+
+def parse_storage(pairs: Sequence[str]) -> dict[str, str]:
+    """Storage options from ``KEY=VALUE``. Raises InvalidOption, without the text: it may be a secret."""
+    hint = "For example --storage aws_region=eu-west-1."
+    return {key.lower(): value for key, value in _split(pairs, "--storage takes KEY=VALUE.", hint).items()}
+
+
+def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
+    """Properties from ``KEY=VALUE``. Raises InvalidOption."""
+    return _split(pairs, "-p takes KEY=VALUE.", "For example -p owner=me.")
+
+
+def _split(pairs: Sequence[str], wrong: str, hint: str) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidOption(wrong, hint=hint)
+        found[key] = value
+    return found

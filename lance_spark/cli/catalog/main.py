@@ -1,0 +1,65 @@
+"""The entry point of ``lance-catalog``, with its global options."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import click
+from click.core import ParameterSource
+
+from lance_spark.cli.call import parse_storage
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.verbs import VERBS
+from lance_spark.cli.exit_codes import exit_codes_text
+from lance_spark.cli.program import Verbs, run, wanted_output
+
+NAME = "lance-catalog"
+_PARTLY = "doctor: something is not as it should be"
+
+
+@click.group(
+    NAME,
+    cls=Verbs,
+    package="lance_spark.cli.catalog.verbs",
+    verbs=VERBS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nA NAME is ns1.ns2.flights; put a part that holds a dot in backticks.\n\n"
+    f"\b\nExit codes:\n{exit_codes_text(_PARTLY)}",
+)
+@click.option(
+    "-C",
+    "--catalog",
+    "root",
+    metavar="ROOT",
+    envvar="LANCE_CATALOG",
+    help="The catalog's directory, or $LANCE_CATALOG.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["v1", "v2", "compatibility"]),
+    default="compatibility",
+    envvar="LANCE_CATALOG_MODE",
+    help="v1: directories only; v2: __manifest only; compatibility (default): both. Or $LANCE_CATALOG_MODE.",
+)
+@click.option("--storage", multiple=True, metavar="KEY=VALUE", help="A storage option; never stored (repeatable).")
+@click.option("--no-color", is_flag=True, help="Plain text, also on a terminal (as NO_COLOR).")
+@click.version_option(package_name="lance-spark", prog_name=NAME)
+@click.pass_context
+def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[str, ...], no_color: bool) -> None:
+    """A directory of Lance tables as a catalog: namespaces, tables, their names.
+
+    ROOT is a directory or a URI such as s3://bucket/lake. Credentials come from the environment or --storage.
+    """
+    typed = NAME
+    if root and context.get_parameter_source("root") is ParameterSource.COMMANDLINE:
+        typed = f"{NAME} -C {shlex.quote(root)}"
+    context.obj = Session(wanted_output(context, no_color), root, mode, typed, parse_storage(storage))
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    return run(cli, NAME, argv)

@@ -1,0 +1,43 @@
+"""What every verb of ``lance-catalog`` starts from: the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.cli.call import Call
+from lance_spark.errors import InvalidOption
+from lance_spark.workspace.model import check_uri
+
+if TYPE_CHECKING:
+    from lance_spark.catalog.model import Catalog, Mode
+
+
+@dataclass(frozen=True)
+class Session(Call):
+    """One call of ``lance-catalog``."""
+
+    root: str | None = None
+    """``--catalog``: a URI or path."""
+    mode: str = "compatibility"
+    typed: str = "lance-catalog"
+    """How the command was called, up to the verb: for what is said to type next."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """``--storage``. Values may be secrets; they are never stored."""
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog. Raises InvalidOption where none was named; nothing is asked of the store yet."""
+        if not self.root:
+            raise InvalidOption(
+                "No catalog was named.", hint="Say lance-catalog -C ROOT ..., or set LANCE_CATALOG to its directory."
+            )
+        check_uri(self.root)
+        return open_catalog(self.root, self.storage, cast("Mode", self.mode))
+
+    def show(self, data: Mapping[str, Any], text: str) -> None:
+        """The result; as JSON with the catalog it is of."""
+        self.output.show({"catalog": self.catalog.uri, **data}, text)

@@ -1,0 +1,71 @@
+"""``lance-catalog alter``: set and remove properties."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.cli.call import parse_properties
+from lance_spark.cli.catalog.printing import name_json
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.errors import InvalidOption
+
+
+@verb("alter")
+@click.argument("name")
+@click.option("-p", "--property", "put", multiple=True, metavar="KEY=VALUE", help="Set a property (repeatable).")
+@click.option("-u", "--unset", multiple=True, metavar="KEY", help="Remove a property (repeatable).")
+@dry_run_option
+@click.pass_obj
+def command(session: Session, name: str, put: tuple[str, ...], unset: tuple[str, ...], dry_run: bool) -> None:
+    """Set and remove properties of a table or namespace.
+
+    NAME "" is the root namespace.
+    """
+    from lance_spark.catalog.names import identify_namespace
+
+    given = parse_properties(put)
+    if not given and not unset:
+        raise InvalidOption("There is nothing to alter.", hint="Say -p KEY=VALUE, or -u KEY.")
+    if both := set(given) & set(unset):
+        raise InvalidOption(f"Property '{min(both)}' cannot be set and removed at once.")
+    kind, before = _properties(session, name)
+    after = {key: value for key, value in {**before, **given}.items() if key not in unset}
+    if not dry_run:
+        after = _alter(session, kind, name, given, unset)
+    identifier = identify_namespace(name)
+    whose = f"{kind.capitalize()} '{identifier}'" if identifier.parts else "The root namespace"
+    lines = [f"{whose} {'would have' if dry_run else 'has'} these properties:"]
+    lines += [f"  {key} = {value}" for key, value in sorted(after.items())] or ["  none"]
+    session.show(
+        {
+            "action": "alter",
+            "kind": kind,
+            **name_json(identifier),
+            "was": before,
+            "properties": after,
+            "dry_run": dry_run,
+        },
+        "\n".join(lines),
+    )
+
+
+def _properties(session: Session, name: str) -> tuple[str, dict[str, str]]:
+    from lance_spark.actions.catalog.namespaces import describe_namespace
+    from lance_spark.actions.catalog.overview import kind_of
+    from lance_spark.actions.catalog.properties import check_alterable
+    from lance_spark.catalog.names import TABLE, identify_table
+
+    kind = kind_of(session.catalog, name)
+    if kind != TABLE:
+        return kind, describe_namespace(session.catalog, name).properties
+    return kind, check_alterable(session.catalog, identify_table(name)).properties
+
+
+def _alter(session: Session, kind: str, name: str, put: dict[str, str], unset: tuple[str, ...]) -> dict[str, str]:
+    from lance_spark.actions.catalog.namespaces import alter_namespace
+    from lance_spark.actions.catalog.properties import alter_table
+    from lance_spark.catalog.names import TABLE
+
+    alter = alter_table if kind == TABLE else alter_namespace
+    return alter(session.catalog, name, put, unset).properties

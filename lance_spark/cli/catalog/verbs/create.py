@@ -1,0 +1,96 @@
+"""``lance-catalog create``: a namespace, or a table's name."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.cli.call import parse_properties
+from lance_spark.cli.catalog.printing import name_json
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.errors import InvalidOption
+
+
+@verb("create")
+@click.argument("name")
+@click.option("-t", "--table", is_flag=True, help="A table, without data: the first write brings its columns.")
+@click.option("--parents", is_flag=True, help="Also the namespaces above; and no error if it is there.")
+@click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property (repeatable).")
+@dry_run_option
+@click.pass_obj
+def command(
+    session: Session, name: str, table: bool, parents: bool, properties: tuple[str, ...], dry_run: bool
+) -> None:
+    """Create a namespace, or a table with --table.
+
+    A table is declared: its name is taken, and its directory is where the data is to be written.
+    """
+    given = parse_properties(properties)
+    if table and parents:
+        raise InvalidOption("--table and --parents do not go together.", hint="Create the namespace first.")
+    if table:
+        _table(session, name, given, dry_run)
+    else:
+        _namespace(session, name, given, (parents, dry_run))
+
+
+def _table(session: Session, name: str, properties: dict[str, str], dry_run: bool) -> None:
+    from lance_spark.actions.catalog.declaring import declare_table
+    from lance_spark.actions.catalog.rehearsing import rehearse_table
+
+    catalog = session.catalog
+    if dry_run:
+        identifier = rehearse_table(catalog, name, properties)
+        location = None
+    else:
+        declared = declare_table(catalog, name, properties)
+        identifier, location = declared.identifier, declared.location.uri
+    session.show(
+        {
+            "action": "create",
+            "kind": "table",
+            **name_json(identifier),
+            "location": location,
+            "properties": properties,
+            "created": True,
+            "dry_run": dry_run,
+        },
+        f"Table '{identifier}' would be created, without data."
+        if dry_run
+        else f"Table '{identifier}' was created, without data. Write it to {location}.",
+    )
+
+
+def _namespace(session: Session, name: str, properties: dict[str, str], how: tuple[bool, bool]) -> None:
+    from lance_spark.actions.catalog.namespaces import create_namespace, namespace_exists
+    from lance_spark.actions.catalog.rehearsing import rehearse_namespace
+    from lance_spark.catalog.names import Identifier, identify_namespace
+
+    catalog, (parents, dry_run) = session.catalog, how
+    identifier = identify_namespace(name)
+    above = [Identifier(identifier.parts[:count]) for count in range(1, len(identifier.parts))] if parents else []
+    missing = [found for found in above if not namespace_exists(catalog, found)]
+    created = True
+    if parents and namespace_exists(catalog, identifier):
+        created = False
+    elif not dry_run:
+        for found in missing:
+            create_namespace(catalog, found, exist_ok=True)
+        created = create_namespace(catalog, identifier, properties, exist_ok=parents)
+    else:
+        # Below one that is missing nothing can be in the way.
+        rehearse_namespace(catalog, missing[0] if missing else identifier, None if missing else properties)
+    verb_text = "would be created" if dry_run else "was created"
+    lines = [f"Namespace '{found}' {verb_text}." for found in (*missing, identifier)]
+    session.show(
+        {
+            "action": "create",
+            "kind": "namespace",
+            **name_json(identifier),
+            "parents": [str(found) for found in missing],
+            "properties": properties,
+            "created": created,
+            "dry_run": dry_run,
+        },
+        "\n".join(lines) if created else f"Namespace '{identifier}' is there already, and keeps what it has.",
+    )

@@ -1,0 +1,112 @@
+"""``lance-catalog describe``: one table or namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lance_spark.cli.catalog.printing import name_json
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.command import verb
+from lance_spark.cli.output import counted, stamp
+
+if TYPE_CHECKING:
+    from lance_spark.catalog.model import NamespaceInfo, TableInfo
+    from lance_spark.history.entries import VersionDetail
+    from lance_spark.refs.model import RefTable
+
+_WIDTH = 12
+Rows = Iterator[tuple[str, str]]
+
+
+@verb("describe")
+@click.argument("name", metavar="[NAME]", default="")
+@click.pass_obj
+def command(session: Session, name: str) -> None:
+    """Describe a table or a namespace.
+
+    Of a table: where it is, its newest version, columns, branches, properties. Without NAME the root namespace.
+    """
+    from lance_spark.actions.catalog.lookup import describe_table
+    from lance_spark.actions.catalog.namespaces import describe_namespace
+    from lance_spark.actions.catalog.overview import kind_of
+    from lance_spark.catalog.names import TABLE
+
+    if kind_of(session.catalog, name) == TABLE:
+        _show_table(session, describe_table(session.catalog, name))
+    else:
+        _show_namespace(session, describe_namespace(session.catalog, name))
+
+
+def _show_namespace(session: Session, found: NamespaceInfo) -> None:
+    title = f"namespace {found.identifier}" if found.identifier.parts else f"root namespace of {session.catalog.uri}"
+    session.show(
+        {"kind": "namespace", **name_json(found.identifier), "properties": found.properties},
+        _lines(session, title, _properties(found.properties)),
+    )
+
+
+def _show_table(session: Session, found: TableInfo) -> None:
+    from lance_spark.actions.history import show
+    from lance_spark.store.datasets import find_latest
+    from lance_spark.store.refs import read_refs
+
+    pin = None if found.declared else find_latest(found.location, None)
+    detail = None if pin is None else show(found.location, pin)
+    refs = None if pin is None else read_refs(found.location)
+    session.show(
+        {
+            "kind": "table",
+            **name_json(found.identifier),
+            "location": found.location.uri,
+            "path": found.path,
+            "registered": found.registered,
+            "declared": found.declared,
+            "properties": found.properties,
+            "newest": None if detail is None else _newest_json(detail),
+            "branches": [] if refs is None else sorted(refs.branches),
+        },
+        _lines(session, f"table {found.identifier}", _rows(found, detail, refs)),
+    )
+
+
+def _newest_json(detail: VersionDetail) -> dict[str, Any]:
+    return {
+        "version": detail.entry.version,
+        "committed_at": stamp(detail.entry.timestamp),
+        "rows": detail.entry.total_rows,
+        "columns": [column.as_record() for column in detail.columns],
+    }
+
+
+def _lines(session: Session, title: str, rows: Rows) -> str:
+    body = [f"  {key:<{_WIDTH}}{value}" for key, value in rows]
+    return "\n".join([session.output.paint(title, bold=True), *body])
+
+
+def _rows(found: TableInfo, detail: VersionDetail | None, refs: RefTable | None) -> Rows:
+    yield "location", found.location.uri
+    if not found.registered:
+        yield "registered", "no: it is a directory only, and lance-catalog migrate gives it a row"
+    if detail is None:
+        yield "version", "none yet: the table is only declared"
+    else:
+        rows = "" if detail.entry.total_rows is None else f", {counted(detail.entry.total_rows, 'row')}"
+        yield "version", f"{detail.entry.version}{rows}, committed {detail.entry.timestamp:%Y-%m-%d %H:%M} UTC"
+        columns = [f"{column.path} {column.type}" for column in detail.columns]
+        yield from _named("columns", columns)
+    if refs is not None and refs.branches:
+        yield "branches", ", ".join(sorted(refs.branches))
+    yield from _properties(found.properties)
+
+
+def _properties(properties: dict[str, str]) -> Rows:
+    yield from _named("properties", [f"{key} = {value}" for key, value in sorted(properties.items())] or ["none"])
+
+
+def _named(name: str, values: list[str]) -> Rows:
+    """One value a line, the name beside the first."""
+    for number, value in enumerate(values):
+        yield (name if number == 0 else ""), value

@@ -1,0 +1,97 @@
+"""``lance-catalog doctor``: what is wrong with a catalog, and mend what is reversible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.command import dry_run_option, verb, yes_option
+from lance_spark.cli.confirm import confirm
+from lance_spark.cli.exit_codes import PARTLY_DONE
+from lance_spark.cli.output import Output, counted
+from lance_spark.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from lance_spark.catalog.findings import Finding
+
+
+@verb("doctor")
+@click.option("--mend", is_flag=True, help="Mend what can be mended so that it could be undone.")
+@dry_run_option
+@yes_option
+@click.pass_obj
+def command(session: Session, mend: bool, dry_run: bool, yes: bool) -> int:
+    """Say what is wrong with the catalog, and mend it.
+
+    Looks for rows without files, directories and ids that are taken twice, missing namespaces and indexes, marks that
+    hide tables, and directories that no row names. Those are deleted by jobs/cleanup.py --catalog, after a day.
+    """
+    from lance_spark.actions.catalog.doctor import examine
+    from lance_spark.actions.catalog.doctor import mend as mend_findings
+    from lance_spark.catalog.findings import UNREGISTERED
+
+    if dry_run and not mend:
+        raise InvalidOption("--dry-run goes with --mend.", hint="Without --mend nothing is changed.")
+    catalog = session.catalog
+    found = [finding for finding in examine(catalog, _now()) if finding.kind != UNREGISTERED or catalog.reads_manifest]
+    plain = [finding for finding in found if finding.kind == UNREGISTERED]
+    wrong = [finding for finding in found if finding.kind != UNREGISTERED]
+    curable = [finding for finding in wrong if finding.mendable]
+    mended: Sequence[Finding] = ()
+    if mend and curable and not dry_run:
+        if not yes:
+            click.echo(_table(session.output, curable), err=True)
+        confirm(f"{counted(len(curable), 'finding')} of {catalog.uri} will be mended.", yes)
+        mended = mend_findings(catalog, curable)
+    would = curable if mend and dry_run else ()
+    session.show(
+        {
+            "findings": [_json(finding, mended) for finding in wrong],
+            "not_registered": [finding.subject for finding in plain],
+            "dry_run": dry_run,
+        },
+        "\n".join(_lines(session, wrong, len(plain), (mended, would))),
+    )
+    return PARTLY_DONE if len(wrong) > len(mended) else 0
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _json(finding: Finding, mended: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "kind": finding.kind,
+        "subject": finding.subject,
+        "message": finding.message,
+        "mendable": finding.mendable,
+        "mended": finding in mended,
+    }
+
+
+def _table(output: Output, findings: Sequence[Finding]) -> str:
+    rows = [(finding.kind, finding.subject, finding.message) for finding in findings]
+    return output.table(("finding", "where", "what"), rows)
+
+
+def _lines(
+    session: Session, wrong: Sequence[Finding], plain: int, done: tuple[Sequence[Finding], Sequence[Finding]]
+) -> Iterator[str]:
+    mended, would = done
+    if wrong:
+        yield _table(session.output, wrong)
+        yield ""
+    if plain:
+        yield f"{counted(plain, 'table')} without a row: lance-catalog migrate gives every directory one."
+    if not wrong:
+        yield f"Nothing is wrong with {session.catalog.uri}."
+    elif mended or would:
+        yield f"{counted(len(mended or would), 'finding')} {'mended' if mended else 'would be mended'}."
+    elif any(finding.mendable for finding in wrong):
+        yield f"{counted(len(wrong), 'finding')}; lance-catalog doctor --mend mends those that can be mended."
+    else:
+        yield f"{counted(len(wrong), 'finding')}; nothing of it can be mended without losing something."

@@ -1,0 +1,50 @@
+"""``lance-catalog ls``: what a namespace holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from lance_spark.cli.catalog.printing import item_json, item_place, item_text
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.command import verb
+from lance_spark.errors import NotFound
+
+if TYPE_CHECKING:
+    from lance_spark.actions.catalog.overview import Item
+
+
+@verb("ls")
+@click.argument("name", metavar="[NAMESPACE]", default="")
+@click.option("-r", "--recursive", is_flag=True, help="Also what is in the namespaces below.")
+@click.option("-l", "--long", is_flag=True, help="With kind and directory.")
+@click.pass_obj
+def command(session: Session, name: str, recursive: bool, long: bool) -> None:
+    """List what a namespace holds.
+
+    Names are whole, one a line, namespaces with a dot at the end. Without NAMESPACE it is the root.
+    """
+    items = _items(session, name, recursive)
+    if not items and not name:
+        session.output.note(f"There is nothing in {session.catalog.uri}.")
+    text = "\n".join(item_text(session.output, item) for item in items)
+    if long and items:
+        rows = [(item.kind, str(item.identifier), item_place(item)) for item in items]
+        text = session.output.table(("kind", "name", "directory"), rows)
+    session.show({"namespace": name, "items": [item_json(session.catalog, item) for item in items]}, text)
+
+
+def _items(session: Session, name: str, recursive: bool) -> Sequence[Item]:
+    """What a namespace holds; a table alone, as for a file."""
+    from lance_spark.actions.catalog.overview import kind_of, overview
+    from lance_spark.catalog.names import NAMESPACE, identify_namespace
+
+    try:
+        return overview(session.catalog, name, recursive)
+    except NotFound:
+        if kind_of(session.catalog, name) == NAMESPACE:
+            raise
+    identifier = identify_namespace(name)
+    return [item for item in overview(session.catalog, identifier.parent) if item.identifier == identifier]

@@ -1,0 +1,37 @@
+"""``lance-catalog migrate``: from directories (V1) to ``__manifest`` (V2)."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.cli.catalog.printing import name_json
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.errors import InvalidOption
+
+
+@verb("migrate")
+@dry_run_option
+@click.pass_obj
+def command(session: Session, dry_run: bool) -> None:
+    """Give tables that are directories only a row.
+
+    All in one commit; no data is moved, and jobs that know V1 only may go on. Run it again for what they make
+    meanwhile. Afterwards --mode v2 finds every table, without looking at directories.
+    """
+    from lance_spark.actions.catalog.migrate import migrate
+
+    catalog = session.catalog
+    if not catalog.reads_manifest:
+        raise InvalidOption("A migration is from V1 to V2, so it cannot be done in V1 mode.", hint="Leave --mode out.")
+    found = migrate(catalog, dry_run)
+    session.show(
+        {
+            "action": "migrate",
+            "tables": [name_json(identifier) for identifier in found.tables],
+            "registered_before": found.registered,
+            "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in found.skipped],
+            "dry_run": dry_run,
+        },
+        str(found),
+    )

@@ -1,0 +1,45 @@
+"""``lance-catalog register``: a directory becomes a table."""
+
+from __future__ import annotations
+
+import click
+
+from lance_spark.cli.call import parse_properties
+from lance_spark.cli.catalog.printing import location_of, name_json
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.command import dry_run_option, verb
+
+
+@verb("register")
+@click.argument("name")
+@click.argument("location", required=False)
+@click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property (repeatable).")
+@dry_run_option
+@click.pass_obj
+def command(session: Session, name: str, location: str | None, properties: tuple[str, ...], dry_run: bool) -> None:
+    """Put a directory with a table into the catalog.
+
+    LOCATION is relative to ROOT, or a whole URI below it. Without one it is the directory that is called as if it
+    were that table, if there is just one. The data stays where it is.
+    """
+    from lance_spark.actions.catalog.registering import register_table
+    from lance_spark.actions.catalog.rehearsing import rehearse_registration
+    from lance_spark.catalog.names import identify_table
+
+    catalog, given, identifier = session.catalog, parse_properties(properties), identify_table(name)
+    if dry_run:
+        path = rehearse_registration(catalog, identifier, location, given)
+    else:
+        path = register_table(catalog, identifier, location, given).path
+    place = location_of(catalog, path)
+    session.show(
+        {
+            "action": "register",
+            **name_json(identifier),
+            "location": place,
+            "path": path,
+            "properties": given,
+            "dry_run": dry_run,
+        },
+        f"Table '{identifier}' {'would be' if dry_run else 'was'} registered; its data is in {place}.",
+    )

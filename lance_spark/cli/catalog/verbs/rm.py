@@ -1,0 +1,86 @@
+"""``lance-catalog rm``: drop a table or a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from lance_spark.cli.catalog.printing import location_of, name_json, removed_json
+from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.command import dry_run_option, verb, yes_option
+from lance_spark.cli.confirm import confirm
+from lance_spark.cli.output import counted
+from lance_spark.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from lance_spark.actions.catalog.rehearsing import Doomed
+    from lance_spark.catalog.model import Removed
+
+
+@verb("rm")
+@click.argument("name")
+@click.option("--cascade", is_flag=True, help="A namespace with all that is in it.")
+@click.option("--force", is_flag=True, help="Also tables whose files a clone reads; the clone breaks.")
+@dry_run_option
+@yes_option
+@click.pass_obj
+def command(session: Session, /, name: str, cascade: bool, force: bool, dry_run: bool, yes: bool) -> None:
+    """Drop a table with its files, or a namespace.
+
+    A namespace has to be empty, unless --cascade is given. To keep the files use deregister.
+    """
+    from lance_spark.actions.catalog.dropping import drop_table
+    from lance_spark.actions.catalog.namespaces import drop_namespace
+    from lance_spark.actions.catalog.rehearsing import rehearse_drop
+
+    catalog = session.catalog
+    doomed = rehearse_drop(catalog, name, cascade, force)
+    if doomed.kind == "table" and cascade:
+        raise InvalidOption(f"'{doomed.identifier}' is a table; --cascade is for namespaces.", hint="Leave it out.")
+    removed = doomed.tables
+    if not dry_run:
+        if not yes:
+            click.echo("\n".join(_lines(session, doomed, removed)), err=True)
+        confirm(_sentence(doomed, "will be"), yes)
+        if doomed.kind == "table":
+            removed = (drop_table(catalog, doomed.identifier, force),)
+        else:
+            removed = drop_namespace(catalog, doomed.identifier, cascade, force)
+        removed = tuple(sorted(removed, key=lambda found: found.identifier))
+    lines = [*_lines(session, doomed, removed), _sentence(doomed, "would be" if dry_run else "was", removed)]
+    session.show(
+        {
+            "action": "rm",
+            "kind": doomed.kind,
+            **name_json(doomed.identifier),
+            "namespaces": [str(found) for found in doomed.namespaces],
+            "tables": [removed_json(catalog, found) for found in removed],
+            "dry_run": dry_run,
+        },
+        "\n".join(lines),
+    )
+
+
+def _lines(session: Session, doomed: Doomed, removed: Sequence[Removed]) -> Iterator[str]:
+    """What goes, one a line."""
+    yield from (f"  namespace {found}" for found in doomed.namespaces)
+    for table in removed:
+        place = location_of(session.catalog, table.path) or table.path or "nowhere"
+        yield f"  table {table.identifier}: {place}{' (stays)' if table.data_kept else ''}"
+
+
+def _sentence(doomed: Doomed, verb_text: str, removed: Sequence[Removed] | None = None) -> str:
+    tables = doomed.tables if removed is None else removed
+    if doomed.kind == "table":
+        kept = tables[0].data_kept
+        return (
+            f"Table '{doomed.identifier}' {verb_text} dropped"
+            f"{'; its files stay' if kept else ', with all its versions and branches'}."
+        )
+    inside = [counted(len(doomed.namespaces), "namespace")] if doomed.namespaces else []
+    inside += (
+        [f"{counted(len(tables), 'table')} and all files of {'it' if len(tables) == 1 else 'them'}"] if tables else []
+    )
+    return f"Namespace '{doomed.identifier}' {verb_text} dropped{', with ' if inside else ''}{' and '.join(inside)}."

@@ -1,0 +1,84 @@
+"""What the commands have in common: verbs that load when they are needed, and errors as a line, a hint and a code.
+
+Nothing heavy is imported here: ``--help`` should answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from lance_spark.cli.call import Call
+from lance_spark.cli.command import VerbGroup
+from lance_spark.cli.exit_codes import INTERRUPTED
+from lance_spark.cli.imports import without_pandas
+from lance_spark.cli.output import Output, wants_color
+from lance_spark.errors import LanceSparkError
+
+_USAGE = 2
+
+
+class Verbs(VerbGroup):
+    """The verbs of a command, each imported when it is first needed."""
+
+    def __init__(self, *args: Any, package: str, verbs: Mapping[str, str], **kwargs: Any) -> None:
+        """``verbs`` has, by name, the module of ``package`` with the verb's ``command``; in the order of the help."""
+        super().__init__(*args, **kwargs)
+        self._package = package
+        self._verbs = verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names of all verbs, in the order of the help."""
+        return list(self._verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """The verb of that name; None where there is none."""
+        if cmd_name not in self._verbs:
+            return None
+        command: click.Command = import_module(f"{self._package}.{self._verbs[cmd_name]}").command
+        return command
+
+
+def wanted_output(context: click.Context, no_color: bool) -> Output:
+    """How a verb is to speak. ``--json`` may have been given before the verb."""
+    wants_json = isinstance(context.obj, Call) and context.obj.output.json
+    return Output(json=wants_json, color=wants_color(no_color))
+
+
+def run(program: click.Command, name: str, argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    if argv is None:
+        without_pandas()  # the process is ours
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    output = Output(json="--json" in arguments, color=wants_color("--no-color" in arguments))
+    try:
+        code = program.main(arguments, name, standalone_mode=False, obj=Call(Output()))
+    except LanceSparkError as error:
+        output.error(error.message, error.hint, error.exit_code)
+        return error.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else name
+        hint = _misplaced(program, error) or f"{path} --help shows what can be typed."
+        output.error(error.format_message(), hint, _USAGE)
+        return _USAGE
+    except (click.Abort, KeyboardInterrupt):
+        output.error("Interrupted.", None, INTERRUPTED)
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _misplaced(program: click.Command, error: click.ClickException) -> str | None:
+    """A hint for an option that there is, but before the verb."""
+    context = getattr(error, "ctx", None)
+    if not isinstance(error, click.NoSuchOption) or context is None or context.command is program:
+        return None
+    spellings = {spelling for option in program.params for spelling in option.opts}
+    if error.option_name not in spellings:
+        return None
+    name, _, verb = context.command_path.partition(" ")
+    return f"{error.option_name} goes before the verb: {name} {error.option_name} ... {verb}"

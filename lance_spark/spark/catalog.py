@@ -1,0 +1,225 @@
+"""``LanceCatalog``: a directory of tables, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lance_spark.actions.catalog import (
+    declaring,
+    dropping,
+    listing,
+    lookup,
+    migrate,
+    namespaces,
+    properties,
+    registering,
+    renaming,
+)
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.catalog.reading import open_table
+from lance_spark.catalog.names import identify_table
+from lance_spark.errors import Refused
+from lance_spark.refs.model import RefSpec
+from lance_spark.spark.saving import write_table
+from lance_spark.spark.table import LanceTable
+from lance_spark.spark.views import register_views
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lance_spark.actions.catalog.migrate import Migration
+    from lance_spark.actions.catalog.renaming import Renamed
+    from lance_spark.catalog.model import Catalog, Mode, NamespaceInfo, Page, Removed, TableInfo
+    from lance_spark.catalog.names import Name
+    from lance_spark.spark.saving import SaveMode
+
+
+class LanceCatalog:
+    """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
+
+    A name is ``"ns1.ns2.flights"``, with backticks around a part that holds a dot, or a list of its parts. Namespace
+    ``""`` is the root. Nothing is asked of the store before the first call.
+
+    It runs in the process that calls it; only ``write_table``, ``register_views`` and the handles of ``table`` use
+    Spark. It pickles without the session: on an executor it can tell where tables are. No text shows storage options.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        root: str,
+        storage_options: Mapping[str, str] | None = None,
+        mode: Mode = "compatibility",
+    ) -> None:
+        """``mode`` is ``v1`` (directories only), ``v2`` (``__manifest`` only) or both. Raises InvalidOption."""
+        self.catalog: Catalog = open_catalog(root, storage_options, mode)
+        self._spark = spark
+
+    def __repr__(self) -> str:
+        return f"LanceCatalog({self.catalog.root!r}, mode={self.catalog.mode!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"catalog": self.catalog, "_spark": None}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session it was made with, or the active one. Raises Refused where there is none, as on executors."""
+        if self._spark is None:
+            from pyspark.sql import SparkSession
+
+            self._spark = SparkSession.getActiveSession()
+        if self._spark is None:
+            raise Refused(
+                "There is no Spark session in this process.",
+                hint="describe_table(name).location tells where a table is, and needs none.",
+            )
+        return self._spark
+
+    def create_namespace(self, name: Name, properties: Mapping[str, str] | None = None, exist_ok: bool = False) -> bool:
+        """Create a namespace; False if ``exist_ok`` and it was there, which then keeps the properties it has.
+
+        Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
+        """
+        return namespaces.create_namespace(self.catalog, name, properties, exist_ok)
+
+    def namespace_exists(self, name: Name) -> bool:
+        """Whether there is such a namespace."""
+        return namespaces.namespace_exists(self.catalog, name)
+
+    def describe_namespace(self, name: Name = "") -> NamespaceInfo:
+        """A namespace's properties, or those of the root. Raises NotFound."""
+        return namespaces.describe_namespace(self.catalog, name)
+
+    def alter_namespace(
+        self, name: Name, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()
+    ) -> NamespaceInfo:
+        """Set and remove properties of a namespace, or of the root. Raises NotFound."""
+        return namespaces.alter_namespace(self.catalog, name, put, unset)
+
+    def drop_namespace(self, name: Name, cascade: bool = False, force: bool = False) -> tuple[Removed, ...]:
+        """Drop a namespace, and with ``cascade`` all that is in it; returns the tables that went.
+
+        Raises NotFound, and Refused for one that is not empty and, without ``force``, if clones read a table in it.
+        """
+        return namespaces.drop_namespace(self.catalog, name, cascade, force)
+
+    def list_namespaces(
+        self, parent: Name = "", recursive: bool = False, limit: int | None = None, after: Name | None = None
+    ) -> list[str]:
+        """Names of the namespaces in a namespace, or also of those in them; pages as of :meth:`list_tables`."""
+        return _names(listing.list_namespaces(self.catalog, parent, recursive, limit, _token(after)))
+
+    def list_tables(
+        self, namespace: Name = "", recursive: bool = False, limit: int | None = None, after: Name | None = None
+    ) -> list[str]:
+        """Names of the tables in a namespace, or also of those in the namespaces in it.
+
+        For page after page give a ``limit``, and as ``after`` the last name of the page before. Raises NotFound.
+        """
+        return _names(listing.list_tables(self.catalog, namespace, recursive, limit, _token(after)))
+
+    def table_exists(self, name: Name) -> bool:
+        """Whether there is such a table, with data or only declared."""
+        return lookup.table_exists(self.catalog, name)
+
+    def describe_table(self, name: Name) -> TableInfo:
+        """A table's location and properties. Raises NotFound."""
+        return lookup.describe_table(self.catalog, name)
+
+    def alter_table(self, name: Name, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()) -> TableInfo:
+        """Set and remove properties of a table. Raises NotFound, Refused for a table that is a directory only."""
+        return properties.alter_table(self.catalog, name, put, unset)
+
+    def table(
+        self,
+        name: Name,
+        branch: str | None = None,
+        tag: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> LanceTable:
+        """A handle on a table, at a ref as of :meth:`LanceTable.checkout`.
+
+        It stays with the directory: a rename does not disturb it, but for that of a table in the root, which moves.
+        Raises NotFound for an unknown table and for one that has no data yet.
+        """
+        location, _ = open_table(self.catalog, name, RefSpec())
+        handle = LanceTable(self.spark, location)
+        return handle if (branch, tag, version, as_of) == (None,) * 4 else handle.checkout(branch, tag, version, as_of)
+
+    def write_table(self, frame: DataFrame, name: Name, mode: SaveMode = "errorifexists", **options: object) -> None:
+        """Write a DataFrame as one version; executors write, the driver commits.
+
+        ``mode`` is errorifexists, ignore, append or overwrite; ``options`` are those of the data source, as branch and
+        create_branch. A new table is declared, written and committed; a failure takes its name back. Of several that
+        create it at once one does. Raises AlreadyExists, Conflict, SchemaMismatch, and NotFound for a missing
+        namespace.
+        """
+        write_table(self.catalog, frame, identify_table(name), mode, options)
+
+    def declare_table(self, name: Name, properties: Mapping[str, str] | None = None) -> TableInfo:
+        """Take a name, with properties, for a table that gets its data later: by an append, or by another tool.
+
+        Raises AlreadyExists, NotFound for a missing namespace.
+        """
+        declaring.declare_table(self.catalog, name, properties)
+        return self.describe_table(name)
+
+    def rename_table(self, old: Name, new: Name) -> Renamed:
+        """Give a table another name, maybe in another namespace. Its data, properties and versions stay.
+
+        Raises NotFound, AlreadyExists, and Refused for a table whose directory has to move, but which branches or
+        clones read.
+        """
+        return renaming.rename_table(self.catalog, old, new)
+
+    def move_table(self, name: Name, namespace: Name) -> Renamed:
+        """Put a table into another namespace, under its own name. Errors as of :meth:`rename_table`."""
+        return renaming.move_table(self.catalog, name, namespace)
+
+    def register_table(
+        self, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
+    ) -> TableInfo:
+        """Put a directory of the catalog that holds a table into it under a name.
+
+        ``location`` is relative to the root, or a whole URI; it may be left out where one directory alone can be meant.
+        Raises NotFound, AlreadyExists, InvalidOption.
+        """
+        return registering.register_table(self.catalog, name, location, properties)
+
+    def deregister_table(self, name: Name) -> Removed:
+        """Take a table out of the catalog and keep its data; the result tells how to register it again."""
+        return registering.deregister_table(self.catalog, name)
+
+    def drop_table(self, name: Name, force: bool = False) -> Removed:
+        """Drop a table and its files. Raises NotFound, and Refused, without ``force``, if clones read its files."""
+        return dropping.drop_table(self.catalog, name, force)
+
+    def register_views(
+        self, spark: SparkSession | None = None, namespace: Name = "", recursive: bool = True, prefix: str = ""
+    ) -> list[str]:
+        """Make a temporary view of each table in a namespace, so that SQL can ask it; returns the views' names.
+
+        ``ns1.ns2.flights`` is view ``ns1_ns2_flights``, with the prefix in front of it. A view stays at the version
+        that is the newest now; the next call replaces it. Tables without data are left out. Raises Refused for two
+        tables whose views would be one; then no view was made.
+        """
+        return register_views(spark or self.spark, self.catalog, namespace, recursive, prefix)
+
+    def migrate(self, dry_run: bool = False) -> Migration:
+        """Write every table that is a directory only (V1) into ``__manifest`` (V2), in one commit.
+
+        With ``dry_run`` nothing is changed. Afterwards the catalog can be opened with mode ``v2``.
+        """
+        return migrate.migrate(self.catalog, dry_run)
+
+
+def _names(page: Page) -> list[str]:
+    return [str(found) for found in page]
+
+
+def _token(after: Name | None) -> str | None:
+    return None if after is None else identify_table(after).object_id

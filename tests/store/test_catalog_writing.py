@@ -1,0 +1,249 @@
+"""Write jobs on tables of a catalog, step by step: declared, written, committed; or withdrawn."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import lance
+import pyarrow as pa
+import pytest
+from catalogs import ids_of, make_table, tables
+from local_datasets import contents, make_dataset, numbers
+
+from lance_spark.actions.catalog.declaring import declare_table
+from lance_spark.actions.catalog.dropping import drop_table
+from lance_spark.actions.catalog.lookup import locate_table, table_exists
+from lance_spark.actions.catalog.namespaces import create_namespace
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.catalog.reading import open_table
+from lance_spark.actions.catalog.renaming import rename_table
+from lance_spark.actions.catalog.writing import WriteJob, finish_job, give_up_job, plan_job
+from lance_spark.actions.read import pin_read
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidName,
+    InvalidOption,
+    NotFound,
+    SchemaMismatch,
+    StorageFailure,
+)
+from lance_spark.refs.model import RefSpec
+from lance_spark.store import committing
+from lance_spark.store.writing import write_rows
+
+NAMES = ("t", "ns.t")
+"""A table whose directory has the name that V1 gives it, and one whose directory is a hash."""
+
+
+@pytest.fixture(params=["v1", "v2", "compatibility"])
+def lake(request, tmp_path):
+    return opened(tmp_path, request.param)
+
+
+@pytest.fixture
+def both(tmp_path):
+    return opened(tmp_path, "compatibility")
+
+
+def opened(tmp_path, mode):
+    catalog = open_catalog(str(tmp_path / "lake"), mode=mode)
+    if mode != "v1":
+        create_namespace(catalog, "ns")
+    return catalog
+
+
+def names(catalog):
+    return NAMES if catalog.mode != "v1" else NAMES[:1]
+
+
+def prepare(catalog, name, rows=None, overwrite=False, **options) -> tuple[WriteJob, list[str]]:
+    """A job up to its commit, after the way to an executor and back."""
+    rows = numbers(3) if rows is None else rows
+    given = {"catalog": catalog.uri, "catalog_mode": catalog.mode, "path": name}
+    job = plan_job({**given, **{key: str(value) for key, value in options.items()}}, rows.schema, overwrite)
+    job = pickle.loads(pickle.dumps(job))
+    return job, write_rows(job.plan, rows.to_batches())
+
+
+def write(catalog, name, rows=None, overwrite=False, **options):
+    return finish_job(*prepare(catalog, name, rows, overwrite, **options))
+
+
+def directories(catalog):
+    return sorted(found for found in os.listdir(catalog.uri) if found != "__manifest")
+
+
+def test_a_table_that_is_not_there_is_made_and_one_that_is_there_is_written_to(lake):
+    for name in names(lake):
+        assert write(lake, name) == 1
+        assert write(lake, name, numbers(2, 10)) == 2
+        assert ids_of(lake, name) == [0, 1, 2, 10, 11]
+        assert write(lake, name, numbers(1, 7), overwrite=True) == 3
+        assert write(lake, name, numbers(1, 8), branch="exp", create_branch=True, from_version=1) == 2
+        assert ids_of(lake, name) == [7]
+        location, pin = open_table(lake, name, RefSpec(branch="exp"))
+        assert (location, pin.branch) == (locate_table(lake, name), "exp")
+    assert tables(lake, recursive=True) == sorted(names(lake), key=lambda name: name.replace(".", "$"))
+    assert len(directories(lake)) == len(names(lake))
+
+
+def test_two_that_make_one_table_are_one_winner_and_one_who_is_told(both):
+    for name in NAMES:
+        winner = prepare(both, name)
+        with pytest.raises(AlreadyExists, match=f"create table '{name}'.*already") as caught:
+            prepare(both, name, create_table=True)
+        assert "has no data" in caught.value.hint
+        late = prepare(both, name, numbers(1, 9))  # joins what the other one has declared
+        assert finish_job(*winner) == 1
+        with pytest.raises(Conflict, match="first"):
+            finish_job(*late)
+        assert ids_of(both, name) == [0, 1, 2]
+        with pytest.raises(AlreadyExists) as caught:
+            prepare(both, name, create_table=True)
+        assert "Append" in caught.value.hint
+        write(both, name, numbers(1, 9))
+        assert ids_of(both, name) == [0, 1, 2, 9]
+
+
+def test_a_job_that_fails_takes_the_name_back_and_leaves_nothing(lake):
+    for name in names(lake):
+        job, fragments = prepare(lake, name)
+        assert table_exists(lake, name)
+        give_up_job(job, fragments)
+        assert not table_exists(lake, name)
+        assert directories(lake) == []
+        assert write(lake, name) == 1
+        drop_table(lake, name)
+
+
+def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, monkeypatch):
+    commit = committing.commit
+
+    def lost(plan, fragments):
+        raise StorageFailure("no answer")
+
+    def arrived(plan, fragments):
+        commit(plan, fragments)
+        raise StorageFailure("no answer")
+
+    for name in NAMES:
+        for broken, expected in ((lost, False), (arrived, True)):
+            monkeypatch.setattr(committing, "commit", broken)
+            with pytest.raises(StorageFailure, match="no answer"):
+                write(both, name)
+            assert table_exists(both, name) is expected
+        assert ids_of(both, name) == [0, 1, 2]
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(both, name):
+    job, fragments = prepare(both, name)
+    drop_table(both, name)
+    with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
+        finish_job(job, fragments)
+    assert (tables(both, recursive=True), directories(both)) == ([], [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_that_is_dropped_in_the_moment_of_the_commit_stays_dropped(both, name, monkeypatch):
+    commit = committing.commit
+
+    def too_late(plan, fragments):
+        drop_table(both, name)
+        return commit(plan, fragments)
+
+    monkeypatch.setattr(committing, "commit", too_late)
+    with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
+        write(both, name)
+    assert (tables(both, recursive=True), directories(both)) == ([], [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_that_is_made_anew_while_it_is_written_is_left_alone(both, name):
+    job, fragments = prepare(both, name)
+    drop_table(both, name)
+    make_table(both, name, numbers(1, 5))
+    other = contents(locate_table(both, name).uri)
+    with pytest.raises(Conflict):
+        finish_job(job, fragments)
+    assert (ids_of(both, name), contents(locate_table(both, name).uri)) == ([5], other)
+    assert len(directories(both)) == 1
+
+
+def test_a_table_that_is_renamed_while_it_is_written_gets_its_data_under_the_new_name(both):
+    job, fragments = prepare(both, "ns.t")
+    rename_table(both, "ns.t", "ns.u")
+    assert finish_job(job, fragments) == 1
+    assert (tables(both, recursive=True), ids_of(both, "ns.u")) == (["ns.u"], [0, 1, 2])
+
+
+def test_a_table_that_somebody_else_declared_gets_its_data_and_stays_when_that_fails(lake):
+    for name in names(lake):
+        declare_table(lake, name)
+        with pytest.raises(NotFound, match="has no data yet"):
+            pin_read({"catalog": lake.uri, "catalog_mode": lake.mode, "path": name})
+        give_up_job(*prepare(lake, name))
+        assert table_exists(lake, name)
+        assert write(lake, name) == 1
+        assert ids_of(lake, name) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "words"),
+    [
+        ("no.t", {}, NotFound, "no namespace 'no'"),
+        ("ns", {}, AlreadyExists, "namespace of that name"),
+        ("t", {"branch": "exp"}, NotFound, "no such table"),
+        ("t", {"branch": "exp", "create_branch": True}, NotFound, "no such table"),
+        ("a$b", {}, InvalidName, "cannot contain"),
+        ("", {}, InvalidName, "empty"),
+        ("t", {"catalog_mode": "v3"}, InvalidOption, "no mode"),
+        ("t", {"max_rows": 1}, InvalidOption, "max_rows_per_file"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_written_is_refused_and_changes_nothing(both, name, options, error, words):
+    before = contents(both.uri)
+    with pytest.raises(error) as caught:
+        prepare(both, name, **options)
+    assert words in str(caught.value)
+    assert contents(both.uri) == before
+
+
+def test_a_frame_that_no_table_can_have_declares_none(both):
+    before = contents(both.uri)
+    with pytest.raises(SchemaMismatch, match="two columns"):
+        prepare(both, "t", pa.table([[1], [2]], ["a", "a"]))
+    assert contents(both.uri) == before
+
+
+def test_a_new_table_may_be_asked_for_at_a_path_as_well(tmp_path):
+    given = {"path": str(tmp_path / "t.lance"), "create_table": "true"}
+    job = plan_job(given, numbers(1).schema, overwrite=False)
+    assert finish_job(job, write_rows(job.plan, numbers(1).to_batches())) == 1
+    with pytest.raises(AlreadyExists, match="There is a dataset"):
+        plan_job(given, numbers(1).schema, overwrite=True)
+
+
+def test_a_misspelt_table_is_looked_for_among_those_of_its_namespace(both):
+    for name in ("ns.flights", "other"):
+        make_table(both, name)
+    given = {"catalog": both.uri, "path": "ns.flight"}
+    with pytest.raises(NotFound, match=r"Cannot open table 'ns\.flight'") as caught:
+        pin_read(given)
+    assert "ns.flights" in caught.value.hint
+    assert both.uri in caught.value.hint
+    with pytest.raises(NotFound) as caught:
+        pin_read({**given, "path": "nothing.like.it"})
+    assert both.uri in caught.value.hint
+
+
+def test_a_missing_branch_of_a_table_is_named_as_it_is_for_a_path(both):
+    make_dataset(declare_table(both, "t").location.uri).create_branch("exp", 1)
+    with pytest.raises(NotFound, match="no branch 'exq'") as caught:
+        pin_read({"catalog": both.uri, "path": "t", "branch": "exq"})
+    assert "'exp'" in caught.value.hint
+    assert lance.dataset(locate_table(both, "t").uri).count_rows() == 3

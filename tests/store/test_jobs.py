@@ -1,0 +1,101 @@
+"""The jobs for a whole catalog, as people call them; without Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import lance
+import pytest
+from catalogs import rows, tables
+from local_datasets import numbers
+
+from lance_spark.actions.catalog.opening import open_catalog
+
+JOBS = Path(__file__).parents[2] / "jobs"
+
+
+def job(name):
+    spec = importlib.util.spec_from_file_location(name, JOBS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Two tables of V1, one of which has an old version, and a directory without files."""
+    root = tmp_path / "lake"
+    for name in ("a", "b"):
+        lance.write_dataset(numbers(3), str(root / f"{name}.lance"))
+    lance.write_dataset(numbers(2), str(root / "b.lance"), mode="overwrite")
+    (root / "ghost.lance").mkdir()
+    return root
+
+
+def test_cleanup_of_a_catalog_says_what_would_go_and_then_does_it(lake, tmp_path, capsys):
+    cleanup, report = job("cleanup"), tmp_path / "report.json"
+    command = ["--catalog", str(lake), "--older-than", "0s", "--local", "--report", str(report)]
+    assert cleanup.main(command) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("dry run: 2 tables: ")
+    assert len(lance.dataset(str(lake / "b.lance")).versions()) == 2
+    assert cleanup.main([*command, "--execute"]) == 0
+    told = json.loads(report.read_text())
+    assert [(table["table"], table["state"], table["versions"]) for table in told["tables"]] == [
+        ("a", "done", 0),
+        ("b", "done", 1),
+    ]
+    assert lance.dataset(str(lake / "b.lance")).count_rows() == 2
+
+
+def test_cleanup_ends_with_6_where_a_table_was_left_and_with_its_code_where_all_were(lake, capsys):
+    cleanup = job("cleanup")
+    command = ["--catalog", str(lake), "--older-than", "0s", "--local", "--execute"]
+    lance.dataset(str(lake / "b.lance")).tags.create("old", 1)
+    assert cleanup.main(command) == 6
+    assert "b: " in capsys.readouterr().out
+    lance.write_dataset(numbers(2), str(lake / "a.lance"), mode="overwrite")
+    lance.dataset(str(lake / "a.lance")).tags.create("old", 1)
+    assert cleanup.main(command) == 3
+    assert cleanup.main([*command, "--on-tagged", "keep"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "No dataset was named."),
+        (["x.lance", "--catalog", "lake"], 2, "A dataset and --catalog do not go together."),
+        (["--catalog", "lake", "--version", "3"], 2, "--version does not go with --catalog."),
+        (["--catalog", "lake", "--plan-dir", "p"], 2, "--plan-dir does not go with --catalog."),
+        (["x.lance", "--catalog-mode", "v1"], 2, "--catalog-mode does not go with a single dataset."),
+        (["x.lance", "--apply-plan", "p", "--version", "3"], 2, "--version does not go with --apply-plan."),
+        (["--catalog", "nowhere"], 10, "There is nothing in"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_mean_nothing_together_are_refused(tmp_path, monkeypatch, capsys, arguments, code, words):
+    monkeypatch.chdir(tmp_path)
+    assert job("cleanup").main([*arguments, "--local"]) == code
+    assert words in capsys.readouterr().err
+
+
+def test_migration_is_a_dry_run_unless_it_is_said(lake, tmp_path, capsys):
+    migrate, v2 = job("migrate_catalog"), open_catalog(str(lake), mode="v2")
+    report = tmp_path / "report.json"
+    assert migrate.main([str(lake)]) == 0
+    out = capsys.readouterr().out
+    assert [line.split(maxsplit=2) for line in out.splitlines()[1:3]] == [
+        ["a", "a.lance", "would be registered"],
+        ["b", "b.lance", "would be registered"],
+    ]
+    assert "skipped: it has no files" in out
+    assert out.splitlines()[-1] == "dry run: 2 tables would be registered, 0 are already, 1 skipped"
+    assert tables(v2) == []
+    assert migrate.main([str(lake), "--execute", "--report", str(report)]) == 0
+    assert tables(v2) == ["a", "b"]
+    assert set(rows(v2)) == {"a", "b"}
+    assert [table["name"] for table in json.loads(report.read_text())["tables"]] == ["a", "b"]
+    assert migrate.main([str(lake), "--execute"]) == 0
+    assert "0 tables registered, 2 are already" in capsys.readouterr().out
+    assert migrate.main([str(lake), "--storage", "secret"]) == 2
