@@ -9,6 +9,7 @@ from lance_spark.refs.edit import check_create_branch, check_delete_branch
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, RefTable
 from lance_spark.refs.names import check_branch_name, check_new_branch_name
 from lance_spark.store import files, refs
+from lance_spark.store.unfinished import clear_unfinished
 
 
 def list_branches(location: DatasetLocation) -> list[Branch]:
@@ -62,11 +63,11 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
 def _check_free(location: DatasetLocation, name: str) -> None:
     found = refs.read_branch(location, name)
     check_create_branch(RefTable({} if found is None else {name: found}, {}), name)
-    if files.list_names(location, f"tree/{name}/_versions"):
+    if files.list_names(location, f"tree/{name}/_versions") and not clear_unfinished(location, name):
         raise AlreadyExists(
             f"The directory of branch '{name}' is still there, without its ref file.",
-            hint="Another job may be creating it right now. If not, it was left behind: remove "
-            f"{location.branch_uri(name)} after checking that nothing needs it, or choose another name.",
+            hint="Another job may be creating it right now, or was killed at that: try again in a minute. If that does "
+            f"not help, remove {location.branch_uri(name)} after checking that nothing needs it.",
         )
 
 

@@ -15,6 +15,8 @@ from processes import PATIENCE, processes
 from remote_datasets import assert_all_sound, begun, stores_of_their_own, tell_steps
 from test_remote_interrupted import STORIES, Places, assert_between, assert_done, everything
 
+from lance_spark.errors import AlreadyExists
+
 pytestmark = pytest.mark.slow
 
 SEEDS = 40 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 3
@@ -94,7 +96,13 @@ def test_the_second_call_finishes_what_was_killed(story, seed):
         assert run_apart(killed_at_step, name, places, step) == -signal.SIGKILL
     assert_between(places, found.before, found.after)
 
-    STORIES[name].action(places)
+    try:
+        STORIES[name].action(places)
+    except AlreadyExists as problem:  # killed between the two files of a branch, which pylance writes in one call
+        assert "in a minute" in problem.hint
+        age_all(places.local, 1)
+        age_all(places.source, 1)
+        STORIES[name].action(places)
     assert everything(places) == found.after
     assert_done(places, name)
     with stores_of_their_own():

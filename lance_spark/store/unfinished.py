@@ -1,0 +1,38 @@
+"""What a killed creation of a branch leaves behind: the branch's first manifest, and no ref file."""
+
+from __future__ import annotations
+
+import time
+
+from lance_spark.cleanup.ranges import KeyRange
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.names import is_dataset_directory
+from lance_spark.store import files
+from lance_spark.store.listing import list_range
+
+GRACE = 60
+"""Seconds for which somebody may still be about to write the ref file: it takes a few requests."""
+
+
+def clear_unfinished(location: DatasetLocation, name: str) -> bool:
+    """Remove what a killed creation left of a branch that has no ref file; False where it may be something else.
+
+    It is one manifest and transactions, which hold nothing that the branch's parent does not have. Anything more may be
+    a deleted branch's data, and anything younger than :data:`GRACE` another job's branch; both stay.
+    """
+    root = f"tree/{name}/"
+    found: list[tuple[str, int | None]] = []
+    for batch in list_range(location, KeyRange(root, f"tree/{name}0")):
+        paths, times = batch["path"].to_pylist(), batch["last_modified"].cast("int64").to_pylist()
+        found += [(path[len(root) :], moment) for path, moment in zip(paths, times, strict=True)]
+    own = [(path, moment) for path, moment in found if is_dataset_directory(path.partition("/")[0])]
+    oldest = (time.time() - GRACE) * 1_000_000
+    if any(moment is None or moment > oldest for _, moment in own):
+        return False
+    if any(path.partition("/")[0] not in ("_versions", "_transactions") for path, _ in own):
+        return False
+    if sum(path.endswith(".manifest") for path, _ in own) > 1:
+        return False
+    # The manifest goes first: without it nobody takes the rest for a branch, should this be killed as well.
+    files.delete(location, [root + path for path, _ in sorted(own, reverse=True)])
+    return True
