@@ -12,7 +12,7 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-.PHONY: help demo test test-oldest lint bench bench-cleanup bench-merge venv venv-oldest clean
+.PHONY: help demo test test-nightly test-oldest lint bench bench-cleanup bench-merge bench-catalog venv venv-oldest clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -22,9 +22,12 @@ demo: venv ## write, audit, publish on 336,776 flights (URI=s3://... to run it e
 	    --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties \
 	    jobs/write_audit_publish.py $(if $(URI),--uri $(URI)) $(ARGS)
 
-# tests/conftest.py says which tests share a process, and in what order they begin.
+# tests/conftest.py says which tests share a process, in what order they begin, and which cases are for the night.
 test: venv ## all tests on the newest Spark
 	@$(call in_venv,$(VENV)) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+test-nightly: venv ## the same with every case and long campaigns of random histories: hours
+	@HYPOTHESIS_PROFILE=nightly $(MAKE) --no-print-directory test
 
 test-oldest: venv-oldest ## on the oldest Spark, the Spark tests that may differ there
 	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m 'spark and not one_spark' tests/spark $(ARGS)
@@ -43,6 +46,9 @@ bench-cleanup: venv ## the benchmark of cleanups, beside pylance's own (ARGS="--
 
 bench-merge: venv ## the benchmark of merges and of lance-git (ARGS="--only a,c --scale 0.1")
 	@$(call in_venv,$(VENV)) -m benchmarks.merge $(ARGS)
+
+bench-catalog: venv ## the benchmark of catalogs, beside pylance's (ARGS="--only local --tables 1000")
+	@$(call in_venv,$(VENV)) -m benchmarks.catalog $(ARGS)
 
 venv:
 	@.ci/venv $(VENV) '$(NEWEST)' test,lint,demo

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
+from itertools import groupby
 from pathlib import Path
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -39,10 +41,38 @@ def pytest_collection_modifyitems(items):
     One process has all tests that need the Spark session, as every session takes a JVM that has to warm up. Other
     files stay whole. What takes long begins first, so that no process is alone with it at the end.
     """
+    if os.environ.get("HYPOTHESIS_PROFILE") != "nightly":
+        _leave_out(items)
     for item in items:
         group = "spark" if "spark" in item.fixturenames else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: _turn(item.path.parent.name))
+
+
+def _leave_out(items):
+    """Of tests marked ``sampled(part)`` keep that part of the cases: always the same ones, and every value of each
+    parameter at least once. The other cases are run at night.
+    """
+    kept, left_out = [], []
+    for _, group in groupby(items, lambda item: item.nodeid.partition("[")[0]):
+        cases = list(group)
+        marker = cases[0].get_closest_marker("sampled")
+        wanted = cases if marker is None else _sample(cases, marker.args[0])
+        kept += [case for case in cases if case in wanted]
+        left_out += [case for case in cases if case not in wanted]
+    if left_out:
+        left_out[0].config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def _sample(cases, part):
+    shuffled = random.Random(cases[0].originalname).sample(cases, len(cases))
+    seen, wanted, others = set(), [], []
+    for case in shuffled:
+        values = {(name, repr(value)) for name, value in case.callspec.params.items()}
+        (others if values <= seen else wanted).append(case)
+        seen |= values
+    return wanted + others[: max(0, round(part * len(cases)) - len(wanted))]
 
 
 def _turn(directory):

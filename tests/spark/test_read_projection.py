@@ -11,7 +11,7 @@ from frames import load, refused
 
 from lance_spark.errors import NotFound, SchemaMismatch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 
 @pytest.fixture(scope="module")

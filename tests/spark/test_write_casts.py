@@ -13,7 +13,7 @@ from pyspark.sql import types as st
 
 from lance_spark.errors import SchemaMismatch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 VECTOR = pa.list_(pa.float32(), 2)
 NOON = datetime(2020, 1, 1, 12, tzinfo=timezone.utc)

@@ -9,7 +9,7 @@ from frames import numbers, refused, save
 
 from lance_spark.errors import InvalidOption, Refused
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 
 def fragment_rows(uri):

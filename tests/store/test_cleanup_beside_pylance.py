@@ -123,7 +123,7 @@ ORPHANS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(48))
+@pytest.mark.parametrize("seed", range(480 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 24))
 def test_the_same_files_go_as_with_pylance_on_random_histories(uri, seed):
     rng = random.Random(seed)
     history(uri, rng)

@@ -18,7 +18,7 @@ from lance_spark.actions.cleanup import apply, stages
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(24)
+SEEDS = range(48 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 12)
 BATCH = 40
 """Files per batch, so that there are many batches to be killed in."""
 LEFT = {None: [2, 9, 29, 30], "a": [12, 38], "a/b": [41], "c": [58]}

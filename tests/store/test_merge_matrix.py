@@ -296,6 +296,7 @@ def assert_lasting(uri, before):
     assert_sound(head(uri))
 
 
+@pytest.mark.sampled(0.5)
 @STABLE
 @pytest.mark.parametrize("name", SAME)
 def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name):
@@ -312,6 +313,7 @@ def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name
     assert_lasting(uri, before)
 
 
+@pytest.mark.sampled(0.5)
 @STABLE
 @pytest.mark.parametrize("name", BOTH)
 def test_what_both_sides_did_is_combined_or_refused_as_the_matrix_says(uri, stable, name):

@@ -85,6 +85,7 @@ def known(dataset: lance.LanceDataset) -> dict[str, set[int]]:
     return found
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("story", STORIES, ids=", ".join)
 @STABLE
 def test_the_version_that_comes_back_is_the_one_that_was(uri, stable, story):
