@@ -16,8 +16,12 @@ from lance_spark.history.entries import ConfigChange, Index, LogEntry, VersionDe
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, decode_contents
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import is_own_tag
+from lance_spark.replay.trace import BEGIN
+from lance_spark.replay.tracking import read_follows
 from lance_spark.store import history, refs
 
+_STEPS = frozenset({"Clone", "ReserveFragments", "UpdateBases"})
 Scope = Literal["chain", "merged", "all"]
 """Which versions a log has: those of a branch and, past its fork, of its parents; with them those that merges took in
 and that are still there; or those of all branches."""
@@ -33,21 +37,23 @@ def log(
 ) -> tuple[LogEntry, ...]:
     """The versions of a branch, newest first: from ``start`` or its newest one, ``count`` of them.
 
-    Raises NotFound where there is no such branch or version, CorruptData for a manifest that cannot be understood.
+    Versions that a fetch or a clone needs to write down another dataset's versions, and that change no row, are left
+    out. Raises NotFound where there is no such branch or version, CorruptData for a manifest that cannot be understood.
     """
-    return tuple(iter_log(location, branch, start, count, stat, scope))
-
-
-def iter_log(
-    location: DatasetLocation,
-    branch: str | None,
-    start: PinnedVersion | None = None,
-    count: int | None = None,
-    stat: bool = False,
-    scope: Scope = "chain",
-) -> Iterator[LogEntry]:
-    """As :func:`log`, one entry after the other: a manifest is read when its turn comes."""
     world = World(location, refs.read_ref_files(location), count, stat)
+    walk, first = _begin(branch, start, world, scope)
+    found = list(islice(walk.entries(first), count))
+    return tuple(replace(entry, parents=walk.shown_parents(entry)) for entry in found)
+
+
+def iter_log(location: DatasetLocation, branch: str | None, scope: Scope = "chain") -> Iterator[LogEntry]:
+    """As :func:`log`, one entry after the other: a manifest is read when its turn comes."""
+    world = World(location, refs.read_ref_files(location), None, False)
+    walk, first = _begin(branch, None, world, scope)
+    return walk.entries(first)
+
+
+def _begin(branch: str | None, start: PinnedVersion | None, world: World, scope: Scope) -> tuple[_Walk, PinnedVersion]:
     others = world.newest_of_all() if scope == "all" else {}
     walk = _Walk(world, merged=scope != "chain")
     tip = world.tip(branch if start is None else start.branch)
@@ -56,7 +62,7 @@ def iter_log(
     for other, newest in others.items():
         if newest is not None:
             walk.add(other, newest)
-    return islice(walk.entries(first.branch), count)
+    return walk, first
 
 
 def show(location: DatasetLocation, pin: PinnedVersion) -> VersionDetail:
@@ -120,6 +126,8 @@ class _Walk:
         self._from: dict[str | None, int] = {}
         """The highest version from which a branch is walked."""
         self._order = counting()
+        self._hidden: dict[PinnedVersion, tuple[PinnedVersion, ...]] = {}
+        """Versions that are not shown, with the ones before them."""
 
     def add(self, branch: str | None, version: int, age: float = float("-inf")) -> None:
         """Walk a branch, too, from a version on. ``age`` is that of the entry it must come after."""
@@ -128,6 +136,23 @@ class _Walk:
         self._from[branch] = version
         chain = Chain(self._world, branch, version)
         self._push(chain, iter(chain), age)
+
+    def shown_parents(self, entry: LogEntry) -> tuple[PinnedVersion, ...]:
+        """Its parents, with what comes before them in place of those that are not shown."""
+        found: list[PinnedVersion] = []
+        for parent in entry.parents:
+            line: tuple[PinnedVersion, ...] = (parent,)
+            while line and line[0] in self._hidden:
+                line = self._hidden[line[0]]
+            found += line
+        return tuple(found)
+
+    def _is_step(self, entry: LogEntry) -> bool:
+        """Whether it is a step on the way to a version of elsewhere, and nobody named it."""
+        if entry.heads or any(not is_own_tag(tag) for tag in entry.tags):
+            return False
+        branch = self._world.refs.branches.get(entry.branch or "") if entry.operation in _STEPS else None
+        return entry.action == BEGIN or (branch is not None and read_follows(branch) is not None)
 
     def _push(self, chain: Chain, rest: Iterator[Pending], age: float) -> None:
         found = next(rest, None)
@@ -142,12 +167,15 @@ class _Walk:
         own = max(age, -found.timestamp_ns)
         heapq.heappush(self._waiting, _Next(own, next(self._order), found, chain, rest))
 
-    def entries(self, branch: str | None) -> Iterator[LogEntry]:
-        """All entries; those of other branches than the given one are marked."""
+    def entries(self, first: PinnedVersion) -> Iterator[LogEntry]:
+        """All entries; those of other branches than that of the first are marked."""
         while self._waiting:
             turn = heapq.heappop(self._waiting)
             entry = turn.found.entry()
-            yield entry if entry.branch == branch else replace(entry, inherited=True)
+            if entry.pin != first and self._is_step(entry):
+                self._hidden[entry.pin] = entry.parents[:1]
+            else:
+                yield entry if entry.branch == first.branch else replace(entry, inherited=True)
             if self._merged:
                 for parent in entry.parents[1:]:
                     if parent.branch is None or parent.branch in self._world.refs.branches:

@@ -41,6 +41,8 @@ class Tracking:
     """Versions of the branch that the remote does not have; merges of what it has do not count."""
     behind: int
     """Versions of the remote that the branch does not have."""
+    related: bool = True
+    """Whether the two are known to have a version in common: without one, no pull or push combines them."""
 
     def is_counterpart(self, branch: str) -> bool:
         """Whether it is the remote's branch of the same name."""
@@ -118,7 +120,8 @@ def _tracking(
     nodes = ((pair, node_of(graph, follows, pair)) for pair in follows.pairs)
     known = max((pair.remote for pair, node in nodes if held.get(node.chain, -1) >= node.version), default=0)
     ahead = _since(location, graph, newest, there)
-    return Tracking(name, follows.remote, follows.branch or MAIN, last.remote, ahead, last.remote - known)
+    related = bool(graph.bases(newest, there))
+    return Tracking(name, follows.remote, follows.branch or MAIN, last.remote, ahead, last.remote - known, related)
 
 
 def _since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: PinnedVersion) -> int:

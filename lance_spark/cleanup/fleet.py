@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 from lance_spark.cleanup.report import readable, table
 
 State = Literal["done", "would", "empty", "failed"]
-"""Cleaned; would be cleaned; nothing was written yet; not cleaned."""
+"""Cleaned; would be cleaned; nothing was written yet, or it was dropped meanwhile; not cleaned."""
 
-BASES = pa.schema([("table", pa.string()), ("base", pa.string()), ("error", pa.string())])
+BASES = pa.schema([("table", pa.string()), ("base", pa.string()), ("error", pa.string()), ("exit_code", pa.int64())])
 """What was found in the manifests of a table: places it reads files from, or why they cannot be read."""
 ROWS = pa.schema(
     [
@@ -87,9 +87,9 @@ def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) ->
     return {name: tuple(sorted(readers)) for name, readers in found.items()}
 
 
-def unreadable(bases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """By table, why it is not known what it reads."""
-    return {row["table"]: row["error"] for row in bases if row["error"]}
+def unreadable(bases: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, int]]:
+    """By table, why it is not known what it reads, and the code of that error."""
+    return {row["table"]: (row["error"], row["exit_code"]) for row in bases if row["error"]}
 
 
 def failed(name: str, uri: str, error: str, exit_code: int) -> dict[str, Any]:
@@ -103,7 +103,8 @@ def empty(name: str, uri: str) -> dict[str, Any]:
     return {"table": name, "uri": uri, "state": "empty", **nothing, "error": "", "exit_code": 0, "report": ""}
 
 
-def held_back(names: Collection[str]) -> str:
-    """Why a table is left alone while others cannot be read."""
-    listed = ", ".join(sorted(names)[:3])
-    return f"left alone, because {listed} cannot be read and may be a clone that needs its files"
+def held_back(blind: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
+    """Why a table is left alone while others cannot be read, and the code of the error that did it."""
+    listed = ", ".join(sorted(blind)[:3])
+    reason = f"left alone, because {listed} cannot be read and may be a clone that needs its files"
+    return reason, max(code for _, code in blind.values())

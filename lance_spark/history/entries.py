@@ -32,6 +32,14 @@ _WORDS = {
 """pylance's operations as people call them; its ``Merge`` adds columns, and has nothing to do with branches."""
 
 
+def words_for(version: int, operation: str, action: str | None) -> str:
+    """What made a version, e.g. ``append``, ``create`` or ``merge (append)``."""
+    said = _WORDS.get(operation, operation)
+    if operation == "Overwrite" and version == 1:
+        said = "create"
+    return said if action is None or action == said else f"{action} ({said})"
+
+
 @dataclass(frozen=True)
 class LogEntry:
     """One version in a log."""
@@ -70,12 +78,7 @@ class LogEntry:
     @property
     def words(self) -> str:
         """What happened, e.g. ``append``, ``create`` or ``merge (append)``."""
-        said = _WORDS.get(self.operation, self.operation)
-        if self.operation == "Overwrite" and self.version == 1:
-            said = "create"
-        if self.action is None or self.action == said:
-            return said
-        return f"{self.action} ({said})"
+        return words_for(self.version, self.operation, self.action)
 
     def as_record(self) -> dict[str, Any]:
         """As JSON: names and versions as text, the time in ISO 8601."""

@@ -66,10 +66,18 @@ def _padded(text: str, width: int) -> str:
 def _head(entry: LogEntry) -> Line:
     line = [(VERSION, str(entry.pin)), *_names(entry), (PLAIN, f"  {entry.words}")]
     if entry.source is not None:
-        line.append((PLAIN, f" of {entry.source}"))
+        line.append((PLAIN, f" of {entry.source}{_remote(entry)}"))
     if entry.total_rows is not None:
         line.append((PLAIN, f"  {_count(entry.total_rows, 'row')}"))
     return [*line, (FAINT, f"  {entry.timestamp:%Y-%m-%d %H:%M:%S}")]
+
+
+def _remote(entry: LogEntry) -> str:
+    """Where the source of a fetched version is: its number is not one of here."""
+    source = (entry.source or "").rpartition("@")[0]
+    if entry.action != "fetch" or not (entry.branch or "").endswith(f"/{source}"):
+        return ""
+    return f" at {(entry.branch or '').removesuffix(f'/{source}')}"
 
 
 def _names(entry: LogEntry) -> Line:

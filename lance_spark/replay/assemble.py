@@ -102,7 +102,7 @@ class Assembly:
         return {
             **file,
             "path": self.placed.names.get(file["path"], file["path"]),
-            "base_id": self.placed.bases[root],
+            "base_id": self.placed.present.get(file["path"], self.placed.bases[root]),
             "fields": [self.fields.get(field, field) for field in file["fields"]],
         }
 

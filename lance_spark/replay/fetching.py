@@ -15,6 +15,8 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.tracking import Follows, Pair
 
 _REPLACES_ALL = frozenset({"Overwrite", "Restore"})
+_SHOWN = 20
+"""Versions that the message of a fetch names."""
 _CHANGES_COLUMNS = frozenset({"Merge", "Project"})
 
 
@@ -47,6 +49,8 @@ class RemoteChain:
     received: tuple[Received, ...] = field(default=())
     reshaped: tuple[int, ...] = field(default=())
     """Versions, not fetched yet, that changed columns, and those right before; see :func:`reshaping`."""
+    told: Mapping[int, str] = field(default_factory=dict)
+    """What made the versions that were not fetched yet, in words, with the first line of the message."""
 
     @property
     def head(self) -> int:
@@ -61,6 +65,15 @@ class Meeting(NamedTuple):
     pair: Pair
     source_branch: str | None
     source: Pair
+
+
+def message_of(chain: RemoteChain, after: int, version: int, remote: str) -> str:
+    """Message of the version that a fetch makes of all after one version and up to another: what they were."""
+    told = [f"{PinnedVersion(chain.branch, at)}  {said}" for at, said in chain.told.items() if after < at <= version]
+    if not told:
+        return f"Fetch {PinnedVersion(chain.branch, version)} of {remote}"
+    shown = told[::-1][:_SHOWN]
+    return "\n".join([*shown, *([f"and {len(told) - _SHOWN:,} older versions"] if len(told) > _SHOWN else [])])
 
 
 def in_order(chains: Mapping[str | None, RemoteChain]) -> list[RemoteChain]:

@@ -28,6 +28,8 @@ class Reference:
     everything: bool = False
     outside: str | None = None
     """URI of a dataset: files that are not below it may stay. They are in the remote of a clone."""
+    present: Mapping[tuple[str, int], Root] = field(default_factory=dict)
+    """Places that ours may know, by names and sizes of files that are there as well: those are not copied once more."""
 
     def allows(self, root: Root) -> bool:
         """Whether ours may read files of this root in place."""
@@ -64,6 +66,8 @@ class Placed:
     ids: Mapping[int, int] = field(default_factory=dict)
     """Ids in ours of added fragments, by those in theirs; 0 leaves it to the commit."""
     copies: tuple[Copy, ...] = ()
+    present: Mapping[str, int | None] = field(default_factory=dict)
+    """Base id in ours of files that are in another place, too, and are read there, by their names."""
 
     def with_ids(self, ids: Mapping[int, int]) -> Placed:
         """With other ids of added fragments."""
@@ -82,11 +86,16 @@ def place(change: Change, ours: Snapshot, theirs: Snapshot, reference: Reference
     roots = [theirs.root_of(file) for fragment in wanted for file in fragment.files]
     roots += [theirs.root_of(found.deletion) for found in (*change.added, *moved) if found.deletion]
     bases, new = _bases(dict.fromkeys(roots), ours, reference)
-    names, copies = {}, {}
+    names, copies, present = {}, {}, {}
+    known = {root: key for key, root in ours.bases.items()}
     for fragment in wanted:
         for file in fragment.files:
             root = theirs.root_of(file)
             if root == ours.root or bases[root] is not None:
+                continue
+            here = reference.present.get((file.path, file.size))
+            if here in known and _UNIQUE.fullmatch(file.path):
+                present[file.path] = known[here]
                 continue
             names[file.path] = _free_name(root, file)
             copies[file.path] = Copy(root, _path(root, file.path), f"data/{names[file.path]}", file.size, sidecars)
@@ -101,6 +110,7 @@ def place(change: Change, ours: Snapshot, theirs: Snapshot, reference: Reference
         names=names,
         ids=ids,
         copies=(*(copy for path, copy in copies.items() if path not in kept), *deletions),
+        present=present,
     )
 
 

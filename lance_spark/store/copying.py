@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
+from lance_spark.replay.placing import Copy
 from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, reachable, whole_path
 
 _FRESH = 24 * 3600
@@ -41,6 +42,16 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
     found_size = None if after is None else after[0]
     if found_size != size:
         raise StorageFailure(f"{target.uri}/{target_path} has {found_size} bytes after it was copied, not {size}.")
+    return size
+
+
+def copy_placed(source: DatasetLocation, copy: Copy, target: DatasetLocation) -> int:
+    """Copy a file of a plan with what lies beside it, and return the bytes."""
+    size = copy_file(source, copy.path, target, copy.target)
+    if copy.sidecars:
+        directory, beside = copy.path.removesuffix(".lance"), copy.target.removesuffix(".lance")
+        for path in files_below(source, directory):
+            size += copy_file(source, path, target, beside + path[len(directory) :])
     return size
 
 

@@ -1,4 +1,4 @@
-"""Writes a version of another dataset down here: its metadata, while its files stay where they are.
+"""Writes a version of another dataset down here: its metadata, while its files stay where they are, or are copied.
 
 pylance's own shallow clone cannot leave its store, and makes a new dataset only. So a chain first gets the columns
 without a row, and then all fragments, named by the places they are in.
@@ -6,20 +6,25 @@ without a row, and then all fragments, named by the places they are in.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.assemble import Assembly
-from lance_spark.replay.placing import Reference, place
-from lance_spark.replay.snapshot import Snapshot
+from lance_spark.replay.placing import Placed, Reference, place
+from lance_spark.replay.snapshot import Root, Snapshot
 from lance_spark.replay.threeway import Change
 from lance_spark.store import chains, copying
 from lance_spark.store.datasets import find_latest, open_latest, open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.store.replaying import add_bases, base_path, conflicts, fragment_json, fragments_from
+from lance_spark.store.scanning import blob_columns
+
+_THREADS = 16
 
 
 def begin(
@@ -90,10 +95,11 @@ def fill(
     source: DatasetLocation,
     pin: PinnedVersion,
     properties: Mapping[str, str],
+    deep: bool = False,
 ) -> int:
     """Give a chain without rows all fragments of a version, where they are; returns its newest version.
 
-    Raises Conflict.
+    With ``deep`` files are copied, but for those that main has a copy of. Raises Conflict.
     """
     import lance
     from lance.dataset import Transaction
@@ -103,10 +109,11 @@ def fill(
     if ours.contents.fragment_count:
         raise Conflict(f"Somebody else wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")
     missing = [root for root in dict.fromkeys(theirs.bases.values()) if root not in ours.bases.values()]
-    if missing:
+    if missing and not deep:
         add_bases(target, branch, missing)
         ours = chains.read_snapshot(target, _newest(target, branch))
-    added = _fragments(target, source, ours, theirs)
+    reference = Reference(present=_files_of_main(target)) if deep else Reference(everything=True)
+    added = _fragments(target, source, (ours, theirs), reference)
     if not added:
         return ours.pin.version
     operation = lance.LanceOperation.Update(
@@ -122,18 +129,41 @@ def fill(
     return int(dataset.version)
 
 
+def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
+    """By name and size: what main has itself."""
+    main = chains.read_snapshot(target, _newest(target, None))
+    files = (file for fragment in main.contents.fragments() for file in fragment.files)
+    return {(file.path, file.size): main.root for file in files if main.root_of(file) == main.root}
+
+
 def _fragments(
-    target: DatasetLocation, source: DatasetLocation, ours: Snapshot, theirs: Snapshot
+    target: DatasetLocation, source: DatasetLocation, sides: tuple[Snapshot, Snapshot], reference: Reference
 ) -> list[dict[str, object]]:
+    ours, theirs = sides
     change = Change(added=tuple(theirs.contents.fragments()))
     ids = _ids(change, ours)
     for fragment in change.added:
-        if fragment.deletion is not None and ids[fragment.id] != fragment.id:
-            _copy_deletion(target, source, (ours, theirs), fragment, ids[fragment.id])
-    placed = place(change, ours, theirs, Reference(everything=True), sidecars=False)
+        if fragment.deletion is not None and (ids[fragment.id] != fragment.id or not reference.everything):
+            _copy_deletion(target, source, sides, fragment, ids[fragment.id])
+    placed = place(change, ours, theirs, reference, sidecars=bool(blob_columns(source, theirs.pin)))
+    _copy_data(target, source, ours, placed)
     assembly = Assembly(theirs, placed.with_ids(ids), {})
     dataset = open_pinned(source, theirs.pin)
     return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
+
+
+def _copy_data(target: DatasetLocation, source: DatasetLocation, ours: Snapshot, placed: Placed) -> None:
+    here = DatasetLocation(ours.root.uri, target.options)
+    wanted = [copy for copy in placed.copies if copy.target.startswith("data/")]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        done = pool.map(lambda copy: copying.copy_placed(_there(copy.source, source, target), copy, here), wanted)
+        deque(done, maxlen=0)
+
+
+def _there(root: Root, source: DatasetLocation, target: DatasetLocation) -> DatasetLocation:
+    """A place of the source's files, with the storage options of whichever is in the same store."""
+    there = DatasetLocation(root.uri, source.options)
+    return there if there.store == source.store else DatasetLocation(root.uri, target.options)
 
 
 def _ids(change: Change, ours: Snapshot) -> dict[int, int]:
@@ -158,9 +188,7 @@ def _copy_deletion(
     ours, theirs = sides
     if fragment.deletion is None:
         return
-    there = DatasetLocation(theirs.root_of(fragment.deletion).uri, source.options)
-    if there.store != source.store:
-        there = DatasetLocation(there.uri, target.options)
+    there = _there(theirs.root_of(fragment.deletion), source, target)
     here = DatasetLocation(ours.root.uri, target.options)
     before, after = (f"_deletions/{fragment.deletion.name(key)}" for key in (fragment.id, new_id))
     copying.copy_file(there, before, here, after)

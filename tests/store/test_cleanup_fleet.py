@@ -1,5 +1,6 @@
 """Many tables in one cleanup: clones among them are protected, and one bad table does not stop the others."""
 
+import shutil
 from pathlib import Path
 
 import lance
@@ -10,7 +11,7 @@ from lance_spark.actions.cleanup import fleet
 from lance_spark.actions.cleanup.fleet import FleetOptions, FleetTable, clean_fleet
 from lance_spark.cleanup.fleet import clones_among
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.errors import StorageFailure
+from lance_spark.errors import PermissionDenied
 from lance_spark.store.uri import locate
 
 EVERYTHING = CleanupPolicy(older_than=NOW, delete_unverified=True, error_if_tagged_old_versions=False)
@@ -82,12 +83,12 @@ def test_while_a_table_cannot_be_reached_nothing_is_deleted(lake, monkeypatch):
 
     def denied(location):
         if location.uri == lake[2].location.uri:
-            raise StorageFailure("The store does not answer.")
+            raise PermissionDenied("The store says no.")
         return real(location)
 
     monkeypatch.setattr(fleet, "branch_directories", denied)
     report = clean(lake)
-    assert {row["state"] for row in report.rows} == {"failed"}
+    assert {(row["state"], row["exit_code"]) for row in report.rows} == {("failed", PermissionDenied.exit_code)}
     assert "may be a clone" in rows(report)["b"]["error"]
     assert len(lance.dataset(lake[1].location.uri).versions()) == 4
 
@@ -101,6 +102,20 @@ def test_a_table_that_is_declared_and_not_written_is_no_problem(lake, tmp_path):
     report = clean([*lake, FleetTable("new", locate(f"{tmp_path}/new.lance"))])
     assert report.complete
     assert rows(report)["new"]["state"] == "empty"
+
+
+def test_a_table_that_is_dropped_while_it_is_cleaned_is_no_problem(lake, monkeypatch):
+    real = fleet.plan_cleanup
+
+    def dropped(location, *given):
+        if location.uri == lake[0].location.uri:
+            shutil.rmtree(location.uri)
+        return real(location, *given)
+
+    monkeypatch.setattr(fleet, "plan_cleanup", dropped)
+    report = clean(lake)
+    assert report.complete
+    assert {name: row["state"] for name, row in rows(report).items()} == {"a": "empty", "b": "done", "clone": "done"}
 
 
 def test_the_longest_place_owns_a_base():

@@ -42,7 +42,9 @@ class Hidden:
         Where it is, the directory is that of the same table all along: whoever drops one takes the mark away with it,
         and nobody makes a table in a directory that is marked.
         """
-        if markers.content_of(self.location, DEREGISTERED) != self.seen:
+        found = markers.content_of(self.location, DEREGISTERED)
+        being_written = self.seen == b"" and found is not None  # seen between its creation and its first byte
+        if found != self.seen and not being_written:
             raise refusal(
                 Conflict, doing, "somebody else is dropping, renaming or registering it", hint="Run it again."
             )

@@ -41,7 +41,8 @@ def locate_table(catalog: Catalog, name: Name) -> DatasetLocation:
 
     One look into ``__manifest``; whether there is data in that place is not looked at.
     """
-    return located(catalog, find_table(catalog, identify_table(name), f"open table '{identify_table(name)}'"))
+    identifier = identify_table(name)
+    return located(catalog, find_table(catalog, identifier, f"open table '{identifier}'"))
 
 
 def table_exists(catalog: Catalog, name: Name) -> bool:

@@ -1,4 +1,4 @@
-"""Cleaning up many tables in one job: each task plans and cleans whole tables, side by side."""
+"""Cleaning up many tables in one job: each task looks at, or plans and cleans, a few whole tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.cleanup.runner import Runner
+from lance_spark.actions.cleanup.runner import Item, Runner
 from lance_spark.cleanup.fleet import BASES, ROWS, FleetReport, clones_among, empty, failed, held_back, unreadable
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
@@ -24,6 +24,9 @@ from lance_spark.store.survey import branch_directories
 
 _THREADS = 4
 """In one task: tables are side by side already."""
+_TASKS = 64
+"""For each that runs at a time: enough that large tables do not leave cores without work at the end. One for each table
+would make every task carry the names of all, which 50,000 tables do not survive."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,13 @@ def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, runner: Run
     looked at, no other one is cleaned: it may be a clone of any of them.
     """
     uris = {table.name: table.location.uri for table in tables}
-    bases = runner.collect("look", runner.flat_map("look for clones", tables, bases_of, BASES)).to_pylist()
+    bases = runner.collect(
+        "look", runner.flat_map("look for clones", _dealt(tables, runner), bases_of, BASES)
+    ).to_pylist()
     blind = unreadable(bases)
     if blind:
         rows = [
-            failed(table.name, table.location.uri, blind.get(table.name) or held_back(blind), 20)
+            failed(table.name, table.location.uri, *(blind.get(table.name) or held_back(blind)))
             for table in tables
             if table.is_cleaned
         ]
@@ -70,8 +75,14 @@ def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, runner: Run
     if share is not None:
         share /= max(1, min(runner.parallelism, len(cleaned)))
     work = [_Work(table, _policy(table, options, clones[table.name]), options.execute, share) for table in cleaned]
-    done = runner.collect("clean up", runner.flat_map("clean up", work, clean_one, ROWS)).to_pylist()
+    done = runner.collect("clean up", runner.flat_map("clean up", _dealt(work, runner), clean_some, ROWS)).to_pylist()
     return FleetReport(sorted(done, key=lambda row: row["table"]), options.execute)
+
+
+def _dealt(items: Sequence[Item], runner: Runner) -> list[Sequence[Item]]:
+    """The items in as many parts as there are tasks; neighbours, which are often alike, in different ones."""
+    count = max(1, min(len(items), _TASKS * runner.parallelism))
+    return [items[start::count] for start in range(count)] if items else []
 
 
 @dataclass(frozen=True)
@@ -89,16 +100,18 @@ def _policy(table: FleetTable, options: FleetOptions, clones: tuple[str, ...]) -
     return replace(policy, clones=(*policy.clones, *clones))
 
 
-def bases_of(table: FleetTable) -> Iterator[pa.RecordBatch]:
-    """The places outside of itself that a table reads files from; runs on executors.
+def bases_of(tables: Sequence[FleetTable]) -> Iterator[pa.RecordBatch]:
+    """The places outside of themselves that tables read files from; runs on executors.
 
     The newest version of every branch tells: base paths stay in a manifest once they are registered.
     """
-    try:
-        rows = [{"table": table.name, "base": base, "error": ""} for base in sorted(_bases(table.location))]
-    except LanceSparkError as problem:
-        rows = [{"table": table.name, "base": "", "error": problem.message}]
-    yield pa.RecordBatch.from_pylist(rows, BASES)
+    for table in tables:
+        rows: list[dict[str, Any]]
+        try:
+            rows = [{"table": table.name, "base": base, "error": ""} for base in sorted(_bases(table.location))]
+        except LanceSparkError as problem:
+            rows = [{"table": table.name, "base": "", "error": problem.message, "exit_code": problem.exit_code}]
+        yield pa.RecordBatch.from_pylist(rows, BASES)
 
 
 def _bases(location: DatasetLocation) -> set[str]:
@@ -117,9 +130,10 @@ def _bases_of_chain(location: DatasetLocation, branch: str | None) -> set[str]:
     return set()
 
 
-def clean_one(work: _Work) -> Iterator[pa.RecordBatch]:
-    """Plan the cleanup of one table, and carry it out; runs on executors."""
-    yield pa.RecordBatch.from_pylist([_cleaned(work)], ROWS)
+def clean_some(works: Sequence[_Work]) -> Iterator[pa.RecordBatch]:
+    """Plan the cleanup of tables, and carry it out, one after the other; runs on executors."""
+    for work in works:
+        yield pa.RecordBatch.from_pylist([_cleaned(work)], ROWS)
 
 
 def _cleaned(work: _Work) -> dict[str, Any]:
@@ -130,8 +144,18 @@ def _cleaned(work: _Work) -> dict[str, Any]:
         plan = plan_cleanup(location, work.policy, LocalRunner(_THREADS))
         report = apply_plan(plan, work.max_deletes_per_second) if work.execute else plan.report()
     except LanceSparkError as problem:
+        if _is_gone(location):
+            return empty(name, location.uri)
         return failed(name, location.uri, problem.message, problem.exit_code)
     return _row(name, report)
+
+
+def _is_gone(location: DatasetLocation) -> bool:
+    """Whether somebody dropped or moved a table while it was cleaned: that is no problem of the cleanup's."""
+    try:
+        return not chains.version_names(location, None)
+    except LanceSparkError:
+        return False
 
 
 def _row(name: str, report: CleanupReport) -> dict[str, Any]:

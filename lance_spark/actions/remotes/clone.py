@@ -28,7 +28,7 @@ class CloneOptions:
     """How to clone."""
 
     deep: bool = False
-    """Copy the data too."""
+    """Copy the files, too: those of all branches that are fetched."""
     single_branch: bool = False
     """Fetch main, and the branch of the ref, but no others."""
     dry_run: bool = False
@@ -66,8 +66,8 @@ def clone(
 ) -> CloneResult:
     """Clone a dataset, to be at ``pin``; across stores as well.
 
-    The clone's main is the source's main, at ``pin`` if that is a version of main. Files stay at the source, where a
-    tag protects them, unless ``deep``. A clone that was killed is finished by the next call. Raises AlreadyExists
+    The clone's main is the source's main, at ``pin`` if that is a version of main. Files stay at the source, where
+    tags protect them, unless ``deep``. A clone that was killed is finished by the next call. Raises AlreadyExists
     for another dataset at the target, NotFound, StorageFailure.
     """
     wanted = options or CloneOptions()
@@ -178,8 +178,16 @@ def _follow_main(source: Remote, target: DatasetLocation) -> None:
 
 
 def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVersion]:
-    known = followed(refs.read_refs(target), source.name).values()
-    return [PinnedVersion(found.branch, found.newest.remote) for found in known if found.newest is not None]
+    """Versions of the source of which a file may be read there; none of a deep clone's."""
+    found = []
+    for follows in followed(refs.read_refs(target), source.name).values():
+        if follows.newest is None:
+            continue
+        here = PinnedVersion(following_name(source.name, follows.branch), follows.newest.local)
+        uris = (root.uri for root in chains.read_snapshot(target, here).bases.values())
+        if any(f"{uri}/".startswith(f"{source.location.uri}/") for uri in uris):
+            found.append(PinnedVersion(follows.branch, follows.newest.remote))
+    return found
 
 
 def _trace(location: DatasetLocation, pin: PinnedVersion) -> Trace | None:
@@ -192,7 +200,7 @@ def _what_to_fetch(pin: PinnedVersion, main: PinnedVersion, options: CloneOption
     if options.single_branch:
         branches = [None] if pin.branch is None else [None, pin.branch]
     until = {None: main.version} | ({pin.branch: pin.version} if pin.branch is not None else {})
-    return FetchOptions(branches=branches, until=until)
+    return FetchOptions(branches=branches, until=until, deep=options.deep)
 
 
 def _branch(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> PinnedVersion:

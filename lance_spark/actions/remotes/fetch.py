@@ -17,7 +17,7 @@ from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import ROOT, Branch, PinnedVersion
 from lance_spark.refs.names import MAIN
-from lance_spark.replay.fetching import RemoteChain, in_order, meetings, stops
+from lance_spark.replay.fetching import RemoteChain, in_order, meetings, message_of, stops
 from lance_spark.replay.placing import Reference
 from lance_spark.replay.trace import BEGIN, FETCH, PUSH, Trace
 from lance_spark.replay.tracking import Edge, Follows, Pair, following_name, read_follows
@@ -34,6 +34,8 @@ class FetchOptions:
     until: Mapping[str | None, int] = field(default_factory=dict)
     """The newest version to fetch of a branch, where that is not its newest."""
     dry_run: bool = False
+    deep: bool = False
+    """Copy the files, too."""
 
 
 def fetch(local: DatasetLocation, remote: Remote, options: FetchOptions | None = None) -> FetchResult:
@@ -70,7 +72,8 @@ class _Fetch:
         notes: tuple[str, ...] = ()
         if not self.options.dry_run:
             self._note_meetings(ordered)
-            notes = protect(self.local, self.remote, self._fetched_now(ordered))
+            # Of what was copied nothing is read at the remote.
+            notes = () if self.options.deep else protect(self.local, self.remote, self._fetched_now(ordered))
         return FetchResult(
             remote=self.remote.name,
             uri=self.remote.location.uri,
@@ -165,8 +168,11 @@ class _Fetch:
         pin = pin_version(self.remote.location, chain.branch, version)
         begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} anew")
         planting.empty(self.local, name, self.remote.location, pin, begin)
-        trace = Trace(FETCH, pin, chain.identity).properties(self._message(chain, version))
-        pair = Pair(planting.fill(self.local, name, self.remote.location, pin, trace), version)
+        after = 0 if follows.newest is None else follows.newest.remote
+        message = message_of(chain, after, version, self.remote.name)
+        trace = Trace(FETCH, pin, chain.identity).properties(message)
+        filled = planting.fill(self.local, name, self.remote.location, pin, trace, self.options.deep)
+        pair = Pair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)
 
@@ -188,8 +194,8 @@ class _Fetch:
                 base_ours=ours,
                 base_theirs=before,
                 trace=self._trace(chain, after),
-                message=self._message(chain, version),
-                reference=Reference(everything=True),
+                message=message_of(chain, newest.remote, version, self.remote.name),
+                reference=Reference(everything=not self.options.deep),
                 our_path=(),
                 numbering=before,
                 remote=there,
@@ -219,9 +225,6 @@ class _Fetch:
         if pushed is None:
             return Trace(FETCH, pin, chain.identity)
         return Trace(PUSH, pushed, Graph(self.local).identity(pushed.branch))
-
-    def _message(self, chain: RemoteChain, version: int) -> str:
-        return f"Fetch {PinnedVersion(chain.branch, version)} of {self.remote.name}"
 
     def _pair(self, follows: Follows, pair: Pair, pin: PinnedVersion | None = None) -> Follows:
         there = pin or PinnedVersion(follows.branch, pair.remote)

@@ -8,13 +8,15 @@ from dataclasses import replace
 
 from lance_spark.actions.remotes.following import is_own_push
 from lance_spark.errors import CorruptData, NotFound
+from lance_spark.history.entries import words_for
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import PinnedVersion, RefTable
+from lance_spark.manifest.transactions import UNKNOWN, Transaction
+from lance_spark.refs.model import Branch, PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN, is_dataset_directory
 from lance_spark.refs.resolve import missing
 from lance_spark.replay.fetching import Received, RemoteChain, Taken, reshaping, with_parents
 from lance_spark.replay.notes import merged_notes
-from lance_spark.replay.trace import RECEIVE, read_trace
+from lance_spark.replay.trace import ACTION, RECEIVE, read_trace
 from lance_spark.replay.tracking import Follows, read_follows
 from lance_spark.store import chains, refs
 
@@ -37,12 +39,13 @@ def look(
         for name, branch in table.branches.items()
         if read_follows(branch) is None and _can_be_followed(name)
     }
+    forks = {name: _fork(table, own, branch) for name, branch in own.items()}
     names: set[str | None] = {None, *own}
     if wanted is not None:
         for name in wanted:
             if name not in names:
                 raise missing("branch", name or MAIN, [MAIN, *own])
-        names = with_parents(wanted, {name: found.fork for name, found in own.items() if found.fork is not None})
+        names = with_parents(wanted, {name: fork for name, fork in forks.items() if fork is not None})
     with ThreadPoolExecutor(_THREADS) as pool:
         versions = dict(zip(names, pool.map(lambda name: chains.version_names(remote, name), names), strict=True))
     found = {}
@@ -55,10 +58,20 @@ def look(
             branch=name,
             identity="" if name is None else own[name].identity,
             versions=tuple(versions[name]),
-            fork=None if name is None else own[name].fork,
+            fork=None if name is None else forks[name],
         )
         found[name] = _with_history(local, remote, table, chain, follows.get(name))
     return found
+
+
+def _fork(table: RefTable, own: Collection[str], branch: Branch) -> PinnedVersion | None:
+    """The version a branch comes from, of one that is followed: it may have been created from one that is not."""
+    fork = branch.fork
+    while fork is not None and fork.branch is not None and fork.branch not in own:
+        between = table.branches.get(fork.branch)
+        before = None if between is None else between.fork
+        fork = None if before is None else PinnedVersion(before.branch, min(fork.version, before.version))
+    return fork
 
 
 def _can_be_followed(name: str) -> bool:
@@ -82,7 +95,9 @@ def _with_history(
     taken, received = {}, []
     transactions = chains.read_transactions(remote, chain.branch, versions)
     operations = {version: "" if found is None else found.operation for version, found in transactions.items()}
+    told = {}
     for version, transaction in transactions.items():
+        told[version] = _words(version, transaction)
         trace = None if transaction is None else read_trace(transaction.properties)
         if trace is None:
             continue
@@ -99,4 +114,14 @@ def _with_history(
         taken=tuple(Taken(at, source) for at, source in sorted(taken.items())),
         received=tuple(received),
         reshaped=reshaping(operations),
+        told=told,
     )
+
+
+def _words(version: int, transaction: Transaction | None) -> str:
+    """What made a version, as a log says it, and the first line of its message."""
+    if transaction is None:
+        return words_for(version, UNKNOWN, None)
+    said = words_for(version, transaction.operation, transaction.properties.get(ACTION))
+    message = (transaction.message or "").strip().partition("\n")[0]
+    return f"{said}: {message}" if message else said

@@ -12,7 +12,7 @@ from lance_spark.actions.remotes.fetch import FetchOptions, check_free, fetch
 from lance_spark.actions.remotes.following import Remote, followed, is_own_push, node_of, pusher, write_down
 from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.remotes.telling import tell
-from lance_spark.actions.replay.ancestry import Graph
+from lance_spark.actions.replay.ancestry import Graph, nothing_in_common
 from lance_spark.actions.replay.applying import replay
 from lance_spark.actions.replay.planning import Request
 from lance_spark.errors import AlreadyExists, NotFound, Refused
@@ -179,6 +179,8 @@ def _replay(
 def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote: Remote, branch: str | None) -> None:
     if not _is_forward(graph, pin, base):
         name = branch or MAIN
+        if not graph.bases(pin, base):
+            raise nothing_in_common(graph, pin, base)
         raise Refused(
             f"{remote.name} has versions of '{name}' that are not in yours: this push is no fast-forward.",
             hint=f"Run lance-git pull {remote.name} {name}, then push again.",
@@ -258,8 +260,9 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str) -> None:
                 best = (pair.remote, follows, pair)
     if best is None:
         raise Refused(
-            f"'{branch}' has no version in common with {remote.location.uri}.",
-            hint=f"Push the branch it was made from first: lance-git push {remote.name} {MAIN}.",
+            f"'{branch}' has no version in common with {remote.location.uri}, or what it had is forgotten.",
+            hint=f"Push the branch it was made from first: lance-git push {remote.name} {MAIN}. If the branches of "
+            f"{remote.name} were deleted here and fetched anew, go on from one of those.",
         )
     _, follows, pair = best
     source = PinnedVersion(follows.branch, pair.remote)

@@ -12,6 +12,7 @@ from lance_spark.replay.ancestry import Chain, Node, Taken, ancestors, holds, me
 from lance_spark.replay.history import Stretch
 from lance_spark.replay.notes import merged_notes
 from lance_spark.replay.trace import Trace, read_trace
+from lance_spark.replay.tracking import read_follows
 from lance_spark.store import chains, refs
 
 
@@ -52,6 +53,11 @@ class Graph:
     def identity(self, branch: str | None) -> str:
         """What tells a branch from a later one of the same name; "" for main."""
         return "" if branch is None else self._refs.branches[branch].identity
+
+    def is_follower(self, branch: str | None) -> bool:
+        """Whether a branch follows a remote's."""
+        found = None if branch is None else self._refs.branches.get(branch)
+        return found is not None and read_follows(found) is not None
 
     def fork(self, branch: str) -> PinnedVersion | None:
         """The version that a branch descends from; None for one that shares nothing with any other."""
@@ -160,11 +166,24 @@ def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Node:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise Refused(f"{ours} and {theirs} have no common version.")
+        raise nothing_in_common(graph, ours, theirs)
     listed = " and ".join(f"{graph.pin(node)}" for node in found)
     raise Refused(
         f"{ours} and {theirs} took each other in at the same time: {listed} are both their last common version.",
         hint=f"Make a new branch from {ours.branch or MAIN} and bring the changes over with cherry-pick.",
+    )
+
+
+def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Refused:
+    """The error for two versions that share nothing, or of which nobody knows any more what they share."""
+    said = f"{ours} and {theirs} have no common version."
+    follower = next((pin.branch for pin in (theirs, ours) if graph.is_follower(pin.branch)), None)
+    if follower is None:
+        return Refused(said, hint="Bring single versions over with cherry-pick, or write the rows anew.")
+    return Refused(
+        f"{said} If '{follower}' was deleted and fetched anew, what it had in common with your branches is forgotten.",
+        hint=f"Go on from there: lance-git checkout -b NAME {follower}, and bring your own versions over with "
+        "cherry-pick.",
     )
 
 

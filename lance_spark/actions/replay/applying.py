@@ -103,11 +103,7 @@ def _copy(request: Request, plan: ReplayPlan, runner: Runner) -> None:
 def copy_one(item: tuple[DatasetLocation, Copy, DatasetLocation]) -> Iterator[pa.RecordBatch]:
     """Copy one file with what lies beside it; runs on executors."""
     source, copy, target = item
-    size = copying.copy_file(source, copy.path, target, copy.target)
-    if copy.sidecars:
-        directory, beside = copy.path.removesuffix(".lance"), copy.target.removesuffix(".lance")
-        for path in copying.files_below(source, directory):
-            size += copying.copy_file(source, path, target, beside + path[len(directory) :])
+    size = copying.copy_placed(source, copy, target)
     yield pa.RecordBatch.from_pydict({"bytes": [size]}, schema=_COPIED)
 
 

@@ -52,10 +52,11 @@ def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[s
 
     ROOT is a directory or a URI such as s3://bucket/lake. Credentials come from the environment or --storage.
     """
-    typed = NAME
-    if root and context.get_parameter_source("root") is ParameterSource.COMMANDLINE:
-        typed = f"{NAME} -C {shlex.quote(root)}"
-    context.obj = Session(wanted_output(context, no_color), root, mode, typed, parse_storage(storage))
+    typed = [NAME]
+    for name, words in (("root", ["-C", root or ""]), ("mode", ["--mode", mode])):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            typed += words
+    context.obj = Session(wanted_output(context, no_color), root, mode, shlex.join(typed), parse_storage(storage))
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

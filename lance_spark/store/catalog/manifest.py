@@ -39,7 +39,8 @@ def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] |
     """Decide a change on the newest version and commit it; returns what was done.
 
     ``check`` is asked after the decision and before each attempt to commit it, and may raise. What it found was so at a
-    moment at which the rows were those of the version that is committed on.
+    moment at which the rows were those of the version that is committed on; what it raises counts only if they still
+    are.
 
     Raises what the change raises for a wish that cannot be granted, and Conflict when others commit again and again.
     """
@@ -55,8 +56,8 @@ def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] |
         edit = change.edit(rows)
         if edit.is_empty:
             return edit
-        if check is not None:
-            check()
+        if check is not None and not _holds(check, manifest, snapshot):
+            continue
         try:
             rewritten = _write(manifest, snapshot, _Rows(rows, addresses), edit, change.doing)
         except Conflict:
@@ -66,6 +67,18 @@ def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] |
             _index_if_possible(manifest)
         return edit
     raise refusal(Conflict, change.doing, "others changed the catalog again and again", hint="Run it again.")
+
+
+def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: Snapshot | None) -> bool:
+    """False where a check failed, but the rows have changed since: they tell better why."""
+    try:
+        check()
+    except (Conflict, NotFound):
+        again = newest(manifest)
+        if again is None or (snapshot is not None and again.version == snapshot.version):
+            raise
+        return False
+    return True
 
 
 def _index_if_possible(manifest: DatasetLocation) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = 4
 _ADDRESS = "_rowaddr"
 _sessions: dict[int, lance.Session] = {}
+_catalogs: set[str] = set()
+"""Tables that were seen to be the manifest of a catalog."""
 Answer = TypeVar("Answer")
 
 
@@ -48,7 +50,8 @@ class Snapshot:
 
     def rows(self, wanted: Wanted) -> Rows:
         """The rows that a decision needs, with all columns."""
-        return self.addressed(wanted)[0]
+        with translated(self.manifest, "reading the catalog"):
+            return Rows(upgraded_rows(self.dataset.to_table(filter=wanted.filter())))
 
     def addressed(self, wanted: Wanted) -> tuple[Rows, pa.Array]:
         """The rows that a decision needs, and the address of each."""
@@ -73,8 +76,12 @@ def newest(manifest: DatasetLocation) -> Snapshot | None:
     except NotFound:
         check_reachable(manifest)
         return None
-    if dataset.version < 1 or OBJECT_ID not in dataset.schema.names:
-        raise CorruptData(f"{manifest.uri} is not the manifest of a catalog.", hint="Restore an older version of it.")
+    if manifest.uri not in _catalogs:  # asked once: a schema takes as long as all else here
+        if dataset.version < 1 or OBJECT_ID not in dataset.schema.names:
+            raise CorruptData(
+                f"{manifest.uri} is not the manifest of a catalog.", hint="Restore an older version of it."
+            )
+        _catalogs.add(manifest.uri)
     return Snapshot(manifest, dataset)
 
 
@@ -108,4 +115,5 @@ def _session() -> lance.Session:
     import lance
 
     # By process: a fork has the parent's session, whose threads it does not have.
-    return _sessions.setdefault(os.getpid(), lance.Session())
+    found = _sessions.get(os.getpid())
+    return found or _sessions.setdefault(os.getpid(), lance.Session())

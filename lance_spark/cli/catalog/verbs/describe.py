@@ -68,7 +68,7 @@ def _show_table(session: Session, found: TableInfo) -> None:
             "newest": None if detail is None else _newest_json(detail),
             "branches": [] if refs is None else sorted(refs.branches),
         },
-        _lines(session, f"table {found.identifier}", _rows(found, detail, refs)),
+        _lines(session, f"table {found.identifier}", _rows(found, detail, refs, session.catalog.reads_manifest)),
     )
 
 
@@ -86,9 +86,9 @@ def _lines(session: Session, title: str, rows: Rows) -> str:
     return "\n".join([session.output.paint(title, bold=True), *body])
 
 
-def _rows(found: TableInfo, detail: VersionDetail | None, refs: RefTable | None) -> Rows:
+def _rows(found: TableInfo, detail: VersionDetail | None, refs: RefTable | None, has_rows: bool) -> Rows:
     yield "location", found.location.uri
-    if not found.registered:
+    if has_rows and not found.registered:
         yield "registered", "no: it is a directory only, and lance-catalog migrate gives it a row"
     if detail is None:
         yield "version", "none yet: the table is only declared"

@@ -81,17 +81,21 @@ def _table(output: Output, findings: Sequence[Finding]) -> str:
 def _lines(
     session: Session, wrong: Sequence[Finding], plain: int, done: tuple[Sequence[Finding], Sequence[Finding]]
 ) -> Iterator[str]:
+    from lance_spark.catalog.findings import ORPHAN
+
     mended, would = done
     if wrong:
         yield _table(session.output, wrong)
         yield ""
     if plain:
-        yield f"{counted(plain, 'table')} without a row: lance-catalog migrate gives every directory one."
+        yield f"{counted(plain, 'table')} without a row: {session.typed} migrate gives every directory one."
+    if any(finding.kind == ORPHAN for finding in wrong):
+        yield "jobs/cleanup.py --catalog deletes what is left of jobs that were killed."
     if not wrong:
         yield f"Nothing is wrong with {session.catalog.uri}."
     elif mended or would:
         yield f"{counted(len(mended or would), 'finding')} {'mended' if mended else 'would be mended'}."
     elif any(finding.mendable for finding in wrong):
-        yield f"{counted(len(wrong), 'finding')}; lance-catalog doctor --mend mends those that can be mended."
+        yield f"{counted(len(wrong), 'finding')}; {session.typed} doctor --mend mends those that can be mended."
     else:
         yield f"{counted(len(wrong), 'finding')}; nothing of it can be mended without losing something."
