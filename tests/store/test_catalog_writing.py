@@ -11,6 +11,7 @@ import pytest
 from catalogs import ids_of, make_table, tables
 from local_datasets import contents, make_dataset, numbers
 
+from lance_spark.actions.catalog import writing
 from lance_spark.actions.catalog.declaring import declare_table
 from lance_spark.actions.catalog.dropping import drop_table
 from lance_spark.actions.catalog.lookup import locate_table, table_exists
@@ -105,6 +106,21 @@ def test_two_that_make_one_table_are_one_winner_and_one_who_is_told(both):
         assert "Append" in caught.value.hint
         write(both, name, numbers(1, 9))
         assert ids_of(both, name) == [0, 1, 2, 9]
+
+
+def test_a_table_that_somebody_makes_in_the_moment_it_was_missing_is_a_conflict(both, monkeypatch):
+    def missing(catalog, identifier, doing):
+        raise NotFound("not yet")
+
+    monkeypatch.setattr(writing, "find_table", missing)
+    for name in NAMES:
+        make_table(both, name)
+        with pytest.raises(Conflict, match="already") as caught:
+            prepare(both, name, numbers(1, 9))
+        assert "it will write to that table" in caught.value.hint
+        with pytest.raises(AlreadyExists, match="already"):
+            prepare(both, name, create_table=True)
+        assert ids_of(both, name) == [0, 1, 2]
 
 
 def test_a_job_that_fails_takes_the_name_back_and_leaves_nothing(lake):
