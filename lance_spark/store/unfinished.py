@@ -8,7 +8,6 @@ from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.store import files
-from lance_spark.store.listing import list_range
 
 GRACE = 60
 """Seconds for which somebody may still be about to write the ref file: it takes a few requests."""
@@ -20,6 +19,8 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     It is one manifest and transactions, which hold nothing that the branch's parent does not have. Anything more may be
     a deleted branch's data, and anything younger than :data:`GRACE` another job's branch; both stay.
     """
+    from lance_spark.store.listing import list_range  # pulls in pyarrow, for which commands do not wait
+
     root = f"tree/{name}/"
     found: list[tuple[str, int | None]] = []
     for batch in list_range(location, KeyRange(root, f"tree/{name}0")):

@@ -168,7 +168,7 @@ def check_uri(uri: str) -> None:
         raise InvalidOption("The URI is empty.", hint="Give a path or a URI, such as s3://bucket/flights.lance.")
     if _CREDENTIALS.search(uri):
         raise InvalidOption(
-            "The URI has credentials in it, and the workspace keeps no secrets.",
+            "The URI has credentials in it, and nothing here keeps secrets.",
             hint="Leave them out; they come from the environment, or from --storage KEY=VALUE on each call.",
         )
     canonical_uri(uri, str)
