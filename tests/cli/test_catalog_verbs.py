@@ -185,7 +185,7 @@ def test_what_deregister_prints_puts_the_table_back(lake, name):
 
 
 def test_migrate_gives_directories_a_row(lake):
-    assert "1 tables would be registered" in catalog(lake, "migrate", "--dry-run").out
+    assert "1 table would be registered" in catalog(lake, "migrate", "--dry-run").out
     assert names(lake) == ALL
     assert [table["name"] for table in catalog(lake, "migrate", "--json").json["tables"]] == ["trips"]
     v2 = catalog(lake, "--mode", "v2", "ls", "-r", "--json").json["items"]

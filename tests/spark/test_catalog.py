@@ -201,8 +201,8 @@ def test_directories_of_tables_are_migrated(spark, tmp_path):
     lance.write_dataset(pa.table({"id": [1]}), f"{root}/t.lance")
     cat = LanceCatalog(spark, root)
     assert (cat.list_tables(), LanceCatalog(spark, root, mode="v2").list_tables()) == (["t"], [])
-    assert "1 tables would be registered" in str(cat.migrate(dry_run=True))
-    assert "1 tables registered" in str(cat.migrate())
+    assert "1 table would be registered" in str(cat.migrate(dry_run=True))
+    assert "1 table registered" in str(cat.migrate())
     assert LanceCatalog(spark, root, mode="v2").table("t").count_rows() == 1
 
 

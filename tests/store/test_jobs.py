@@ -90,12 +90,12 @@ def test_migration_is_a_dry_run_unless_it_is_said(lake, tmp_path, capsys):
         ["b", "b.lance", "would be registered"],
     ]
     assert "skipped: it has no files" in out
-    assert out.splitlines()[-1] == "dry run: 2 tables would be registered, 0 are already, 1 skipped"
+    assert out.splitlines()[-1] == "dry run: 2 tables would be registered, 0 before, 1 skipped"
     assert tables(v2) == []
     assert migrate.main([str(lake), "--execute", "--report", str(report)]) == 0
     assert tables(v2) == ["a", "b"]
     assert set(rows(v2)) == {"a", "b"}
     assert [table["name"] for table in json.loads(report.read_text())["tables"]] == ["a", "b"]
     assert migrate.main([str(lake), "--execute"]) == 0
-    assert "0 tables registered, 2 are already" in capsys.readouterr().out
+    assert "0 tables registered, 2 before" in capsys.readouterr().out
     assert migrate.main([str(lake), "--storage", "secret"]) == 2

@@ -44,7 +44,8 @@ class Migration:
     def __str__(self) -> str:
         """What happened, in a few lines."""
         verb = "registered" if self.executed else "would be registered"
-        lines = [f"{len(self.tables):,} tables {verb}, {self.registered:,} are already, {len(self.skipped):,} skipped"]
+        tables = "1 table" if len(self.tables) == 1 else f"{len(self.tables):,} tables"
+        lines = [f"{tables} {verb}, {self.registered:,} before, {len(self.skipped):,} skipped"]
         lines += [f"skipped {found.directory}: {found.why}" for found in self.skipped]
         return "\n".join(lines)
 
