@@ -43,11 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _text(found: Migration) -> str:
     """A row per directory, and one line that sums it up."""
-    state = "registered" if found.executed else "would be registered"
-    rows = [(str(name), f"{name.name}.lance", state) for name in found.tables]
+    rows = [(str(name), f"{name.name}.lance", found.state) for name in found.tables]
     rows += [("", skipped.directory, f"skipped: {skipped.why}") for skipped in found.skipped]
-    summary = f"{len(found.tables):,} tables {state}, {found.registered:,} are already, {len(found.skipped):,} skipped"
-    parts = [table(("table", "directory", "state"), rows), f"{'' if found.executed else 'dry run: '}{summary}"]
+    parts = [table(("table", "directory", "state"), rows), f"{'' if found.executed else 'dry run: '}{found.summary}"]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -41,11 +41,20 @@ class Migration:
     skipped: tuple[Skipped, ...]
     executed: bool = False
 
+    @property
+    def state(self) -> str:
+        """What the tables are now, or would be."""
+        return "registered" if self.executed else "would be registered"
+
+    @property
+    def summary(self) -> str:
+        """How many there were, in a line."""
+        tables = "1 table" if len(self.tables) == 1 else f"{len(self.tables):,} tables"
+        return f"{tables} {self.state}, {self.registered:,} before, {len(self.skipped):,} skipped"
+
     def __str__(self) -> str:
         """What happened, in a few lines."""
-        verb = "registered" if self.executed else "would be registered"
-        tables = "1 table" if len(self.tables) == 1 else f"{len(self.tables):,} tables"
-        lines = [f"{tables} {verb}, {self.registered:,} before, {len(self.skipped):,} skipped"]
+        lines = [self.summary]
         lines += [f"skipped {found.directory}: {found.why}" for found in self.skipped]
         return "\n".join(lines)
 
