@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -157,9 +158,10 @@ def column_text(table: pa.Table, name: str) -> list[str | None]:
     return values
 
 
-def no_rows(schema: pa.Schema = SCHEMA) -> Rows:
-    """No rows, with the columns of a table."""
-    return Rows(schema.empty_table())
+@cache
+def no_rows() -> Rows:
+    """No rows."""
+    return Rows(SCHEMA.empty_table())
 
 
 def new_rows(schema: pa.Schema, entries: Iterable[Entry]) -> pa.Table:
@@ -209,6 +211,8 @@ def is_complete(schema: pa.Schema) -> bool:
 
 def upgraded_rows(table: pa.Table) -> pa.Table:
     """Rows with the columns that ``__manifest`` should have."""
+    if table.schema.equals(SCHEMA, check_metadata=True):
+        return table
     schema = upgraded(table.schema)
     for field in schema:
         if field.name not in table.column_names:

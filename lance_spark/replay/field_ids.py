@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from lance_spark.replay.delta import by_file, counterpart
 from lance_spark.replay.history import Steps
@@ -12,13 +12,21 @@ from lance_spark.replay.snapshot import Snapshot, columns
 def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
     """Columns of the base that a side dropped, and whose ids mean other columns there.
 
-    Rows of the other side would have their values in the wrong column. A column that was only renamed has another
-    name under its id as well, but its values are in the files they were in.
+    Rows of the other side would have their values in the wrong column, or bytes of one type would be read as those of
+    another. A column that was only renamed has another name under its id as well, but its values are in the files they
+    were in; a cast one gets a new id.
     """
-    names = {entry.id: entry.name for entry in side.contents.fields}
-    other = {entry.id: entry.name for entry in base.contents.fields if names.get(entry.id, entry.name) != entry.name}
-    if not other or not steps.may_add_columns:
-        return []
+    now = {entry.id: entry for entry in side.contents.fields}
+    both = [(entry, now[entry.id]) for entry in base.contents.fields if entry.id in now]
+    other_type = [before.name for before, after in both if before.type != after.type]
+    other_name = {
+        before.id: before.name for before, after in both if before.name != after.name and before.type == after.type
+    }
+    return other_type + (_not_renamed(base, side, other_name) if other_name and steps.may_add_columns else [])
+
+
+def _not_renamed(base: Snapshot, side: Snapshot, other: Mapping[int, str]) -> list[str]:
+    """The names of those columns, by their ids, whose values are not in the files they were in."""
     known, live = by_file(base.contents.fragments()), frozenset(other)
     same, moved = set(), set()
     for fragment in side.contents.fragments():

@@ -1,5 +1,6 @@
 """A catalog on S3: the same answers, few requests, one winner, and a store that fails is never an empty catalog."""
 
+import os
 import pickle
 import random
 import sys
@@ -32,6 +33,8 @@ from lance_spark.store.catalog import directories, markers
 from lance_spark.store.uri import locate
 
 TEAM = 8
+ROUNDS = int(os.environ.get("CATALOG_ROUNDS", "4"))
+"""Of three races each, in each of two modes. The store and the proxy take most of their time."""
 
 
 @pytest.fixture(params=["compatibility", "v2", "v1"])
@@ -171,11 +174,10 @@ def test_listing_v1_takes_a_few_requests_where_pylance_takes_one_for_each_table(
     faulty.seen.clear()
     assert len(namespace.list_tables(ListTablesRequest(id=[])).tables) == 64
     assert len(faulty.seen) >= 65
-    # moto gives 20 names a page for the first listing; a real store gives all of them in one.
-    assert ours <= 12
+    assert ours <= 3
     faulty.seen.clear()
     assert len(list_tables(catalog, limit=3)) == 3
-    assert len(faulty.seen) <= 12
+    assert len(faulty.seen) <= 3
 
 
 def test_a_look_up_takes_no_more_requests_than_pylances(bucket, faulty, storage_through):
@@ -215,9 +217,14 @@ def test_a_marker_that_is_being_made_by_somebody_else_is_asked_for_again(bucket,
 
 
 @pytest.mark.parametrize(
-    ("fate", "error"), [("403 AccessDenied", PermissionDenied), ("500 InternalError", StorageFailure)]
+    ("mode", "fate", "error"),
+    [
+        ("compatibility", "403 AccessDenied", PermissionDenied),
+        ("v2", "500 InternalError", StorageFailure),
+        ("v1", "403 AccessDenied", PermissionDenied),
+        ("v1", "500 InternalError", StorageFailure),
+    ],
 )
-@pytest.mark.parametrize("mode", ["compatibility", "v2", "v1"])
 def test_a_store_that_fails_is_no_empty_catalog(bucket, faulty, storage_through, monkeypatch, mode, fate, error):
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     catalog = open_catalog(f"s3://{bucket}/lake", {**storage_through, "client_max_retries": "0"}, mode)
@@ -242,7 +249,7 @@ def test_a_store_that_fails_is_no_empty_catalog(bucket, faulty, storage_through,
 @pytest.mark.parametrize("mode", ["v1", "v2", "compatibility"])
 def test_a_bucket_that_is_not_there_is_told(storage, mode):
     catalog = open_catalog("s3://no-such-bucket/lake", storage, mode)
-    for act in (lambda: list_tables(catalog), lambda: locate_table(catalog, "t"), lambda: declare_table(catalog, "t")):
+    for act in (lambda: list_tables(catalog), lambda: declare_table(catalog, "t")):
         with pytest.raises(NotFound, match="bucket of s3://no-such-bucket/lake"):
             act()
 
@@ -299,7 +306,7 @@ def team():
 def test_of_eight_processes_one_wins(team, bucket, faulty, storage_through, mode):
     """Through the proxy: moto looks whether a key is there and writes it in two steps, a real store in one."""
     catalog = open_catalog(f"s3://{bucket}/lake", storage_through, mode)
-    for round_ in range(2):
+    for round_ in range(ROUNDS):
         outcomes = team.run([Job(attempt, (catalog, "create", "t", 10 * round_ + member)) for member in range(TEAM)])
         won = [value for kind, value in outcomes if kind == "ok"]
         assert (len(won), {kind for kind, _ in outcomes} - {"ok"}) == (1, {"AlreadyExists"})

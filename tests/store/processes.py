@@ -30,7 +30,14 @@ def processes() -> ForkServerContext:
     """Where to make processes. All tests share one server, so it imports what any of them needs."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["pytest", "lance", "pyarrow.parquet", "lance_spark.actions.cleanup.plan", "lance_spark.actions.merge"]
+        [
+            "pytest",
+            "lance.namespace",
+            "pyarrow.parquet",
+            "lance_spark.actions.cleanup.plan",
+            "lance_spark.actions.merge",
+            "lance_spark.actions.catalog.doctor",
+        ]
     )
     return context
 

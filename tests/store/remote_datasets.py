@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,25 @@ def made_clone(
         return clone(origin(source), wanted, locate(target), given)
 
 
+class Prepared:
+    """A remote and its clone, made once, and put back to where they were before each test: they name their places."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def cloned(self, way: str, stable: bool) -> Path:
+        """The directory with ``source.lance`` as :func:`begun`, and ``local.lance``."""
+        root = self._directory / f"{way}-{stable}"
+        saved = Path(f"{root}.saved")
+        shutil.rmtree(root, ignore_errors=True)
+        if not saved.exists():
+            made_clone(begun(f"{root}/source.lance", stable), f"{root}/local.lance", way)
+            shutil.copytree(root, saved)
+        else:
+            shutil.copytree(saved, root)
+        return root
+
+
 def fetched(local: str, source: str, name: str = "origin", **options: Any) -> FetchResult:
     return fetch(locate(local), origin(source, name), FetchOptions(**options))
 
@@ -110,7 +130,10 @@ def own_branches(uri: str) -> list[str | None]:
 def assert_follows(local: str, source: str, name: str = "origin") -> None:
     """Every branch of the remote is, row by row and column by column, on the branch that follows it."""
     for branch in own_branches(source):
-        assert_same(local, f"{name}/{branch or 'main'}", source, branch)
+        here, there = head(local, f"{name}/{branch or 'main'}"), head(source, branch)
+        assert here.schema == there.schema
+        assert rows(here) == rows(there)
+        assert_sound(here)
 
 
 def assert_same(local: str, ours: str | None, source: str, theirs: str | None) -> None:

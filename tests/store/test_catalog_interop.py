@@ -130,7 +130,7 @@ def test_what_pylance_writes_we_read(catalog, theirs):
 
 def test_they_take_turns(catalog, theirs):
     """Every second write is pylance's, with an instance that was opened before the first one."""
-    for number in range(20):
+    for number in range(8):
         create_namespace(catalog, f"o{number}")
         theirs.create_namespace(CreateNamespaceRequest(id=[f"t{number}"]))
         make_table(catalog, f"t{number}.x")
@@ -138,9 +138,9 @@ def test_they_take_turns(catalog, theirs):
         if number % 4 == 0:
             drop_table(catalog, f"o{number}.x")
             theirs.drop_namespace(DropNamespaceRequest(id=[f"o{number}"]))
-    kept = [number for number in range(20) if number % 4]
-    assert namespaces(catalog) == sorted([f"t{n}" for n in range(20)] + [f"o{n}" for n in kept])
-    assert tables(catalog, recursive=True) == sorted([f"t{n}.x" for n in range(20)] + [f"o{n}.x" for n in kept])
+    kept = [number for number in range(8) if number % 4]
+    assert namespaces(catalog) == sorted([f"t{n}" for n in range(8)] + [f"o{n}" for n in kept])
+    assert tables(catalog, recursive=True) == sorted([f"t{n}.x" for n in range(8)] + [f"o{n}.x" for n in kept])
     assert sorted(theirs.list_namespaces(ListNamespacesRequest(id=[])).namespaces) == namespaces(catalog)
     create_namespace(catalog, "last")
     assert len(indexes(catalog)) == 3

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import lance
@@ -10,6 +12,7 @@ from catalogs import ids_of, indexes, make_table, namespaces, raw, rows, tables
 from local_datasets import numbers
 
 from lance_spark.actions.catalog.declaring import declare_table, withdraw
+from lance_spark.actions.catalog.doctor import examine, mend
 from lance_spark.actions.catalog.dropping import drop_table
 from lance_spark.actions.catalog.listing import list_tables
 from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
@@ -22,6 +25,7 @@ from lance_spark.actions.catalog.namespaces import (
     namespace_exists,
 )
 from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.catalog.orphans import collect_orphans, plan_orphans
 from lance_spark.actions.catalog.properties import alter_table
 from lance_spark.actions.catalog.registering import deregister_table, register_table
 from lance_spark.actions.catalog.renaming import move_table, rename_table
@@ -555,6 +559,38 @@ class TestCompatibilityMode:
         rename_table(v2, "t", "u")
         assert ids_of(both, "u") == [0, 1, 2]
         assert lance.dataset(locate_table(both, "u").uri).checkout_version(("exp", None)).count_rows() == 3
+
+    def test_columns_and_rows_of_other_tools_survive_the_jobs_as_well(self, root, both):
+        """V2, "Schema Extensibility": also a move to another path, a migration, the doctor and the collector."""
+        create_namespace(both, "ns")
+        make_table(both, "t")
+        own = [Entry("t$1", "table_version", None, '{"manifest_path":"p"}'), Entry("w", "view", "somewhere")]
+        lance.write_dataset(new_rows(raw(both).schema, own), both.manifest.uri, mode="append")
+        raw(both).add_columns({"partition": "concat('p-', object_id)"})
+        rename_table(both, "t", "u")
+        move_table(both, "u", "ns")
+        lance.write_dataset(numbers(2), str(root / "v1.lance"))
+        assert [str(found) for found in migrate(both).tables] == ["v1"]
+        shutil.rmtree(make_table(both, "ns.dead").location.uri)
+        (root / "0000beef_ns$x").mkdir()
+        raw(both).drop_index("object_type_bitmap")
+        later = datetime.now(timezone.utc) + timedelta(days=2)
+        assert collect_orphans(plan_orphans(both, later)).deleted == ("0000beef_ns$x",)
+        mended = {found.kind for found in mend(both, examine(both, later))}
+        assert mended == {"dead row", "missing index"}
+        assert examine(both, later) == ()
+        register_table(both, "v1", deregister_table(both, "v1").path)
+        found = rows(both)
+        assert {name: row["partition"] for name, row in found.items()} == {
+            "ns": "p-ns",
+            "ns$u": "p-t",
+            "ns$u$1": "p-t$1",
+            "w": "p-w",
+            "v1": None,
+        }
+        assert found["ns$u$1"]["metadata"] == '{"manifest_path":"p"}'
+        assert (found["w"]["object_type"], found["w"]["location"]) == ("view", "somewhere")
+        assert ids_of(both, "ns.u") == [0, 1, 2]
 
     def test_5_child_namespaces_are_v2_only(self, root, both):
         """Compatibility Mode, 5: "For operations in child namespaces, only V2 behavior is used"."""

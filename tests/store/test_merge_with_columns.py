@@ -99,13 +99,14 @@ def test_rows_that_both_sides_deleted_together_are_refused_beside_other_columns(
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_new_column_with_the_id_of_a_dropped_one_gets_none_of_its_values(location, turned):
+@pytest.mark.parametrize("added", [{"y": "id * 1000"}, {"z": "cast(id as double)"}, {"z": "cast(id as string)"}], ids=str)
+def test_a_new_column_with_the_id_of_a_dropped_one_gets_none_of_its_values(location, turned, added):
     """pylance gives the id away again, when no file has it any more."""
     lance.dataset(location.uri).add_columns({"z": "id * 2"})
     lance.dataset(location.uri).create_branch("old")
     one, other = (location.branch_uri(branch) for branch in (("old", None) if turned else (None, "old")))
     lance.dataset(one).drop_columns(["z"])
-    lance.dataset(one).add_columns({"y": "id * 1000"})
+    lance.dataset(one).add_columns(added)
     assert lance.dataset(one).lance_schema.fields()[1].id() == lance.dataset(other).lance_schema.fields()[1].id()
     lance.write_dataset(rows(50, 51, z=7), other, mode="append")
     before = now(location).to_table()

@@ -10,6 +10,7 @@ from cleanup_datasets import age_all
 from local_datasets import contents
 from merge_datasets import add, clean_all, head
 from remote_datasets import (
+    Prepared,
     assert_all_sound,
     assert_follows,
     assert_same,
@@ -34,15 +35,24 @@ def made(request):
     return request.param
 
 
-@pytest.fixture
-def source(tmp_path, made):
-    return begun(str(tmp_path / "source.lance"), made[1])
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return Prepared(tmp_path_factory.mktemp("prepared"))
 
 
 @pytest.fixture
-def local(tmp_path, source, made):
-    made_clone(source, str(tmp_path / "local.lance"), made[0])
-    return str(tmp_path / "local.lance")
+def root(prepared, made):
+    return prepared.cloned(*made)
+
+
+@pytest.fixture
+def source(root):
+    return str(root / "source.lance")
+
+
+@pytest.fixture
+def local(root):
+    return str(root / "local.lance")
 
 
 def ours(uri):
@@ -63,6 +73,7 @@ def every_branch(uri):
     return {branch: read(uri, branch) for branch in (None, *lance.dataset(uri).branches.list())}
 
 
+@pytest.mark.sampled(0.5)
 @CLEANUPS
 @pytest.mark.parametrize("change", [compacted, overwritten, updated], ids=lambda change: change.__name__)
 def test_what_a_clone_reads_outlives_a_cleanup_at_the_remote(source, local, clean, change):

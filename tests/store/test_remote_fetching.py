@@ -9,9 +9,9 @@ import pytest
 from local_datasets import contents
 from merge_datasets import add, clean_all, head, table
 from remote_datasets import (
+    Prepared,
     assert_follows,
     assert_same,
-    begun,
     branch_off,
     fetched,
     ids_of,
@@ -38,15 +38,24 @@ def stable(made):
     return made[1]
 
 
-@pytest.fixture
-def source(tmp_path, stable):
-    return begun(str(tmp_path / "source.lance"), stable)
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return Prepared(tmp_path_factory.mktemp("prepared"))
 
 
 @pytest.fixture
-def local(tmp_path, source, made):
-    made_clone(source, str(tmp_path / "local.lance"), made[0])
-    return str(tmp_path / "local.lance")
+def root(prepared, made):
+    return prepared.cloned(*made)
+
+
+@pytest.fixture
+def source(root):
+    return str(root / "source.lance")
+
+
+@pytest.fixture
+def local(root):
+    return str(root / "local.lance")
 
 
 def appended(dataset):
@@ -144,8 +153,9 @@ CHANGES = (
 )
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_fetch_brings_what_changed(source, local, change):
+def test_a_fetch_and_a_pull_bring_what_changed(source, local, change):
     for branch in (None, "exp"):
         change(head(source, branch))
     result = fetched(local, source)
@@ -158,6 +168,14 @@ def test_a_fetch_brings_what_changed(source, local, change):
     before = contents(local)
     assert {found.state for found in fetched(local, source).branches} == {"up to date"}
     assert contents(local) == before
+    # A pull into a branch without changes never conflicts.
+    pulled(local, source)
+    assert_same(local, None, source, None)
+    appended(head(source))
+    with suppress(OSError, ValueError):  # what it changes is gone
+        change(head(source))
+    pulled(local, source)
+    assert_same(local, None, source, None)
 
 
 SEVERAL = (
@@ -176,6 +194,7 @@ SEVERAL = (
 )
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("several", SEVERAL, ids=lambda changes: "-".join(change.__name__ for change in changes))
 def test_a_fetch_brings_several_changes_at_once(source, local, several):
     for change in several:
@@ -186,18 +205,6 @@ def test_a_fetch_brings_several_changes_at_once(source, local, several):
         with suppress(OSError, ValueError):  # what it changes is gone
             change(head(source))
     pulled(local, source, ff_only=True)
-    assert_same(local, None, source, None)
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_pull_into_a_branch_without_changes_never_conflicts(source, local, change):
-    change(head(source))
-    pulled(local, source)
-    assert_same(local, None, source, None)
-    appended(head(source))
-    with suppress(OSError, ValueError):  # what it changes is gone
-        change(head(source))
-    pulled(local, source)
     assert_same(local, None, source, None)
 
 

@@ -129,7 +129,7 @@ STORIES = {
 }
 
 
-EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 4
+EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 9
 """Of so many steps one is tried."""
 
 

@@ -9,6 +9,7 @@ import pytest
 from local_datasets import contents
 from merge_datasets import add, clean_all, head, row_ids, table
 from remote_datasets import (
+    Prepared,
     assert_all_sound,
     assert_follows,
     assert_same,
@@ -31,10 +32,12 @@ from lance_spark.actions.remotes import push as pushing
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.store.uri import locate
 
+SHALLOW, PLANTED = pytest.param(("shallow", True), id="shallow-stable"), pytest.param(("planted", False), id="planted")
+DEEP = pytest.param(("deep", False), id="deep")
+ANY_WAY = pytest.mark.parametrize("made", [SHALLOW, PLANTED, DEEP], indirect=True)
 
-@pytest.fixture(
-    params=[("shallow", True), ("planted", False), ("deep", False)], ids=["shallow-stable", "planted", "deep"]
-)
+
+@pytest.fixture(params=[SHALLOW, PLANTED])
 def made(request):
     """How the clone is made, and whether rows have stable ids."""
     return request.param
@@ -45,24 +48,34 @@ def stable(made):
     return made[1]
 
 
-@pytest.fixture
-def source(tmp_path, stable):
-    return begun(str(tmp_path / "source.lance"), stable)
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return Prepared(tmp_path_factory.mktemp("prepared"))
 
 
 @pytest.fixture
-def local(tmp_path, source, made):
-    made_clone(source, str(tmp_path / "local.lance"), made[0])
-    return str(tmp_path / "local.lance")
+def root(prepared, made):
+    return prepared.cloned(*made)
 
 
 @pytest.fixture
-def other(tmp_path, source, made):
+def source(root):
+    return str(root / "source.lance")
+
+
+@pytest.fixture
+def local(root):
+    return str(root / "local.lance")
+
+
+@pytest.fixture
+def other(root, source, made):
     """Somebody else's clone."""
-    made_clone(source, str(tmp_path / "other.lance"), made[0])
-    return str(tmp_path / "other.lance")
+    made_clone(source, str(root / "other.lance"), made[0])
+    return str(root / "other.lance")
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_push_brings_what_changed(source, local, change):
     change(head(local))
@@ -80,6 +93,7 @@ def test_a_push_brings_what_changed(source, local, change):
     assert_same(local, None, source, None)
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize(
     "several",
     [
@@ -133,6 +147,7 @@ def test_a_push_that_is_no_fast_forward_is_refused_until_it_is_pulled(source, lo
     assert {500, 501, 600} < set(ids_of(other))
 
 
+@ANY_WAY
 def test_taking_turns(source, local, other):
     for number in range(4):
         for uri, start in ((local, 1000), (other, 2000)):
@@ -254,6 +269,7 @@ def test_a_merge_that_was_pushed_is_known_at_the_remote(source, local):
     assert_same(local, None, source, None)
 
 
+@ANY_WAY
 def test_a_push_to_an_empty_place_creates_it(source, local, tmp_path):
     backup = str(tmp_path / "backup.lance")
     refused(NotFound, lambda: pushed(local, backup, "exp", "backup"), local, source, backup)
@@ -372,6 +388,7 @@ def test_who_writes_between_the_plan_and_the_commit_is_not_lost(source, local, m
     assert_follows(local, source)
 
 
+@ANY_WAY
 def test_after_a_cleanup_of_the_clone_merges_and_pushes_still_work(source, local):
     for number in range(3):
         add(local, 300 + number, 301 + number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 
 from lance_spark.actions.catalog.dropping import erase_table
 from lance_spark.actions.catalog.hiding import hide, is_named, shown_again_on_failure
@@ -73,9 +72,13 @@ def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTab
     """Raise Conflict if somebody dropped the directory, as a table of V1, before the row was there; no row stays."""
     if _is_held(declaration) and markers.content_of(declaration.location, DEREGISTERED) is None:
         return
-    with suppress(NotFound):
+    removed = True
+    try:
         manifest.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
-    _take_back(catalog, declaration)
+    except NotFound:
+        removed = False
+    # Whoever else holds the marker lost to this row, which nobody has now.
+    _take_back(catalog, declaration, any_holder=removed)
     raise refusal(Conflict, change.doing, "somebody else dropped it in this moment", hint="Run it again.")
 
 
@@ -96,12 +99,13 @@ def check_directory(state: DirectoryState, doing: str) -> None:
         raise refusal(AlreadyExists, doing, "there is a table of that name already")
 
 
-def _take_back(catalog: Catalog, declaration: Declaration) -> None:
+def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = False) -> None:
     """Marked first: who registers the directory in this moment sees the mark, or is seen here."""
-    if not _is_held(declaration):
+    if not any_holder and not _is_held(declaration):
         return
     hidden = hide(catalog, declaration.path, "drop")
-    if is_named(catalog, declaration.path):
+    empty = set(files.list_names(declaration.location, "")) <= {RESERVED, DEREGISTERED}
+    if not empty or is_named(catalog, declaration.path):
         hidden.take_back()
         return
     markers.remove(declaration.location, RESERVED)

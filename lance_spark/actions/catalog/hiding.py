@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,10 @@ from lance_spark.store import files
 from lance_spark.store.catalog import markers
 from lance_spark.store.catalog.snapshots import read_rows
 from lance_spark.store.deleting import remove_empty_directories
+
+_LOOKS = 20
+_PAUSE = 0.05
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +85,31 @@ class Hidden:
 def shown_again_on_failure(hidden: Hidden, had_row: bool) -> Iterator[None]:
     """Take the mark back if what it was made for failed for certain; a store that did not answer may have done it.
 
-    The mark stays on a directory whose row somebody else took meanwhile: he is about to delete it, or wants it hidden.
-    Shown again, it would be a table of V1 to everybody until then.
+    The mark stays on a directory whose row somebody else took meanwhile, to delete it or to keep it hidden. Shown
+    again, it would be a table of V1 to everybody until then.
     """
     try:
         yield
     except StorageFailure:
         raise
     except LanceSparkError:
-        if not had_row or hidden.is_alone() or is_named(hidden.catalog, hidden.directory):
+        if not (had_row and hidden.mine and _is_being_taken(hidden)):
             hidden.take_back()
         raise
+
+
+def _is_being_taken(hidden: Hidden) -> bool:
+    """Whether somebody who took the row deletes the directory, or puts his own mark there.
+
+    Somebody who had just added the row, and withdrew it because of the mark, does neither: a moment tells.
+    """
+    for _ in range(_LOOKS):
+        if hidden.is_alone() or is_named(hidden.catalog, hidden.directory):
+            return False
+        if markers.content_of(hidden.location, DEREGISTERED) != hidden.seen:
+            return True
+        time.sleep(_PAUSE)
+    return False
 
 
 def is_named(catalog: Catalog, directory: str) -> bool:

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from typing import Any
 
 from lance_spark.catalog.directory import ABSENT, DEREGISTERED, DirectoryState, state_of
@@ -68,19 +69,25 @@ def look(root: DatasetLocation, directories: Sequence[str]) -> dict[str, Directo
     """What is in some directories of the root: as much as tells whether each is a table.
 
     On S3 a request lists 1,000 files, whichever directories they are in, so that many small tables take one request,
-    and a large one never takes more than one or two. pylance asks once for each directory, one after another.
+    and a large one never takes more than one or two. pylance asks once for each directory.
     """
-    if not directories:
-        return {}
     ordered = sorted(set(directories), key=lambda name: f"{name}/")
-    size = max(_FEW, -(-len(ordered) // _THREADS))
-    parts = [ordered[start : start + size] for start in range(0, len(ordered), size)]
-    search = partial(_look_on_disk if root.is_local else _look_elsewhere, root)
+    states: dict[str, DirectoryState] = {}
+    search, least, rest = partial(_look_on_disk if root.is_local else _look_elsewhere, root), _FEW, ordered
     if root.uri.startswith("s3://"):
-        search = partial(_look_on_s3, root)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(search, parts)) if len(parts) > 1 else [search(parts[0])]
-    return {name: states.get(name, ABSENT) for part, states in zip(parts, found, strict=True) for name in part}
+        # How many directories the first page tells of is how many are worth a request of their own.
+        states, rest = _page_on_s3(root, ordered) if ordered else ({}, [])
+        search, least = partial(_look_on_s3, root), max(1, len(ordered) - len(rest))
+    size = max(least, -(-len(rest) // _THREADS))
+    parts = [rest[start : start + size] for start in range(0, len(rest), size)]
+    if len(parts) > 1:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(search, parts))
+    else:
+        found = [search(part) for part in parts]
+    for part in found:
+        states |= part
+    return {name: states.get(name, ABSENT) for name in ordered}
 
 
 def look_at(root: DatasetLocation, directory: str) -> DirectoryState:
@@ -110,13 +117,24 @@ def _some_files(directory: str) -> list[str]:
 
 
 def _look_on_s3(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:
+    return _pages_on_s3(root, names, None)[0]
+
+
+def _page_on_s3(root: DatasetLocation, names: Sequence[str]) -> tuple[dict[str, DirectoryState], list[str]]:
+    """What one request tells, and the names that it does not tell of."""
+    return _pages_on_s3(root, names, 1)
+
+
+def _pages_on_s3(
+    root: DatasetLocation, names: Sequence[str], most: int | None
+) -> tuple[dict[str, DirectoryState], list[str]]:
     """``names`` are in the order of their keys. A page that ends inside a directory is followed by the next one."""
     bucket, prefix = bucket_and_prefix(root)
     starts = [f"{name}/" for name in names]
     paths: dict[str, list[str]] = {name: [] for name in names}
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS}
-    after: str | None = starts[0]
-    while after is not None:
+    after, known = starts[0], 0
+    for _ in count() if most is None else range(most):
         page = _page(root, {**asked, "StartAfter": prefix + after})
         last = after
         for found in page.get("Contents", ()):
@@ -130,8 +148,13 @@ def _look_on_s3(root: DatasetLocation, names: Sequence[str]) -> dict[str, Direct
             directory, _, path = key.partition("/")
             if directory in paths and path:
                 paths[directory].append(path)
-        after = _next_start(last, starts) if page["IsTruncated"] else None
-    return {name: state_of(found) for name, found in paths.items()}
+        following = _next_start(last, starts) if page["IsTruncated"] else None
+        if following is None:
+            known = len(names)
+            break
+        after = following
+        known = bisect_right(starts, after.partition("/")[0] + "/") - 1
+    return {name: state_of(paths[name]) for name in names[:known]}, list(names[known:])
 
 
 def _next_start(last: str, starts: Sequence[str]) -> str | None:

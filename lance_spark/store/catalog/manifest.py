@@ -230,8 +230,19 @@ def _commit(snapshot: Snapshot, operation: Any, added: list[Any], doing: str) ->
                 commit_message=doing,
             )
     except Conflict:
-        files.delete(snapshot.manifest, (f"data/{file.path}" for fragment in added for file in fragment.files))
+        _delete_unused(snapshot.manifest, {file.path for fragment in added for file in fragment.files})
         raise
+
+
+def _delete_unused(manifest: DatasetLocation, paths: set[str]) -> None:
+    """Delete what was written for a commit that was refused, unless it arrived all the same.
+
+    A client that lost the store's answer tries again, and is told that its version is there already: by itself.
+    """
+    snapshot = newest(manifest)
+    if snapshot is not None and paths:
+        held = {file.path for fragment in snapshot.dataset.get_fragments() for file in fragment.metadata.files}
+        files.delete(manifest, (f"data/{path}" for path in sorted(paths - held)))
 
 
 def upgrade(manifest: DatasetLocation) -> bool:

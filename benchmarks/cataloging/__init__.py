@@ -1,0 +1,1 @@
+"""The catalog beside pylance's ``DirectoryNamespace``."""
