@@ -99,7 +99,9 @@ def test_rows_that_both_sides_deleted_together_are_refused_beside_other_columns(
 
 
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("added", [{"y": "id * 1000"}, {"z": "cast(id as double)"}, {"z": "cast(id as string)"}], ids=str)
+@pytest.mark.parametrize(
+    "added", [{"y": "id * 1000"}, {"z": "cast(id as double)"}, {"z": "cast(id as string)"}], ids=str
+)
 def test_a_new_column_with_the_id_of_a_dropped_one_gets_none_of_its_values(location, turned, added):
     """pylance gives the id away again, when no file has it any more."""
     lance.dataset(location.uri).add_columns({"z": "id * 2"})
