@@ -20,7 +20,7 @@ from lance_spark.replay.notes import MergeNote, with_note
 from lance_spark.replay.placing import Reference
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import MERGE
-from lance_spark.store import history, refs
+from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest
 
 
@@ -75,6 +75,7 @@ def merge(
             their_path=graph.path(source, base, ours),
             numbering=graph.numbering(source, base, ours),
             reference=Reference(everything=options.reference, outside=location.uri),
+            reader=graph.reader,
         )
 
     if options.reference and not options.dry_run:
@@ -91,7 +92,7 @@ def base_of(location: DatasetLocation, graph: Graph, side: PinnedVersion, base: 
     if side.branch is None or pin.branch == side.branch or graph.fork(side.branch) != pin:
         return pin
     copy = PinnedVersion(side.branch, pin.version)
-    return copy if history.has_version(location, copy) else pin
+    return copy if graph.reader.has(location, copy) else pin
 
 
 def _is_forward(graph: Graph, ours: PinnedVersion, source: PinnedVersion, base: Node) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import PinnedVersion, RefSpec
+from lance_spark.refs.model import PinnedVersion, RefSpec, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.parse import BRANCHES, TAGS
 from lance_spark.refs.resolve import missing, newest_at
@@ -38,5 +40,15 @@ def check_branch(location: DatasetLocation, branch: str | None) -> None:
     pylance itself checks out any directory below ``tree/``, also what a deleted branch left behind.
     """
     if branch is not None and refs.read_branch(location, branch) is None:
-        datasets.open_latest(location)
-        raise missing("branch", branch, [MAIN, *refs.list_ref_names(location, BRANCHES)])
+        _raise_missing(location, branch)
+
+
+def check_listed(location: DatasetLocation, table: RefTable, branch: str | None) -> None:
+    """As check_branch, of branches that were read before."""
+    if branch is not None and branch not in table.branches:
+        _raise_missing(location, branch)
+
+
+def _raise_missing(location: DatasetLocation, branch: str) -> NoReturn:
+    datasets.open_latest(location)
+    raise missing("branch", branch, [MAIN, *refs.list_ref_names(location, BRANCHES)])

@@ -8,7 +8,7 @@ from typing import Any
 from lance_spark.actions.remotes.following import node_of
 from lance_spark.actions.remotes.naming import following
 from lance_spark.actions.replay.ancestry import Graph
-from lance_spark.actions.resolve import check_branch
+from lance_spark.actions.resolve import check_listed
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.transactions import Transaction
 from lance_spark.refs.model import PinnedVersion
@@ -16,7 +16,7 @@ from lance_spark.refs.names import MAIN
 from lance_spark.replay.ancestry import Node
 from lance_spark.replay.trace import read_trace
 from lance_spark.replay.tracking import Follows
-from lance_spark.store import chains, refs
+from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest
 
 _NO_ROWS = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
@@ -76,9 +76,9 @@ class Status:
 
 def status(location: DatasetLocation, branch: str | None) -> Status:
     """Where a branch (None for main) stands. Raises NotFound."""
-    check_branch(location, branch)
+    table = refs.read_branches(location)
+    check_listed(location, table, branch)
     newest = pin_latest(location, branch)
-    table = refs.read_refs(location)
     followers = following(table)
     own = None if branch is None else followers.get(branch)
     if own is not None:
@@ -131,10 +131,10 @@ def _since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: 
     fork = None if side.branch is None else graph.fork(side.branch)
     if fork is not None:
         known = max(known, fork.version)
-    wanted = [version for version in chains.version_names(location, side.branch) if known < version <= side.version]
+    wanted = graph.reader.versions(location, side.branch, known, side.version)
     if len(wanted) > _MANY:
         return len(wanted)
-    found = chains.read_transactions(location, side.branch, wanted)
+    found = graph.reader.transactions(location, side.branch, wanted)
     return sum(1 for transaction in found.values() if _changes_something(transaction, held))
 
 

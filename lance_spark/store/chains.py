@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from lance_spark.cleanup.names import read_manifest_name
 from lance_spark.errors import CorruptData
@@ -17,6 +18,7 @@ from lance_spark.refs.resolve import missing_version
 from lance_spark.replay.snapshot import Root, Snapshot
 from lance_spark.store import files
 
+_Found = TypeVar("_Found")
 _THREADS = 16
 _HIGHEST = 2**64 - 1
 
@@ -33,16 +35,29 @@ def version_names(location: DatasetLocation, branch: str | None) -> dict[int, st
 
 def read_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes:
     """A version's manifest file. Raises NotFound, with the nearest versions, where there is none."""
-    for name in (f"{_HIGHEST - pin.version:020}.manifest", f"{pin.version}.manifest"):
-        content = files.read(location, f"{_prefix(pin.branch)}_versions/{name}")
+    content = find_manifest(location, pin.branch, pin.version)
+    if content is None:
+        raise missing_version(pin.version, pin.branch, list(version_names(location, pin.branch)))
+    return content
+
+
+def find_manifest(location: DatasetLocation, branch: str | None, version: int) -> bytes | None:
+    """A version's manifest file; None where there is none."""
+    for name in (f"{_HIGHEST - version:020}.manifest", f"{version}.manifest"):
+        content = files.read(location, f"{_prefix(branch)}_versions/{name}")
         if content is not None:
             return content
-    raise missing_version(pin.version, pin.branch, list(version_names(location, pin.branch)))
+    return None
 
 
 def read_contents(location: DatasetLocation, pin: PinnedVersion) -> Contents:
     """A version, decoded. Raises NotFound, CorruptData, and Refused for one this package does not understand."""
-    contents = decode_contents(read_manifest(location, pin))
+    return contents_of(location, pin, read_manifest(location, pin))
+
+
+def contents_of(location: DatasetLocation, pin: PinnedVersion, manifest: bytes) -> Contents:
+    """A version whose manifest was read before, in the same way."""
+    contents = decode_contents(manifest)
     if contents.head.version != pin.version:
         raise CorruptData(f"The manifest of version {pin} of {location.uri} holds version {contents.head.version}.")
     return contents
@@ -65,29 +80,34 @@ def read_transactions(
     location: DatasetLocation, branch: str | None, versions: Iterable[int]
 ) -> dict[int, Transaction | None]:
     """The transactions of versions; None for one that is nowhere. Versions that are gone are left out."""
+
+    def transaction(version: int) -> tuple[Transaction | None] | None:
+        content = find_manifest(location, branch, version)
+        return None if content is None else (transaction_of(location, branch, content),)
+
+    return {version: found[0] for version, found in each_version(location, versions, transaction) if found}
+
+
+def each_version(
+    location: DatasetLocation, versions: Iterable[int], read: Callable[[int], _Found]
+) -> Iterator[tuple[int, _Found]]:
+    """What is read of each version; several are asked for at once where a store answers slowly."""
     wanted = list(versions)
-    if location.is_local:
-        found = [_transaction(location, branch, version) for version in wanted]
-    else:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            found = list(pool.map(lambda version: _transaction(location, branch, version), wanted))
-    return {version: entry[0] for version, entry in zip(wanted, found, strict=True) if entry}
+    if location.is_local or len(wanted) < 2:
+        yield from ((version, read(version)) for version in wanted)
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from zip(wanted, pool.map(read, wanted), strict=True)
 
 
-def _transaction(location: DatasetLocation, branch: str | None, version: int) -> tuple[Transaction | None] | None:
-    content = None
-    for name in (f"{_HIGHEST - version:020}.manifest", f"{version}.manifest"):
-        content = files.read(location, f"{_prefix(branch)}_versions/{name}")
-        if content is not None:
-            break
-    if content is None:
-        return None
-    inline = inline_transaction(content)
+def transaction_of(location: DatasetLocation, branch: str | None, manifest: bytes) -> Transaction | None:
+    """The transaction of a version whose manifest was read before; None if it is nowhere."""
+    inline = inline_transaction(manifest)
     if inline is not None:
-        return (inline,)
-    file = decode_head(content).transaction_file
+        return inline
+    file = decode_head(manifest).transaction_file
     kept = files.read(location, f"{_prefix(branch)}_transactions/{file}") if file else None
-    return (decode_transaction(kept) if kept is not None else None,)
+    return None if kept is None else decode_transaction(kept)
 
 
 def _prefix(branch: str | None) -> str:

@@ -21,16 +21,19 @@ _ONE_REQUEST = 5 * 1024**3
 """Bytes that S3 copies at once."""
 
 
-def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> int:
+def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str, size: int = 0) -> int:
     """Copy one file, and return its size in bytes. A copy of that size that is a few hours old is left as it is.
 
-    Paths are relative to the locations. Raises NotFound for a source that is gone.
+    Paths are relative to the locations. ``size`` is what the manifest says of it, 0 if it says nothing. Raises NotFound
+    for a source that is gone.
     """
     with reachable(target), reachable(source):
-        found = _look(source, path)
-        if found is None:
-            raise NotFound(f"{source.uri}/{path} is not there any more.", hint="Run it again.")
-        size = found[0]
+        # A copy inside of S3 tells itself whether the source is there; every other one is checked by its size.
+        if not size or not _inside_s3(source, target):
+            found = _look(source, path)
+            if found is None:
+                raise _gone(source, path)
+            size = found[0]
         there = _look(target, target_path)
         if there is not None and there[0] == size and time.time() - there[1] < _FRESH:
             return size
@@ -47,7 +50,7 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
 
 def copy_placed(source: DatasetLocation, copy: Copy, target: DatasetLocation) -> int:
     """Copy a file of a plan with what lies beside it, and return the bytes."""
-    size = copy_file(source, copy.path, target, copy.target)
+    size = copy_file(source, copy.path, target, copy.target, copy.size)
     if copy.sidecars:
         directory, beside = copy.path.removesuffix(".lance"), copy.target.removesuffix(".lance")
         for path in files_below(source, directory):
@@ -90,12 +93,19 @@ def _inside_s3(source: DatasetLocation, target: DatasetLocation) -> bool:
 def _copy_inside_s3(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:
     """Copy an object of up to 5 GiB: one request, which makes the whole object or none."""
     (bucket, prefix), (from_bucket, from_prefix) = bucket_and_prefix(target), bucket_and_prefix(source)
-    open_filesystem(target).call_s3(
-        "copy_object",
-        Bucket=bucket,
-        Key=prefix + target_path,
-        CopySource={"Bucket": from_bucket, "Key": from_prefix + path},
-    )
+    try:
+        open_filesystem(target).call_s3(
+            "copy_object",
+            Bucket=bucket,
+            Key=prefix + target_path,
+            CopySource={"Bucket": from_bucket, "Key": from_prefix + path},
+        )
+    except FileNotFoundError:
+        raise _gone(source, path) from None
+
+
+def _gone(source: DatasetLocation, path: str) -> NotFound:
+    return NotFound(f"{source.uri}/{path} is not there any more.", hint="Run it again.")
 
 
 def _copy(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:

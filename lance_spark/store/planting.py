@@ -30,7 +30,7 @@ _THREADS = 16
 def begin(
     target: DatasetLocation,
     source: DatasetLocation,
-    pin: PinnedVersion,
+    theirs: Snapshot,
     properties: Mapping[str, str],
     places: bool = True,
 ) -> None:
@@ -39,19 +39,18 @@ def begin(
     A beginning that was interrupted is finished. Raises AlreadyExists, Conflict.
     """
     if find_latest(target, None) is None:
-        _create(target, source, pin, properties, places)
+        _create(target, source, theirs, properties, places)
     # What pylance creates has field ids of its own; files have values by the ids that columns have at the source.
-    if chains.read_contents(target, _newest(target, None)).fields != chains.read_contents(source, pin).fields:
-        empty(target, None, source, pin, properties)
+    if chains.read_contents(target, _newest(target, None)).fields != theirs.contents.fields:
+        empty(target, None, source, theirs.pin, properties)
 
 
 def _create(
-    target: DatasetLocation, source: DatasetLocation, pin: PinnedVersion, properties: Mapping[str, str], places: bool
+    target: DatasetLocation, source: DatasetLocation, snapshot: Snapshot, properties: Mapping[str, str], places: bool
 ) -> None:
     import lance
 
-    theirs = open_pinned(source, pin)
-    snapshot = chains.read_snapshot(source, pin)
+    theirs = open_pinned(source, snapshot.pin)
     roots = dict.fromkeys(snapshot.bases.values()) if places else {}
     with translated(target, "creating the dataset"):
         lance.write_dataset(
@@ -93,7 +92,7 @@ def fill(
     target: DatasetLocation,
     branch: str | None,
     source: DatasetLocation,
-    pin: PinnedVersion,
+    theirs: Snapshot,
     properties: Mapping[str, str],
     deep: bool = False,
 ) -> int:
@@ -104,7 +103,6 @@ def fill(
     import lance
     from lance.dataset import Transaction
 
-    theirs = chains.read_snapshot(source, pin)
     ours = chains.read_snapshot(target, _newest(target, branch))
     if ours.contents.fragment_count:
         raise Conflict(f"Somebody else wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypeVar
 
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
@@ -14,6 +14,9 @@ from lance_spark.store import files
 from lance_spark.store.chains import version_names
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
+
+if TYPE_CHECKING:
+    import lance
 
 _Ref = TypeVar("_Ref")
 _THREADS = 16
@@ -28,21 +31,30 @@ def read_refs(location: DatasetLocation) -> RefTable:
 
 def read_ref_files(location: DatasetLocation) -> RefTable:
     """All branches and tags, without a look at whether there is a dataset. Raises CorruptData."""
-    names, tag_names = list_ref_names(location, BRANCHES), list_ref_names(location, TAGS)
-    branches = dict(zip(names, _each(location, read_branch, names), strict=True))
-    tags = dict(zip(tag_names, _each(location, read_tag, tag_names), strict=True))
-    # A ref that vanished between the listing and the read was deleted meanwhile.
-    return RefTable(
-        branches={name: branch for name, branch in branches.items() if branch is not None},
-        tags={name: tag for name, tag in tags.items() if tag is not None},
-    )
+    branches, names = read_branches(location).branches, list_ref_names(location, TAGS)
+    return RefTable(branches, read_tags(location, names))
 
 
-def _each(location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref], names: Sequence[str]) -> list[_Ref]:
+def read_branches(location: DatasetLocation) -> RefTable:
+    """All branches, and no tags, of which there may be many; nor a look at whether there is a dataset."""
+    return RefTable(_each(location, read_branch, list_ref_names(location, BRANCHES)), {})
+
+
+def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]:
+    """Some tags, by name; those that do not exist are left out."""
+    return _each(location, read_tag, names)
+
+
+def _each(
+    location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref | None], names: Sequence[str]
+) -> dict[str, _Ref]:
     if location.is_local:
-        return [read(location, name) for name in names]  # handing it to a thread takes longer
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(partial(read, location), names))
+        found = [read(location, name) for name in names]  # handing it to a thread takes longer
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(partial(read, location), names))
+    # A ref that vanished between the listing and the read was deleted meanwhile.
+    return {name: ref for name, ref in zip(names, found, strict=True) if ref is not None}
 
 
 def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:
@@ -94,25 +106,48 @@ def delete_branch(location: DatasetLocation, name: str) -> None:
         dataset.branches.delete(name)
 
 
+class TagWriter:
+    """Changes tags of a dataset, which is opened once, when the first one is changed."""
+
+    def __init__(self, location: DatasetLocation) -> None:
+        self._location = location
+
+    @cached_property
+    def _dataset(self) -> lance.LanceDataset:
+        return open_latest(self._location)
+
+    def create(self, name: str, target: PinnedVersion) -> None:
+        """Create a tag at a version."""
+        dataset = self._dataset
+        with translated(self._location, f"creating tag '{name}'"):
+            dataset.tags.create(name, target.reference)
+
+    def move(self, name: str, target: PinnedVersion) -> None:
+        """Point an existing tag at another version."""
+        dataset = self._dataset
+        with translated(self._location, f"moving tag '{name}'"):
+            dataset.tags.update(name, target.reference)
+
+    def delete(self, name: str) -> None:
+        """Delete a tag."""
+        dataset = self._dataset
+        with translated(self._location, f"deleting tag '{name}'"):
+            dataset.tags.delete(name)
+
+
 def create_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
     """Create a tag at a version."""
-    dataset = open_latest(location)
-    with translated(location, f"creating tag '{name}'"):
-        dataset.tags.create(name, target.reference)
+    TagWriter(location).create(name, target)
 
 
 def move_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
     """Point an existing tag at another version."""
-    dataset = open_latest(location)
-    with translated(location, f"moving tag '{name}'"):
-        dataset.tags.update(name, target.reference)
+    TagWriter(location).move(name, target)
 
 
 def delete_tag(location: DatasetLocation, name: str) -> None:
     """Delete a tag."""
-    dataset = open_latest(location)
-    with translated(location, f"deleting tag '{name}'"):
-        dataset.tags.delete(name)
+    TagWriter(location).delete(name)
 
 
 def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[str, str]) -> None:

@@ -293,7 +293,8 @@ class Killed(BaseException):
 
 POINTS = [
     *((point, ("--ref", "exp")) for point in ("_make_main", "_follow_main", "protect", "fetch", "_branch")),
-    *((point, ("--deep",)) for point in ("_make_main", "_follow_main", "protect")),
+    *((point, ("--deep",)) for point in ("_make_main", "_follow_main")),
+    *((point, ("--deep", "--ref", "exp")) for point in ("fetch", "_branch")),
 ]
 
 
@@ -464,7 +465,7 @@ def test_the_log_of_a_remotes_branch_has_the_versions_of_the_remote(flights, ada
         "      Fetch exp@3 of origin",
     ]
     shown = call(ada, "log", "origin/main", "--json").json["versions"]
-    assert [entry["message"] for entry in shown] == ["main@5  receive (update): forty", None]
+    assert [entry["message"] for entry in shown] == ["main@5  push (update): forty", None]
     assert shown[0]["parents"][0] == "main@4"
     bob = cloned(flights.parent, "bob")
     assert (

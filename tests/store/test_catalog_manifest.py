@@ -386,3 +386,27 @@ def test_the_manifest_is_cleaned_like_any_dataset_and_clients_at_work_go_on(cata
     assert len(indexes(catalog)) == 3
     with pytest.raises(AlreadyExists):
         create_namespace(catalog, "n7")
+
+
+def test_a_commit_that_arrived_although_it_was_told_to_have_failed_keeps_its_files(catalog, monkeypatch):
+    """A store's answer may be lost: the client tries again, and its own version is in the way."""
+    create_namespace(catalog, "a")
+    commit = manifest._commit
+
+    def answer_lost(*given):
+        monkeypatch.setattr(manifest, "_commit", commit)
+        theirs = lance.LanceDataset.commit
+
+        def arrives(*args, **named):
+            theirs(*args, **named)
+            raise OSError("Commit conflict for version 3")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(lance.LanceDataset, "commit", arrives)
+            commit(*given)
+
+    monkeypatch.setattr(manifest, "_commit", answer_lost)
+    with pytest.raises(AlreadyExists):
+        create_namespace(catalog, "b")
+    assert namespaces(catalog) == ["a", "b"]
+    assert raw(catalog).to_table().num_rows == 2

@@ -20,6 +20,7 @@ from lance_spark.replay.trace import BEGIN, CLONE, Trace, read_trace
 from lance_spark.replay.tracking import Follows, Pair, following_name
 from lance_spark.store import chains, planting, refs
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
+from lance_spark.store.reader import Reader
 from lance_spark.store.uri import locate
 
 
@@ -73,17 +74,18 @@ def clone(
     wanted = options or CloneOptions()
     main = pin if pin.branch is None else pin_latest(source.location, None)
     _check_target(source, target)
+    reader = Reader()
     fetched: FetchResult | None = None
     notes: tuple[str, ...] = ()
     version: int | None = None
     if not wanted.dry_run:
-        _make_main(source, main, target, wanted.deep)
-        _follow_main(source, target)
+        _make_main(source, main, target, wanted.deep, reader)
+        _follow_main(source, target, reader)
         notes = protect(target, source, _followed_versions(target, source))
         fetched = fetch(target, source, _what_to_fetch(pin, main, wanted))
         notes = tuple(dict.fromkeys((*notes, *fetched.notes)))
         version = _branch(source, pin, target).version
-    contents = chains.read_contents(source.location, pin)
+    contents = reader.contents(source.location, pin)
     return CloneResult(
         source=source.location.uri,
         target=target.uri,
@@ -131,7 +133,7 @@ def _is_begun(source: Remote, target: DatasetLocation) -> bool:
     return made_here and any(root.uri == source.location.uri for root in roots)
 
 
-def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool) -> None:
+def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool, reader: Reader) -> None:
     """The main branch of the clone. What is there already is finished or left alone."""
     newest = find_latest(target, None)
     if newest is None and deep:
@@ -147,9 +149,10 @@ def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep
             return
         begun = pin_version(source.location, trace.source.branch, trace.source.version)
     begin = Trace(BEGIN, begun).properties(f"Begin a clone of {source.location.uri}")
-    planting.begin(target, source.location, begun, begin)
+    theirs = reader.snapshot(source.location, begun)
+    planting.begin(target, source.location, theirs, begin)
     properties = Trace(CLONE, begun).properties(f"Clone {source.location.uri}")
-    planting.fill(target, None, source.location, begun, properties)
+    planting.fill(target, None, source.location, theirs, properties)
 
 
 def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> None:
@@ -161,7 +164,7 @@ def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocatio
             clones.shallow_clone(source.location, pin, target, record=False)
 
 
-def _follow_main(source: Remote, target: DatasetLocation) -> None:
+def _follow_main(source: Remote, target: DatasetLocation, reader: Reader) -> None:
     """The branch that follows the source's main begins as the clone's main does."""
     name = following_name(source.name, None)
     if followed(refs.read_refs(target), source.name).get(None) is not None:
@@ -172,7 +175,7 @@ def _follow_main(source: Remote, target: DatasetLocation) -> None:
     cloned = trace.source if trace is not None else PinnedVersion(None, newest.version)
     if refs.read_branch(target, name) is None:
         create_branch_at(target, name, newest)
-    stamp = chains.read_contents(source.location, cloned).head.timestamp_ns
+    stamp = reader.contents(source.location, cloned).head.timestamp_ns
     follows = Follows(source.name, source.location.uri, None)
     write_down(target, follows.with_pair(Pair(newest.version, cloned.version), stamp))
 

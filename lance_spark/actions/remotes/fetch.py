@@ -23,6 +23,7 @@ from lance_spark.replay.trace import BEGIN, FETCH, PUSH, Trace
 from lance_spark.replay.tracking import Edge, Follows, Pair, following_name, read_follows
 from lance_spark.store import chains, planting, refs
 from lance_spark.store.datasets import pin_latest, pin_version
+from lance_spark.store.reader import Reader
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class _Fetch:
         table = refs.read_refs(local)
         self.before = followed(table, remote.name)
         self.follows = dict(self.before)
-        self.chains = look(local, remote.location, self.before, options.branches)
+        self.reader = Reader()
+        """Of the remote's versions."""
+        self.chains = look(local, remote.location, self.before, options.branches, self.reader)
         self.planted: dict[str | None, Pair] = {}
         self.states: dict[str | None, State] = {}
 
@@ -73,7 +76,8 @@ class _Fetch:
         if not self.options.dry_run:
             self._note_meetings(ordered)
             # Of what was copied nothing is read at the remote.
-            notes = () if self.options.deep else protect(self.local, self.remote, self._fetched_now(ordered))
+            read_there = [] if self.options.deep else self._fetched_now(ordered)
+            notes = protect(self.local, self.remote, read_there, self.reader)
         return FetchResult(
             remote=self.remote.name,
             uri=self.remote.location.uri,
@@ -109,7 +113,7 @@ class _Fetch:
         if newest is None or known.identity != chain.identity or newest.remote > chain.head:
             return False
         try:
-            head = chains.read_contents(self.remote.location, PinnedVersion(chain.branch, newest.remote)).head
+            head = self.reader.contents(self.remote.location, PinnedVersion(chain.branch, newest.remote)).head
         except NotFound:
             return False
         return head.timestamp_ns == known.stamp
@@ -171,7 +175,8 @@ class _Fetch:
         after = 0 if follows.newest is None else follows.newest.remote
         message = message_of(chain, after, version, self.remote.name)
         trace = Trace(FETCH, pin, chain.identity).properties(message)
-        filled = planting.fill(self.local, name, self.remote.location, pin, trace, self.options.deep)
+        theirs = self.reader.snapshot(self.remote.location, pin)
+        filled = planting.fill(self.local, name, self.remote.location, theirs, trace, self.options.deep)
         pair = Pair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)
@@ -200,6 +205,7 @@ class _Fetch:
                 numbering=before,
                 remote=there,
                 with_indexes=False,
+                reader=self.reader,
             )
 
         try:
@@ -228,7 +234,7 @@ class _Fetch:
 
     def _pair(self, follows: Follows, pair: Pair, pin: PinnedVersion | None = None) -> Follows:
         there = pin or PinnedVersion(follows.branch, pair.remote)
-        stamp = chains.read_contents(self.remote.location, there).head.timestamp_ns
+        stamp = self.reader.contents(self.remote.location, there).head.timestamp_ns
         changed = follows.with_pair(pair, stamp)
         write_down(self.local, changed)
         return changed

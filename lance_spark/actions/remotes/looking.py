@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lance_spark.actions.remotes.following import is_own_push
 from lance_spark.errors import CorruptData, NotFound
@@ -16,11 +16,22 @@ from lance_spark.refs.names import MAIN, is_dataset_directory
 from lance_spark.refs.resolve import missing
 from lance_spark.replay.fetching import Received, RemoteChain, Taken, reshaping, with_parents
 from lance_spark.replay.notes import merged_notes
-from lance_spark.replay.trace import ACTION, RECEIVE, read_trace
+from lance_spark.replay.trace import ACTION, PUSH, RECEIVE, read_trace
 from lance_spark.replay.tracking import Follows, read_follows
 from lance_spark.store import chains, refs
+from lance_spark.store.datasets import open_latest
+from lance_spark.store.reader import Reader
 
 _THREADS = 16
+
+
+@dataclass(frozen=True)
+class History:
+    """What a remote's branches are, and what reads their versions."""
+
+    location: DatasetLocation
+    table: RefTable
+    reader: Reader
 
 
 def look(
@@ -28,12 +39,14 @@ def look(
     remote: DatasetLocation,
     follows: Mapping[str | None, Follows],
     wanted: Collection[str | None] | None = None,
+    reader: Reader | None = None,
 ) -> dict[str | None, RemoteChain]:
     """The remote's branches, or some of them with those they come from. Raises NotFound, StorageFailure.
 
     Branches with which the remote follows a remote of its own are left out, and those that cannot be followed.
     """
-    table = refs.read_refs(remote)
+    reader = reader or Reader()
+    table = refs.read_branches(remote)
     own = {
         name: branch
         for name, branch in table.branches.items()
@@ -44,6 +57,7 @@ def look(
     if wanted is not None:
         for name in wanted:
             if name not in names:
+                open_latest(remote)  # without a dataset, that is what is missing
                 raise missing("branch", name or MAIN, [MAIN, *own])
         names = with_parents(wanted, {name: fork for name, fork in forks.items() if fork is not None})
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -60,7 +74,8 @@ def look(
             versions=tuple(versions[name]),
             fork=None if name is None else forks[name],
         )
-        found[name] = _with_history(local, remote, table, chain, follows.get(name))
+        there = History(remote, table, reader)
+        found[name] = _with_history(local, there, chain, follows.get(name))
     return found
 
 
@@ -79,9 +94,7 @@ def _can_be_followed(name: str) -> bool:
     return not is_dataset_directory(name.partition("/")[0])
 
 
-def _with_history(
-    local: DatasetLocation, remote: DatasetLocation, table: RefTable, chain: RemoteChain, follows: Follows | None
-) -> RemoteChain:
+def _with_history(local: DatasetLocation, there: History, chain: RemoteChain, follows: Follows | None) -> RemoteChain:
     """With what the versions that were not fetched yet took in, or got from here."""
     newest = None if follows is None else follows.newest
     if newest is not None:
@@ -91,9 +104,10 @@ def _with_history(
     else:
         return chain  # begins with the newest version: what was before it is not fetched
     versions = [version for version in chain.versions if version > after]
-    names = {branch.identity: branch.name for branch in table.branches.values()}
+    branches = there.table.branches.values()
+    names = {branch.identity: branch.name for branch in branches}
     taken, received = {}, []
-    transactions = chains.read_transactions(remote, chain.branch, versions)
+    transactions = there.reader.transactions(there.location, chain.branch, versions)
     operations = {version: "" if found is None else found.operation for version, found in transactions.items()}
     told = {}
     for version, transaction in transactions.items():
@@ -105,7 +119,7 @@ def _with_history(
             taken[version] = trace.source
         if trace.action == RECEIVE and is_own_push(local, trace):
             received.append(Received(version, trace.source))
-    for note in merged_notes(table.branches.values()):
+    for note in merged_notes(branches):
         if note.into == chain.identity and (not note.source.chain or note.source.chain in names):
             source = PinnedVersion(names.get(note.source.chain), note.source.version)
             taken.setdefault(note.at, source)
@@ -122,6 +136,7 @@ def _words(version: int, transaction: Transaction | None) -> str:
     """What made a version, as a log says it, and the first line of its message."""
     if transaction is None:
         return words_for(version, UNKNOWN, None)
-    said = words_for(version, transaction.operation, transaction.properties.get(ACTION))
+    action = transaction.properties.get(ACTION)
+    said = words_for(version, transaction.operation, PUSH if action == RECEIVE else action)
     message = (transaction.message or "").strip().partition("\n")[0]
     return f"{said}: {message}" if message else said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from lance_spark.actions.remotes.following import Remote
@@ -10,8 +10,10 @@ from lance_spark.errors import NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import DataFile, DeletionFile
 from lance_spark.refs.model import PinnedVersion, Tag
+from lance_spark.refs.parse import BRANCHES
 from lance_spark.replay.snapshot import Snapshot
 from lance_spark.store import chains, clones, refs
+from lance_spark.store.reader import Reader
 
 _FEW = 8
 """Tags that are left alone: to look which of them are of use, every local version has to be read."""
@@ -22,16 +24,20 @@ File = tuple[str, str]
 """Root, and path in it."""
 
 
-def prune(local: DatasetLocation, remote: Remote) -> tuple[str, ...]:
+def prune(
+    local: DatasetLocation, remote: Remote, known: Iterable[str], reader: Reader | None = None
+) -> tuple[str, ...]:
     """Delete this dataset's tags at a remote whose versions have no file that a local version reads.
 
-    A file that another tagged version has as well is protected by that. The newest tag of each branch stays. Returns
-    the names of the tags that were deleted.
+    ``known`` are the names of the remote's tags. A file that another tagged version has as well is protected by that.
+    The newest tag of each branch stays. Returns the names of the tags that were deleted.
     """
     prefix = f"{clones.record_name(local)}-"
-    own = [tag for name, tag in refs.read_refs(remote.location).tags.items() if name.startswith(prefix)]
-    if len(own) <= _FEW:
+    names = sorted(name for name in known if name.startswith(prefix))
+    if len(names) <= _FEW:
         return ()
+    own = refs.read_tags(remote.location, names).values()
+    reader, tags = reader or Reader(), refs.TagWriter(remote.location)
     used = _used(local, remote)
     if used is None:
         return ()
@@ -39,28 +45,28 @@ def prune(local: DatasetLocation, remote: Remote) -> tuple[str, ...]:
     gone = []
     heads: set[str | None] = set()
     for tag in sorted(own, key=lambda tag: -tag.version):
-        found = _files_of(remote, tag)
+        found = _files_of(reader, remote, tag)
         needed = not used.isdisjoint(found - safe)
         if needed or tag.branch not in heads:
             safe |= found
         else:
             with suppress(NotFound):  # another fetch was faster
-                refs.delete_tag(remote.location, tag.name)
+                tags.delete(tag.name)
             gone.append(tag.name)
         heads.add(tag.branch)
     return tuple(gone)
 
 
-def _files_of(remote: Remote, tag: Tag) -> set[File]:
+def _files_of(reader: Reader, remote: Remote, tag: Tag) -> set[File]:
     try:
-        return set(_files(chains.read_snapshot(remote.location, PinnedVersion(tag.branch, tag.version))))
+        return set(_files(reader.snapshot(remote.location, PinnedVersion(tag.branch, tag.version))))
     except NotFound:
         return set()
 
 
 def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
     """Files at the remote that any local version reads; None if there are too many versions to look."""
-    branches = (None, *refs.read_refs(local).branches)
+    branches = (None, *refs.list_ref_names(local, BRANCHES))
     versions = [
         PinnedVersion(branch, version) for branch in branches for version in chains.version_names(local, branch)
     ]

@@ -81,8 +81,7 @@ def push(
         if wanted.dry_run:
             return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
         _create_remote(local, remote, branch)
-    known = refs.read_refs(remote.location).branches
-    exists = branch is None or branch in known
+    exists = branch is None or refs.read_branch(remote.location, branch) is not None
     fetched = fetch(local, remote, FetchOptions(branches=[branch] if exists else None))
     if not exists and wanted.dry_run:
         return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)
@@ -150,7 +149,7 @@ def _replay(
     def make() -> Request:
         graph = Graph(local)
         base = pin_latest(local, following)
-        follows = followed(refs.read_refs(local), remote.name)[branch]
+        follows = followed(graph.table, remote.name)[branch]
         there = pin_latest(remote.location, branch)
         _check_forward(graph, pin, base, remote, branch)
         if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
@@ -171,6 +170,7 @@ def _replay(
             their_path=graph.path(pin, node, base),
             numbering=graph.numbering(pin, node, base) or base,
             remote=local,
+            reader=graph.reader,
         )
 
     return replay(make, runner, options.dry_run)
@@ -228,7 +228,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     name = following_name(remote.name, None)
     begun = check_free(local, name)
     begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
-    planting.begin(remote.location, local, pin, begin, places=False)
+    planting.begin(remote.location, local, chains.read_snapshot(local, pin), begin, places=False)
     there = pin_latest(remote.location, None)
     if begun is None:
         create_branch_at(local, name, pin)

@@ -20,7 +20,7 @@ def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
     What was pushed is one version there, without the merges that it came from. Merging the same branch once more would
     bring its rows twice.
     """
-    table = refs.read_refs(local)
+    table = refs.read_branches(local)
     known = followed(table, remote.name)
     pushed = known[branch]
     there: RefTable | None = None
@@ -28,7 +28,7 @@ def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
         if other.branch == branch:
             continue
         for into, source, pair in _meetings(Graph(local, table), pushed, other):
-            there = refs.read_refs(remote.location) if there is None else there
+            there = refs.read_branches(remote.location) if there is None else there
             if _note(remote, there, into, PinnedVersion(source.branch, pair.remote)):
                 there = None
 

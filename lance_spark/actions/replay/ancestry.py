@@ -13,18 +13,25 @@ from lance_spark.replay.history import Stretch
 from lance_spark.replay.notes import merged_notes
 from lance_spark.replay.trace import Trace, read_trace
 from lance_spark.replay.tracking import read_follows
-from lance_spark.store import chains, refs
+from lance_spark.store import refs
+from lance_spark.store.reader import Reader
 
 
 class Graph:
     """The chains of a dataset, read as far as they are asked for."""
 
-    def __init__(self, location: DatasetLocation, table: RefTable | None = None) -> None:
+    def __init__(self, location: DatasetLocation, table: RefTable | None = None, reader: Reader | None = None) -> None:
         self._location = location
-        self._refs = refs.read_ref_files(location) if table is None else table
+        self.reader = reader or Reader()
+        """For whoever goes on with the same versions."""
+        self._refs = refs.read_branches(location) if table is None else table
         self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
-        self._names: dict[str, dict[int, str]] = {}
         self._found: dict[frozenset[PinnedVersion], Mapping[str, Chain]] = {}
+
+    @property
+    def table(self) -> RefTable:
+        """The branches, as they were when this was made."""
+        return self._refs
 
     def node(self, pin: PinnedVersion) -> Node:
         """A version as a node."""
@@ -147,10 +154,9 @@ class Graph:
             return ()
         branch = self._branches[chain].name if chain else None
         start = self._branches[chain].parent_version if chain else 0
-        names = self._names.setdefault(chain, chains.version_names(self._location, branch))
-        wanted = [version for version in names if max(above, start) < version <= newest]
+        wanted = self.reader.versions(self._location, branch, max(above, start), newest)
         found: set[Taken] = set()
-        for version, transaction in chains.read_transactions(self._location, branch, wanted).items():
+        for version, transaction in self.reader.transactions(self._location, branch, wanted).items():
             trace = read_trace(transaction.properties) if transaction is not None else None
             if trace is not None and trace.takes_in:
                 found.add(Taken(version, Node(trace.source_id, trace.source.version)))

@@ -24,6 +24,7 @@ from lance_spark.replay.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, 
 from lance_spark.store import chains, replaying, scanning
 from lance_spark.store.datasets import pin_version
 from lance_spark.store.deletions import deleted_offsets
+from lance_spark.store.reader import Reader
 
 _EXAMPLES = 5
 _ANEW = "Begin"
@@ -52,6 +53,8 @@ class Request:
     """Where theirs is, if that is another dataset."""
     with_indexes: bool = True
     """Whether indexes of theirs are copied, where they are valid."""
+    reader: Reader = field(default_factory=Reader)
+    """With what was read of the two sides before, in the same attempt."""
 
     @property
     def their_location(self) -> DatasetLocation:
@@ -96,7 +99,7 @@ def _is_emptied(wanted: Replacement, deleted: Sequence[int]) -> bool:
 
 
 def _sides(request: Request) -> Sides:
-    read = lru_cache(maxsize=None)(chains.read_snapshot)
+    read = lru_cache(maxsize=None)(request.reader.snapshot)
     there = request.their_location
     ours, theirs = read(request.location, request.ours), read(there, request.theirs)
     try:
@@ -113,8 +116,8 @@ def _sides(request: Request) -> Sides:
         ours=replace(ours, pin=_stamped(request.location, request.ours)),
         base_theirs=base_theirs,
         theirs=replace(theirs, pin=_stamped(there, request.theirs)),
-        our_steps=_steps(request.location, request.ours, request.base_ours, request.our_path),
-        their_steps=_steps(there, request.theirs, request.base_theirs, request.their_path),
+        our_steps=_steps((request.reader, request.location), request.ours, request.base_ours, request.our_path),
+        their_steps=_steps((request.reader, there), request.theirs, request.base_theirs, request.their_path),
         numbering=_numbering(request, ours),
     )
 
@@ -123,7 +126,7 @@ def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
     if request.numbering is None or not ours.contents.has_stable_row_ids:
         return None
     try:
-        return chains.read_snapshot(request.their_location, request.numbering)
+        return request.reader.snapshot(request.their_location, request.numbering)
     except NotFound as missing:
         raise Refused(
             f"{request.numbering} took in the last version that both have in common, and it is not there any more, so "
@@ -137,25 +140,24 @@ def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
 
 
 def _steps(
-    location: DatasetLocation, side: PinnedVersion, base: PinnedVersion, path: tuple[Stretch, ...] | None
+    there: tuple[Reader, DatasetLocation], side: PinnedVersion, base: PinnedVersion, path: tuple[Stretch, ...] | None
 ) -> Steps:
     """The versions that the base does not have. A base in another chain: all of the side's own, if nothing is known."""
     if path is None:
         first = base.version
         if base.branch != side.branch:
-            first = min(chains.version_names(location, side.branch), default=0)
+            first = min(chains.version_names(there[1], side.branch), default=0)
         path = (Stretch(side.branch, first, side.version),)
-    steps = tuple(step for stretch in path for step in _steps_of(location, stretch))
+    steps = tuple(step for stretch in path for step in _steps_of(*there, stretch))
     expected = sum(max(0, found.until - found.after) for found in path)
     return Steps(
         side.branch, steps, complete=len(steps) == expected and not any(step.operation == _ANEW for step in steps)
     )
 
 
-def _steps_of(location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
-    names = chains.version_names(location, stretch.branch)
-    wanted = [version for version in names if stretch.after < version <= stretch.until]
-    for version, transaction in chains.read_transactions(location, stretch.branch, wanted).items():
+def _steps_of(reader: Reader, location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
+    wanted = reader.versions(location, stretch.branch, stretch.after, stretch.until)
+    for version, transaction in reader.transactions(location, stretch.branch, wanted).items():
         if transaction is None:
             yield Step(version, "Unknown")
             continue
