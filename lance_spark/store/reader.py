@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents
@@ -13,6 +14,7 @@ from lance_spark.store import chains
 
 _FEW = 8
 """Versions that are asked for by their numbers: a listing is a request of its own, and of a long history many."""
+_THREADS = 16
 _KEPT = 32 * 1024 * 1024
 """Bytes of manifests to keep; what is beyond that is read again. A table with many fragments has large ones."""
 
@@ -44,6 +46,14 @@ class Reader:
     def has(self, location: DatasetLocation, pin: PinnedVersion) -> bool:
         """Whether a version is there."""
         return self._manifest(location, pin.branch, pin.version) is not None
+
+    def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
+        """Ask at once for versions that are going to be wanted one after the other; some may be gone."""
+        if not location.is_local:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                wanted = [pool.submit(self.has, location, pin) for pin in pins]
+            for found in wanted:
+                found.result()
 
     def contents(self, location: DatasetLocation, pin: PinnedVersion) -> Contents:
         """As :func:`chains.read_contents`."""

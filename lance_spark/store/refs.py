@@ -110,28 +110,28 @@ class TagWriter:
     """Changes tags of a dataset, which is opened once, when the first one is changed."""
 
     def __init__(self, location: DatasetLocation) -> None:
-        self._location = location
+        self.location = location
 
     @cached_property
     def _dataset(self) -> lance.LanceDataset:
-        return open_latest(self._location)
+        return open_latest(self.location)
 
     def create(self, name: str, target: PinnedVersion) -> None:
         """Create a tag at a version."""
         dataset = self._dataset
-        with translated(self._location, f"creating tag '{name}'"):
+        with translated(self.location, f"creating tag '{name}'"):
             dataset.tags.create(name, target.reference)
 
     def move(self, name: str, target: PinnedVersion) -> None:
         """Point an existing tag at another version."""
         dataset = self._dataset
-        with translated(self._location, f"moving tag '{name}'"):
+        with translated(self.location, f"moving tag '{name}'"):
             dataset.tags.update(name, target.reference)
 
     def delete(self, name: str) -> None:
         """Delete a tag."""
         dataset = self._dataset
-        with translated(self._location, f"deleting tag '{name}'"):
+        with translated(self.location, f"deleting tag '{name}'"):
             dataset.tags.delete(name)
 
 

@@ -15,7 +15,8 @@ from running import SCRIPT, append, call, config, ids, run
 
 from lance_spark.actions.remotes import clone as cloning
 from lance_spark.cli.verbs import clone as clone_verb
-from lance_spark.errors import StorageFailure
+from lance_spark.errors import PermissionDenied, StorageFailure
+from lance_spark.store import files
 
 
 @pytest.fixture
@@ -588,15 +589,21 @@ def test_nobody_answers_is_not_absent(flights, ada, tmp_path, monkeypatch):
         assert (done.code, "hush-hush" in done.err) == (20, False), done
     assert call(tmp_path, *storage, "clone", "s3://bucket/t.lance").code == 20
     assert not (tmp_path / "t").exists()
-    real = lance.dataset
+    real, list_names = lance.dataset, files.list_names
 
     def denied(uri, *rest, **options):
         if str(uri).startswith(str(flights)):
             raise OSError("LanceError(IO): Generic LocalFileSystem error: Permission denied (os error 13)")
         return real(uri, *rest, **options)
 
+    def denied_list(location, directory):
+        if location.uri == str(flights):
+            raise PermissionDenied("Permission denied.")
+        return list_names(location, directory)
+
     with monkeypatch.context() as patch:
         patch.setattr(lance, "dataset", denied)
+        patch.setattr(files, "list_names", denied_list)
         for arguments in (("fetch",), ("push",), ("pull",), ("remote", "show", "origin")):
             assert call(ada, *arguments).code == 21, arguments
     assert everything(ada) == before

@@ -195,5 +195,6 @@ STEPS = {
     replaying: ("add_bases", "commit"),
     copying: ("copy_file",),
     indexes: ("_commit",),
-    refs: ("create_branch", "delete_branch", "replace_metadata", "create_tag", "move_tag", "delete_tag"),
+    refs: ("create_branch", "delete_branch", "replace_metadata"),
+    refs.TagWriter: ("create", "move", "delete"),
 }

@@ -160,7 +160,7 @@ def test_beside_pylances_own_namespace_nothing_is_lost(team, tmp_path):
         jobs = [Job(we_create, (catalog, member, round_), theirs) for member in range(4)]
         jobs += [Job(pylance_creates, (catalog, member, round_), theirs) for member in range(4)]
         outcomes = team.run(jobs)
-        assert [kind for kind, _ in outcomes[:4]] == ["ok"] * 4
+        assert [kind for kind, _ in outcomes[:4]] == ["ok"] * 4, outcomes[:4]
     expected = [f"{who}{round_}{member}" for who in "pw" for round_ in range(4) for member in range(4)]
     assert namespaces(catalog) == sorted(expected)
     assert tables(catalog, recursive=True) == [f"{name}.t" for name in sorted(expected)]

@@ -167,12 +167,12 @@ def test_a_remote_where_nothing_may_be_written(tmp_path, made, monkeypatch):
     """It can be cloned and fetched from; that nothing protects what is read there is told."""
     source, local = begun(str(tmp_path / "source.lance"), made[1]), str(tmp_path / "local.lance")
 
-    def denied(location, *_):
-        if location.uri == source:
+    def denied(where, *_):
+        if getattr(where, "location", where).uri == source:
             raise PermissionDenied("no")
 
     before = contents(source)
-    for module, name in ((refs, "create_tag"), (refs, "move_tag"), (clones, "write_record")):
+    for module, name in ((refs.TagWriter, "create"), (refs.TagWriter, "move"), (clones, "write_record")):
         monkeypatch.setattr(module, name, denied)
     result = made_clone(source, local, made[0])
     assert "could not be told" in result.notes[0]

@@ -87,14 +87,21 @@ def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistere
         need_manifest(catalog, doing)
     directory = v1_directory(identifier) if catalog.reads_directories and identifier.in_root else None
     rows = no_rows()
-    if catalog.reads_manifest:
-        rows = read_rows(catalog.manifest, Wanted((identifier.object_id,), locations=(directory,) if directory else ()))
+    # Who claims the directory is asked last: there is no index on locations.
+    for locations in _asked(catalog, directory):
+        rows = read_rows(catalog.manifest, Wanted((identifier.object_id,), locations=locations))
         entry = rows.find(identifier.object_id)
         if entry is not None and entry.is_table:
             return Found(identifier, entry.location, entry)
     if directory is None:
         raise missing_table(rows, identifier, doing)
     return _find_directory(catalog, rows, identifier, directory, (doing, deregistered))
+
+
+def _asked(catalog: Catalog, directory: str | None) -> tuple[tuple[str, ...], ...]:
+    if not catalog.reads_manifest:
+        return ()
+    return ((),) if directory is None else ((), (directory,))
 
 
 def _find_directory(

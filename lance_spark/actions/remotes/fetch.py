@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lance_spark.actions.branches import create_branch_at
@@ -63,6 +63,7 @@ class _Fetch:
         self.reader = Reader()
         """Of the remote's versions."""
         self.chains = look(local, remote.location, self.before, options.branches, self.reader)
+        self.reader.read_ahead(remote.location, self._looked_at())
         self.planted: dict[str | None, Pair] = {}
         self.states: dict[str | None, State] = {}
 
@@ -85,6 +86,15 @@ class _Fetch:
             notes=notes,
             dry_run=self.options.dry_run,
         )
+
+    def _looked_at(self) -> Iterator[PinnedVersion]:
+        """Versions whose commit time is asked for: those that were fetched last, and those that branches begin with."""
+        for chain in self.chains.values():
+            known = self.before.get(chain.branch)
+            if known is not None and known.newest is not None:
+                yield PinnedVersion(chain.branch, known.newest.remote)
+            elif chain.fork is not None and chain.fork.version in chain.versions:
+                yield PinnedVersion(chain.branch, chain.fork.version)
 
     def _fetched_now(self, ordered: Sequence[RemoteChain]) -> list[PinnedVersion]:
         """Versions of the remote that were not known before; of all of them something may be read."""

@@ -66,7 +66,10 @@ def look(
     for name in names:
         if not versions[name]:
             if name is None:
-                raise NotFound(f"There is no dataset at {remote.uri}.")
+                raise NotFound(
+                    f"There is no Lance dataset at {remote.uri}.",
+                    hint="Check the place of the remote; if it was moved: lance-git remote set-url NAME URI.",
+                )
             raise CorruptData(f"Branch '{name}' of {remote.uri} has no versions.")
         chain = RemoteChain(
             branch=name,
