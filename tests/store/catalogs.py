@@ -11,7 +11,7 @@ from lance_spark.actions.catalog.declaring import declare_table
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
 from lance_spark.actions.catalog.lookup import locate_table
 from lance_spark.catalog.model import Catalog, Declaration
-from lance_spark.store.catalog import manifest
+from lance_spark.store.catalog import indexing
 from lance_spark.store.catalog.snapshots import newest
 
 PYLANCE = {
@@ -62,4 +62,4 @@ def rows(catalog: Catalog) -> dict[str, dict]:
 def indexes(catalog: Catalog) -> frozenset[str]:
     snapshot = newest(catalog.manifest)
     assert snapshot is not None
-    return manifest.index_names(snapshot)
+    return indexing.index_names(snapshot)

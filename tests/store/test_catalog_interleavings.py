@@ -155,7 +155,7 @@ def expected(fresh, done):
     indirect=["fresh"],
 )
 def test_as_if_one_came_after_the_other(fresh, monkeypatch, first, second):
-    monkeypatch.setattr(manifest, "_index_if_possible", lambda _: None)  # it takes longer than all the rest
+    monkeypatch.setattr(manifest, "index_if_possible", lambda _: None)  # it takes longer than all the rest
     ours, theirs = OPERATIONS[first], OPERATIONS[second]
     known = {}
     for step in count():

@@ -122,14 +122,14 @@ def test_a_change_is_refused_if_any_row_or_column_was_committed_since_it_was_dec
 @pytest.mark.parametrize("other", COMMITS)
 def test_after_a_conflict_the_change_is_decided_anew_and_nothing_is_lost(catalog, other, monkeypatch):
     filled(catalog)
-    commit, disturbed = manifest._commit, []
+    commit, disturbed = manifest.commit, []
 
     def disturb(*arguments):
         if not disturbed:
             disturbed.append(COMMITS[other](raw(catalog)))
         commit(*arguments)
 
-    monkeypatch.setattr(manifest, "_commit", disturb)
+    monkeypatch.setattr(manifest, "commit", disturb)
     before = set(rows(catalog))
     create_namespace(catalog, "mine")
     assert disturbed
@@ -142,14 +142,14 @@ def test_after_a_conflict_the_change_is_decided_anew_and_nothing_is_lost(catalog
 
 def test_a_conflict_leaves_no_data_file_behind(catalog, monkeypatch):
     filled(catalog)
-    commit = manifest._commit
+    commit = manifest.commit
 
     def disturb(*arguments):
-        monkeypatch.setattr(manifest, "_commit", commit)
+        monkeypatch.setattr(manifest, "commit", commit)
         raw(catalog).delete("object_id = 'n0'")
         commit(*arguments)
 
-    monkeypatch.setattr(manifest, "_commit", disturb)
+    monkeypatch.setattr(manifest, "commit", disturb)
     create_namespace(catalog, "mine")
     named = set()
     for version in raw(catalog).versions():
@@ -166,13 +166,13 @@ def open_path(catalog):
 
 def test_if_others_commit_again_and_again_it_is_a_conflict(catalog, monkeypatch):
     filled(catalog)
-    commit = manifest._commit
+    commit = manifest.commit
 
     def disturb(*arguments):
         raw(catalog).update({"metadata": "'{}'"}, where="object_id = 'n0'")
         commit(*arguments)
 
-    monkeypatch.setattr(manifest, "_commit", disturb)
+    monkeypatch.setattr(manifest, "commit", disturb)
     monkeypatch.setattr(manifest, "_ATTEMPTS", 3)
     with pytest.raises(Conflict, match="Cannot create namespace 'mine': others changed the catalog again and again"):
         create_namespace(catalog, "mine")
@@ -391,10 +391,10 @@ def test_the_manifest_is_cleaned_like_any_dataset_and_clients_at_work_go_on(cata
 def test_a_commit_that_arrived_although_it_was_told_to_have_failed_keeps_its_files(catalog, monkeypatch):
     """A store's answer may be lost: the client tries again, and its own version is in the way."""
     create_namespace(catalog, "a")
-    commit = manifest._commit
+    commit = manifest.commit
 
     def answer_lost(*given):
-        monkeypatch.setattr(manifest, "_commit", commit)
+        monkeypatch.setattr(manifest, "commit", commit)
         theirs = lance.LanceDataset.commit
 
         def arrives(*args, **named):
@@ -405,7 +405,7 @@ def test_a_commit_that_arrived_although_it_was_told_to_have_failed_keeps_its_fil
             patch.setattr(lance.LanceDataset, "commit", arrives)
             commit(*given)
 
-    monkeypatch.setattr(manifest, "_commit", answer_lost)
+    monkeypatch.setattr(manifest, "commit", answer_lost)
     with pytest.raises(AlreadyExists):
         create_namespace(catalog, "b")
     assert namespaces(catalog) == ["a", "b"]

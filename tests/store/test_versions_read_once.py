@@ -65,13 +65,15 @@ def test_a_fetch_reads_no_version_of_the_remote_twice_and_only_its_own_tags(tmp_
     assert not [path for uri, path in asked if uri == source and "_refs/tags" in path]
 
 
-def test_a_push_reads_no_tags_at_the_remote(tmp_path, asked):
+def test_a_push_reads_no_tags_and_no_other_branchs_versions_at_the_remote(tmp_path, asked):
     source, local = begun(str(tmp_path / "source.lance")), str(tmp_path / "local.lance")
+    lance.dataset(source).create_branch("other")
+    add(source, 400, 403, "other")
     made_clone(source, local)
     add(local, 500, 503)
     asked.clear()
     assert pushed(local, source).version
-    assert not [path for uri, path in asked if uri == source and path.startswith("_refs/tags/")]
+    assert not [path for uri, path in asked if uri == source and path.startswith(("_refs/tags/", "tree/"))]
 
 
 @pytest.mark.parametrize("count", [3, MANY])

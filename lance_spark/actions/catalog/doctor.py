@@ -27,7 +27,7 @@ from lance_spark.catalog.findings import (
 from lance_spark.catalog.model import Catalog, is_inside
 from lance_spark.catalog.names import DELIMITER
 from lance_spark.catalog.repairs import AddNamespaces, RemoveRows
-from lance_spark.store.catalog import manifest, markers
+from lance_spark.store.catalog import indexing, manifest, markers
 from lance_spark.store.catalog.directories import exists_below, list_root, look
 from lance_spark.store.catalog.history import older_columns
 from lance_spark.store.catalog.snapshots import newest, read_rows
@@ -45,7 +45,7 @@ def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE
         entries = read_rows(catalog.manifest, Wanted(everything=True)).entries
         found += row_findings(entries)
         found += dead_rows(entries, _have_files(catalog, entries, directories))
-        found += table_findings(snapshot.schema, manifest.index_names(snapshot), older_columns(snapshot))
+        found += table_findings(snapshot.schema, indexing.index_names(snapshot), older_columns(snapshot))
         for orphan in find_orphans(catalog):
             if orphan.newest <= now - older_than:
                 found.append(_orphan(orphan))
@@ -98,7 +98,7 @@ def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     if any(finding.kind == MISSING_KEY for finding in wanted):
         manifest.upgrade(catalog.manifest)
     if any(finding.kind in (MISSING_INDEX, MISSING_KEY) for finding in wanted):
-        manifest.ensure_indexes(catalog.manifest)
+        indexing.ensure_indexes(catalog.manifest)
     return tuple(wanted)
 
 

@@ -58,7 +58,7 @@ def _note(remote: Remote, there: RefTable, into: Follows, source: PinnedVersion)
         return False
     graph = Graph(remote.location, there)
     at, node = PinnedVersion(into.branch, into.newest.remote), graph.origin(source)
-    if graph.origin(at).chain == node.chain or _is_noted(there, graph.node(at), node):
+    if graph.origin(at).chain == node.chain or graph.inherits(at, node) or _is_noted(there, graph.node(at), node):
         return False
     if graph.held(at, source).get(node.chain, -1) >= node.version:
         return False

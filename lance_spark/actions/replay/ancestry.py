@@ -82,6 +82,10 @@ class Graph:
         """
         return ancestors(self.node(pin), self._read(pin, beside))
 
+    def inherits(self, pin: PinnedVersion, node: Node) -> bool:
+        """Whether a version has everything of a node already by where its branch was made from; nothing is read."""
+        return self._lineage(self.node(pin)).get(node.chain, -1) >= node.version
+
     def path(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> tuple[Stretch, ...]:
         """The versions of a side that the base does not have: of its own chain and of those it was forked from."""
         known = ancestors(base, self._read(side, beside))

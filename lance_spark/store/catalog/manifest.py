@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.catalog.changes import Change, Edit, refusal
-from lance_spark.catalog.entries import INDEXES, OBJECT_ID, SCHEMA, Rows, is_complete, no_rows, upgraded_rows
-from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkError, NotFound
+from lance_spark.catalog.entries import OBJECT_ID, SCHEMA, Rows, is_complete, no_rows, upgraded_rows
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
-from lance_spark.store import files
+from lance_spark.store.catalog.committing import commit
+from lance_spark.store.catalog.indexing import has_indexes, index_if_possible
 from lance_spark.store.catalog.snapshots import Snapshot, newest
 from lance_spark.store.failures import translated
 
@@ -64,7 +64,7 @@ def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] |
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.005 * 2**attempt)))
             continue
         if rewritten:
-            _index_if_possible(manifest)
+            index_if_possible(manifest)
         return edit
     raise refusal(Conflict, change.doing, "others changed the catalog again and again", hint="Run it again.")
 
@@ -79,12 +79,6 @@ def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: Snaps
             raise
         return False
     return True
-
-
-def _index_if_possible(manifest: DatasetLocation) -> None:
-    """The change is committed: whatever happens now must not look as if it were not. The next one tries again."""
-    with suppress(LanceSparkError):
-        ensure_indexes(manifest)
 
 
 class _Rows:
@@ -115,7 +109,7 @@ def _write(manifest: DatasetLocation, snapshot: Snapshot | None, rows: _Rows, ed
         _rewrite(snapshot, edit, doing)
         return True
     _append(snapshot, edit, gone, doing)
-    return not _has_indexes(snapshot)
+    return not has_indexes(snapshot)
 
 
 def _is_due(snapshot: Snapshot, edit: Edit, gone: dict[int, list[int]]) -> bool:
@@ -170,7 +164,7 @@ def _append(snapshot: Snapshot, edit: Edit, gone: dict[int, list[int]], doing: s
             for fragment in dataset.get_fragments()
         ]
         added = _written(snapshot, edit.add)
-        _commit(snapshot, lance.LanceOperation.Merge([*kept, *added], dataset.lance_schema), added, doing)
+        commit(snapshot, lance.LanceOperation.Merge([*kept, *added], dataset.lance_schema), added, doing)
 
 
 def _rewrite(snapshot: Snapshot, edit: Edit, doing: str) -> None:
@@ -196,7 +190,7 @@ def _rewrite(snapshot: Snapshot, edit: Edit, doing: str) -> None:
                 storage_options=snapshot.manifest.storage_options,
             )
             operation = lance.LanceOperation.Overwrite(table.schema, added)
-        _commit(snapshot, operation, added, doing)
+        commit(snapshot, operation, added, doing)
 
 
 def _written(snapshot: Snapshot, table: pa.Table | None) -> list[Any]:
@@ -213,36 +207,6 @@ def _written(snapshot: Snapshot, table: pa.Table | None) -> list[Any]:
         storage_options=snapshot.manifest.storage_options,
     )
     return written
-
-
-def _commit(snapshot: Snapshot, operation: Any, added: list[Any], doing: str) -> None:
-    """Commit on just this version. Without retries both kinds of operation are refused if any other came in between."""
-    import lance
-
-    try:
-        with translated(snapshot.manifest, doing):
-            lance.LanceDataset.commit(
-                snapshot.dataset,
-                operation,
-                read_version=snapshot.version,
-                storage_options=snapshot.manifest.storage_options,
-                max_retries=0,
-                commit_message=doing,
-            )
-    except Conflict:
-        _delete_unused(snapshot.manifest, {file.path for fragment in added for file in fragment.files})
-        raise
-
-
-def _delete_unused(manifest: DatasetLocation, paths: set[str]) -> None:
-    """Delete what was written for a commit that was refused, unless it arrived all the same.
-
-    A client that lost the store's answer tries again, and is told that its version is there already: by itself.
-    """
-    snapshot = newest(manifest)
-    if snapshot is not None and paths:
-        held = {file.path for fragment in snapshot.dataset.get_fragments() for file in fragment.metadata.files}
-        files.delete(manifest, (f"data/{path}" for path in sorted(paths - held)))
 
 
 def upgrade(manifest: DatasetLocation) -> bool:
@@ -273,55 +237,8 @@ def compact(manifest: DatasetLocation, least: int) -> bool:
         _rewrite(snapshot, Edit(), "compact the catalog")
     except Conflict:
         return False
-    _index_if_possible(manifest)
+    index_if_possible(manifest)
     return True
-
-
-def ensure_indexes(manifest: DatasetLocation) -> tuple[str, ...]:
-    """Make those of the indexes that are missing, in one commit; returns the names of those that were made.
-
-    Somebody else's commit in the same moment comes first: the next change, or the doctor, makes what is missing.
-    """
-    snapshot = newest(manifest)
-    if snapshot is None:
-        return ()
-    there, columns = index_names(snapshot), snapshot.schema.names
-    missing = [found for found in INDEXES if found[0] not in there and found[1] in columns]
-    try:
-        with translated(manifest, "making the catalog's indexes"):
-            _index(snapshot, missing)
-    except (Conflict, AlreadyExists):
-        return ()
-    return tuple(name for name, _, _ in missing)
-
-
-def _index(snapshot: Snapshot, missing: Sequence[tuple[str, str, str]]) -> None:
-    import lance
-
-    dataset = snapshot.dataset
-    fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
-    if not fragments:  # pylance makes an index on nothing only one by one
-        for name, column, kind in missing:
-            lance.dataset(dataset.uri, storage_options=snapshot.manifest.storage_options).create_scalar_index(
-                column, kind, name=name, replace=False
-            )
-    elif missing:
-        made = [
-            dataset.create_index_uncommitted(column, kind, name=name, fragment_ids=fragments)
-            for name, column, kind in missing
-        ]
-        _commit(snapshot, lance.LanceOperation.CreateIndex(made, []), [], "index the catalog")
-
-
-def index_names(snapshot: Snapshot) -> frozenset[str]:
-    """Names of the indexes a version has."""
-    with translated(snapshot.manifest, "reading the indexes"):
-        return frozenset(index.name for index in snapshot.dataset.describe_indices())
-
-
-def _has_indexes(snapshot: Snapshot) -> bool:
-    names = index_names(snapshot)
-    return all(name in names or column not in snapshot.schema.names for name, column, _ in INDEXES)
 
 
 def root_properties(manifest: DatasetLocation) -> dict[str, str]:
@@ -344,7 +261,7 @@ def alter_root_properties(manifest: DatasetLocation, put: dict[str, str], unset:
         try:
             if snapshot is None:
                 _create(manifest, None, doing)
-                _index_if_possible(manifest)
+                index_if_possible(manifest)
                 continue
             with translated(manifest, doing):
                 snapshot.dataset.update_metadata(values)
