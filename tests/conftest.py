@@ -51,15 +51,16 @@ def pytest_collection_modifyitems(items):
 
 def _leave_out(items):
     """Of tests marked ``sampled(part)`` keep that part of the cases: always the same ones, and every value of each
-    parameter at least once. The other cases are run at night.
+    parameter at least once. The other cases, and what is marked ``nightly``, are run at night.
     """
     kept, left_out = [], []
     for _, group in groupby(items, lambda item: item.nodeid.partition("[")[0]):
-        cases = list(group)
-        marker = cases[0].get_closest_marker("sampled")
+        every = list(group)
+        cases = [case for case in every if case.get_closest_marker("nightly") is None]
+        marker = cases[0].get_closest_marker("sampled") if cases else None
         wanted = cases if marker is None else _sample(cases, marker.args[0])
-        kept += [case for case in cases if case in wanted]
-        left_out += [case for case in cases if case not in wanted]
+        kept += [case for case in every if case in wanted]
+        left_out += [case for case in every if case not in wanted]
     if left_out:
         left_out[0].config.hook.pytest_deselected(items=left_out)
         items[:] = kept

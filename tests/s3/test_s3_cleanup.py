@@ -229,7 +229,8 @@ def unlisted(directory, fate):
     [
         *((listing, DENIED, PermissionDenied) for listing in (*LISTINGS, VERSIONS, BRANCH_VERSIONS)),
         *((listing, FAILING, StorageFailure) for listing in ("/tree/", "/_clones/", VERSIONS, BRANCH_VERSIONS)),
-        *((listing, SILENT, StorageFailure) for listing in (BRANCH_VERSIONS, "/tree/")),
+        pytest.param(BRANCH_VERSIONS, SILENT, StorageFailure),
+        pytest.param("/tree/", SILENT, StorageFailure, marks=pytest.mark.nightly),
     ],
 )
 def test_a_listing_that_is_not_given_stops_the_run_and_nothing_is_deleted(

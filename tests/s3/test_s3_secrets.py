@@ -42,7 +42,7 @@ def run_job(uri, storage, environment, log):
     return done.stdout, done.stderr, "".join(events)
 
 
-@pytest.mark.parametrize("given", ["options", "environment"])
+@pytest.mark.parametrize("given", ["options", pytest.param("environment", marks=pytest.mark.nightly)])
 def test_secrets_are_nowhere_to_be_seen(bucket, faulty, tmp_path, given):
     faulty.rule = lambda request: "403 SignatureDoesNotMatch" if "denied" in request.key else None
     place = {"aws_region": "us-east-1", "aws_endpoint": faulty.endpoint, "allow_http": "true"}

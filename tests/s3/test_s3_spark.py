@@ -99,8 +99,8 @@ def test_a_failed_job_removes_the_files_it_wrote(
     ("answer", "error", "words"),
     [
         ("403 AccessDenied", "PermissionDenied", "Check the credentials"),
-        ("500 InternalError", "StorageFailure", "Check the endpoint"),
-        ("404 NoSuchBucket", "NotFound", "Check the bucket name"),
+        pytest.param("500 InternalError", "StorageFailure", "Check the endpoint", marks=pytest.mark.nightly),
+        pytest.param("404 NoSuchBucket", "NotFound", "Check the bucket name", marks=pytest.mark.nightly),
     ],
 )
 def test_spark_shows_what_the_store_said_and_what_to_do(spark, table, storage, faulty, options, answer, error, words):

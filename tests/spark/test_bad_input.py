@@ -24,6 +24,11 @@ from lance_spark.errors import (
 pytestmark = pytest.mark.spark
 
 
+def at_night(*given):
+    """Cases whose words are tested without Spark as well (tests/unit): it takes the same way through for all."""
+    return [pytest.param(value, marks=pytest.mark.nightly) for value in given]
+
+
 def on_one(*given):
     """Cases that are enough on the newest Spark: another one takes the same way through the older ones."""
     return [pytest.param(value, marks=pytest.mark.one_spark) for value in given]
@@ -75,7 +80,11 @@ ON_EVERY_SPARK = ("missing branch", "tag and branch", "bad branch name", "field 
 """One of each class."""
 
 
-@pytest.mark.parametrize("name", [*ON_EVERY_SPARK, *on_one(*(name for name in CASES if name not in ON_EVERY_SPARK))])
+ON_ONE = ("missing version of a branch", "unknown option", "unknown column", "predicate on an unknown column")
+OTHERS = tuple(name for name in CASES if name not in ON_EVERY_SPARK + ON_ONE)
+
+
+@pytest.mark.parametrize("name", [*ON_EVERY_SPARK, *on_one(*ON_ONE), *at_night(*OTHERS)])
 def test_a_bad_read_is_refused_before_any_task(spark, made, name):
     options, error, words = CASES[name]
     before = all_files(made)
@@ -106,7 +115,7 @@ def damage(root, pattern, content=b"\0" * 40):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", *on_one(b"\0" * 40, b"garbage that is long enough to hold a footer LANC")], ids=len
+    "content", [*on_one(b""), *at_night(b"\0" * 40, b"garbage that is long enough to hold a footer LANC")], ids=len
 )
 def test_a_corrupt_manifest_is_corrupt_and_not_missing(spark, made, tmp_path, content):
     root = copy(made, tmp_path)

@@ -61,6 +61,7 @@ def test_a_table_is_written_and_read_by_its_name_in_every_spelling(spark, cat):
     assert sorted(found.to_table()["id"].to_pylist()) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.one_spark
 def test_the_modes_of_a_write(spark, cat):
     name = "ns1.flights"
     save(numbers(spark, 0, 2), cat, name)
@@ -78,6 +79,7 @@ def test_the_modes_of_a_write(spark, cat):
         cat.write_table(numbers(spark, 7, 8), name, mode="upsert")
 
 
+@pytest.mark.one_spark
 def test_a_failed_job_gives_the_name_back(spark, cat):
     def fail(batches):
         yield from batches
@@ -92,6 +94,7 @@ def test_a_failed_job_gives_the_name_back(spark, cat):
     assert (cat.table_exists("ns1.flights"), directories(cat)) == (False, set())
 
 
+@pytest.mark.one_spark
 def test_a_table_that_is_dropped_while_it_is_written_is_a_conflict_and_leaves_nothing(spark, cat):
     def during(batches):
         yield from batches
@@ -102,6 +105,7 @@ def test_a_table_that_is_dropped_while_it_is_written_is_a_conflict_and_leaves_no
     assert (cat.list_tables("ns1"), directories(cat)) == ([], set())
 
 
+@pytest.mark.one_spark
 def test_what_cannot_be_written_is_refused_in_our_own_words(spark, cat):
     with pytest.raises(NotFound, match="no namespace 'ns3'") as caught:
         cat.write_table(numbers(spark, 0, 1), "ns3.flights")
@@ -114,6 +118,7 @@ def test_what_cannot_be_written_is_refused_in_our_own_words(spark, cat):
     assert ids(cat.table("flights").to_df()) == [0, 1, 2]
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize(
     ("options", "name", "error", "words"),
     [
@@ -133,6 +138,7 @@ def test_a_read_of_what_is_not_there_tells_what_is_meant(spark, cat, options, na
         load(spark, cat, name, **options)
 
 
+@pytest.mark.one_spark
 def test_views_let_sql_ask_all_tables(spark, cat):
     put(cat, "my-table")
     put(cat, "ns1.ns2.flights", 1, 9)

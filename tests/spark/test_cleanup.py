@@ -56,6 +56,7 @@ def paths(plan):
     return sorted(table.select(["path", "kind", "size", "branch", "reason", "verified"]).to_pylist(), key=str)
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize(
     "policy",
     [
@@ -96,6 +97,7 @@ def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, where):
     assert json.loads(report.to_json())["totals"]["deleted"]["files"] == dry.to_delete[0]
 
 
+@pytest.mark.one_spark
 def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
     plan = LanceTable.for_path(spark, history).plan_cleanup(EVERYTHING_OLD)
     frame = plan.candidates()
@@ -105,6 +107,7 @@ def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
         assert abs(Path(row.path).stat().st_mtime - row.last_modified.timestamp()) < 0.001
 
 
+@pytest.mark.one_spark
 def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
     table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
@@ -134,6 +137,7 @@ def test_tags_on_versions_that_would_go_are_an_error_by_default(spark, history):
     assert all_files(history) == before
 
 
+@pytest.mark.one_spark
 def test_a_manifest_that_cannot_be_read_stops_the_job_with_its_name(spark, history):
     manifest = sorted(Path(history, "_versions").glob("*.manifest"))[2]
     manifest.write_bytes(manifest.read_bytes()[:-20])
@@ -143,6 +147,7 @@ def test_a_manifest_that_cannot_be_read_stops_the_job_with_its_name(spark, histo
     assert all_files(history) == before
 
 
+@pytest.mark.one_spark
 def test_an_inventory_is_used_instead_of_listing(spark, history):
     table = LanceTable.for_path(spark, history)
     whole = paths(table.plan_cleanup(EVERYTHING_OLD))

@@ -144,6 +144,7 @@ def expected(fresh, done):
     return states
 
 
+@pytest.mark.sampled(0.6)
 @pytest.mark.parametrize(
     ("fresh", "first", "second"),
     [
