@@ -221,9 +221,8 @@ def test_a_marker_that_is_being_made_by_somebody_else_is_asked_for_again(bucket,
     [
         ("compatibility", "403 AccessDenied", PermissionDenied),
         pytest.param("v2", "500 InternalError", StorageFailure, marks=pytest.mark.nightly),
-        ("v1", "403 AccessDenied", PermissionDenied),
-        pytest.param("v1", "500 InternalError", StorageFailure, marks=pytest.mark.nightly),
-        ("compatibility", "500 InternalError", StorageFailure),
+        pytest.param("v1", "403 AccessDenied", PermissionDenied, marks=pytest.mark.nightly),
+        ("v1", "500 InternalError", StorageFailure),
     ],
 )
 def test_a_store_that_fails_is_no_empty_catalog(bucket, faulty, storage_through, monkeypatch, mode, fate, error):
