@@ -49,6 +49,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: _turn(item.path.parent.name))
 
 
+def pytest_collection_finish(session):
+    """pytest 9.2 ignored the groups of pytest-xdist 3.8 without a word, and the tests took twice as long."""
+    if getattr(session.config.option, "loadgroup", False) and not all("@" in item.nodeid for item in session.items):
+        raise pytest.UsageError(
+            "This pytest ignores the groups of pytest-xdist. pyproject.toml says which one does not."
+        )
+
+
 def _leave_out(items):
     """Of tests marked ``sampled(part)`` keep that part of the cases: always the same ones, and every value of each
     parameter at least once. The other cases, and what is marked ``nightly``, are run at night.
