@@ -52,9 +52,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish(session):
     """pytest 9.2 ignored the groups of pytest-xdist 3.8 without a word, and the tests took twice as long."""
     if getattr(session.config.option, "loadgroup", False) and not all("@" in item.nodeid for item in session.items):
-        raise pytest.UsageError(
-            "This pytest ignores the groups of pytest-xdist; see pyproject.toml."
-        )
+        raise pytest.UsageError("This pytest ignores the groups of pytest-xdist; see pyproject.toml.")
 
 
 def _leave_out(items):
