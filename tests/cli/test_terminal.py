@@ -29,6 +29,8 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
+            # Where the tests run in the background, SIGINT is ignored, and what they start inherits that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(slave)
         self.seen = ""
