@@ -39,11 +39,12 @@ from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.policy_file import parse_policy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import InvalidOption, LanceSparkError
+from lance_spark.options.storage import storage_from
 from lance_spark.options.text import to_span
 from lance_spark.spark.cleanup import runner
 from lance_spark.spark.session import job_session
 from lance_spark.store.inventories import read_inventory
-from lance_spark.store.plans import write_file
+from lance_spark.store.plans import write_report
 from lance_spark.store.uri import locate
 
 PARTIAL_FAILURE = 6
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         progress.end()
         print(report)
         if arguments.report:
-            _write_report(report, arguments.report, _storage(arguments))
+            write_report(arguments.report, report.to_json(), storage_from(arguments.storage))
     except LanceSparkError as error:
         progress.end()
         print(f"error: {error}", file=sys.stderr)
@@ -73,7 +74,7 @@ def run_catalog(arguments: argparse.Namespace, progress: Progress) -> LakeReport
     if arguments.uri is not None:
         raise InvalidOption("A dataset and --catalog do not go together.", hint="Leave one of them out.")
     _check_plain(arguments, ("version", "before_version", "plan_dir", "apply_plan", "inventory"), "--catalog")
-    catalog = open_catalog(arguments.catalog, _storage(arguments), arguments.catalog_mode)
+    catalog = open_catalog(arguments.catalog, storage_from(arguments.storage), arguments.catalog_mode)
     options = FleetOptions(
         _policy(arguments), arguments.execute, max_deletes_per_second=arguments.max_deletes_per_second
     )
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace, progress: Progress) -> CleanupReport:
             "No dataset was named.", hint="Give its path or URI, or --catalog ROOT for all of a catalog."
         )
     _check_plain(arguments, ("catalog_mode",), "a single dataset")
-    location = dataset_at(arguments.uri, _storage(arguments))
+    location = dataset_at(arguments.uri, storage_from(arguments.storage))
     engine = _engine(arguments, progress)
     if arguments.apply_plan:
         _check_alone(arguments)
@@ -167,18 +168,6 @@ def _text(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except OSError as problem:
         raise InvalidOption(f"The policy file {path} cannot be read: {problem.strerror}.") from None
-
-
-def _write_report(report: CleanupReport | LakeReport, path: str, storage: dict[str, str]) -> None:
-    directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
-    write_file(locate(directory or "/", storage), name, report.to_json().encode())
-
-
-def _storage(arguments: argparse.Namespace) -> dict[str, str]:
-    for pair in arguments.storage:
-        if "=" not in pair:
-            raise InvalidOption("--storage takes KEY=VALUE.", hint="For example --storage aws_region=eu-west-1.")
-    return dict(pair.split("=", 1) for pair in arguments.storage)
 
 
 class Progress:

@@ -16,21 +16,20 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from lance_spark.actions.catalog.migrate import Migration, migrate
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.cleanup.report import table
-from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.store.plans import write_file
-from lance_spark.store.uri import locate
+from lance_spark.errors import LanceSparkError
+from lance_spark.options.storage import storage_from
+from lance_spark.store.plans import write_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the job; returns the exit code."""
     arguments = parser().parse_args(argv)
     try:
-        storage = _storage(arguments.storage)
+        storage = storage_from(arguments.storage)
         found = migrate(open_catalog(arguments.root, storage), dry_run=not arguments.execute)
         print(_text(found))
         if arguments.report:
@@ -57,15 +56,7 @@ def _write_report(found: Migration, path: str, storage: dict[str, str]) -> None:
         "registered_before": found.registered,
         "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in found.skipped],
     }
-    directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
-    write_file(locate(directory or "/", storage), name, json.dumps(said, indent=2).encode())
-
-
-def _storage(pairs: Sequence[str]) -> dict[str, str]:
-    for pair in pairs:
-        if "=" not in pair:
-            raise InvalidOption("--storage takes KEY=VALUE.", hint="For example --storage aws_region=eu-west-1.")
-    return dict(pair.split("=", 1) for pair in pairs)
+    write_report(path, json.dumps(said, indent=2), storage)
 
 
 def parser() -> argparse.ArgumentParser:

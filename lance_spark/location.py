@@ -66,6 +66,11 @@ class DatasetLocation:
         return DatasetLocation(uri, tuple(sorted((storage_options or {}).items())))
 
 
+def is_within(uri: str, root: str) -> bool:
+    """Whether a URI is a root or below it; both are canonical."""
+    return uri == root or uri.startswith(f"{root}/")
+
+
 def canonical_uri(text: str, realpath: Callable[[str], str]) -> str:
     """The one spelling of a dataset URI.
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from lance_spark.errors import StorageFailure
-from lance_spark.location import DatasetLocation
+from lance_spark.location import DatasetLocation, is_within
 from lance_spark.replay.relocating import (
     ABSENT,
     FOREIGN,
@@ -23,7 +23,6 @@ from lance_spark.replay.relocating import (
     Needed,
     directories,
     index_files,
-    is_within,
     likely_places,
     missing,
     moved,

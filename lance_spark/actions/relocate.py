@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lance_spark.actions.base_paths import Move, Places
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
-from lance_spark.location import DatasetLocation
+from lance_spark.location import DatasetLocation, is_within
 from lance_spark.refs.model import RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.relocating import (
@@ -17,7 +17,6 @@ from lance_spark.replay.relocating import (
     BaseState,
     Repair,
     former_roots,
-    is_within,
     repair_of,
 )
 from lance_spark.replay.relocation import Relocated, Relocation

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from lance_spark.cleanup.report import readable, table
+from lance_spark.location import is_within
 
 State = Literal["done", "would", "empty", "failed"]
 """Cleaned; would be cleaned; nothing was written yet, or it was dropped meanwhile; not cleaned."""
@@ -81,7 +82,7 @@ def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) ->
     owners = sorted(((uri, name) for name, uri in uris.items()), key=lambda entry: len(entry[0]), reverse=True)
     for row in bases:
         base, reader = row["base"], row["table"]
-        owner = next((name for uri, name in owners if base and (base == uri or base.startswith(f"{uri}/"))), None)
+        owner = next((name for uri, name in owners if base and is_within(base, uri)), None)
         if owner is not None and uris[owner] != uris[reader]:
             found[owner].add(uris[reader])
     return {name: tuple(sorted(readers)) for name, readers in found.items()}

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lance_spark.cleanup.names import Roots, data_key
 from lance_spark.cleanup.survey import Chain, Survey, join
 from lance_spark.errors import CorruptData, InvalidOption, Refused
-from lance_spark.location import canonical_uri
+from lance_spark.location import canonical_uri, is_within
 from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
 from lance_spark.manifest.run import RunDecoder
 
@@ -116,24 +116,20 @@ class Places:
                 if own.split("/")[-count:] == parts[:count] and parts[count : count + 1] in ([], ["tree"]):
                     return "/".join(parts[count:])
         uri = self._canonical(base)
-        if uri is None or not _within(uri, own):
+        if uri is None or not is_within(uri, own):
             return None
         rest = uri[len(own) + 1 :]
         return unquote(rest) if "://" in own else rest
 
     def _leads_into_clone(self, base: str) -> bool:
         uri = self._canonical(base)
-        return uri is not None and any(_within(uri, clone) for clone in self._repositories[1:])
+        return uri is not None and any(is_within(uri, clone) for clone in self._repositories[1:])
 
     def _canonical(self, base: str) -> str | None:
         try:
             return canonical_uri(base, self._realpath)
         except InvalidOption:
             return None
-
-
-def _within(uri: str, root: str) -> bool:
-    return uri == root or uri.startswith(f"{root}/")
 
 
 def inspect(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 import sys
 
 import click
@@ -37,28 +34,9 @@ def _said_yes() -> bool:
     """
     while True:
         click.echo("Go on? [y/N]: ", nl=False, err=True)
-        line = _line()
+        line = sys.stdin.readline()
         if not line:
             raise click.Abort
         answer = line.strip().lower()
         if answer in _YES | _NO:
             return answer in _YES
-
-
-def _line() -> str:
-    """What is typed next; empty where the terminal was closed.
-
-    A read does not notice a Ctrl-C that came between the last look of Python and the system call, and waits on. So both
-    are waited for: Python writes into the pipe when a signal comes.
-    """
-    if os.name == "posix":
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        before = signal.set_wakeup_fd(writer)
-        try:
-            select.select([sys.stdin, reader], [], [])
-        finally:
-            signal.set_wakeup_fd(before)
-            os.close(reader)
-            os.close(writer)
-    return sys.stdin.readline()

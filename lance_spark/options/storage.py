@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from lance_spark.errors import InvalidOption
 
 PREFIX = "storage."
 """Options of a Spark read or write that start with this are storage options."""
@@ -81,3 +83,11 @@ class _Lookup:
             if value := self._environment.get(f"AWS_{name}".upper()):
                 return value
         return None
+
+
+def storage_from(pairs: Iterable[str]) -> dict[str, str]:
+    """Storage options from ``KEY=VALUE``. Raises InvalidOption, without the text: it may be a secret."""
+    given = list(pairs)
+    if any("=" not in pair for pair in given):
+        raise InvalidOption("--storage takes KEY=VALUE.", hint="For example --storage aws_region=eu-west-1.")
+    return dict(pair.split("=", 1) for pair in given)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+from lance_spark.location import is_within
 from lance_spark.manifest.contents import DataFile, Fragment
 from lance_spark.manifest.names import stored_name
 from lance_spark.replay.snapshot import Root, Snapshot
@@ -35,7 +36,7 @@ class Reference:
         """Whether ours may read files of this root in place."""
         if self.everything:
             return True
-        return self.outside is not None and root.uri != self.outside and not root.uri.startswith(f"{self.outside}/")
+        return self.outside is not None and not is_within(root.uri, self.outside)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from lance_spark.errors import CorruptData
+from lance_spark.location import is_within
 from lance_spark.manifest.contents import Contents, DataFile, DeletionFile, Fragment
 from lance_spark.manifest.indexes import IndexRecord
 from lance_spark.manifest.model import BasePath
@@ -165,11 +166,6 @@ def likely_places(path: str, is_dataset: bool) -> list[str]:
 def moved(uri: str, old: str, new: str) -> str | None:
     """The counterpart in ``new`` of a URI in ``old``; None for one that is elsewhere."""
     return new + uri[len(old) :] if is_within(uri, old) else None
-
-
-def is_within(uri: str, root: str) -> bool:
-    """Whether a URI is a root or below it."""
-    return uri == root or uri.startswith(f"{root}/")
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from lance_spark.location import is_within
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.manifest.indexes import IndexRecord
 from lance_spark.replay.placing import Copy, Reference, place
 from lance_spark.replay.plan import ReplayPlan
-from lance_spark.replay.relocating import is_within
 from lance_spark.replay.snapshot import Root, columns, same_deletion
 
 HARMLESS = frozenset({"Rewrite", "ReserveFragments", "CreateIndex", "UpdateBases"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.store import files
 from lance_spark.store.deleting import BATCH, delete_batch
 from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
+from lance_spark.store.uri import locate
 
 RECORDS = "_cleanup"
 """Directory below the dataset's root with the plans that are being carried out; pylance never looks there."""
@@ -110,6 +112,12 @@ def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
             return
         filesystem.makedirs(directory.uri, exist_ok=True)
         _write_durably(whole_path(directory, name), content)
+
+
+def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> None:
+    """Write a report to a path or a URI. Raises StorageFailure."""
+    directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
+    write_file(locate(directory or "/", storage_options), name, report.encode())
 
 
 def _write_durably(path: str, content: bytes) -> None:

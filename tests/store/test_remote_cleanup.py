@@ -10,7 +10,6 @@ from cleanup_datasets import age_all
 from local_datasets import contents
 from merge_datasets import add, clean_all, head
 from remote_datasets import (
-    Prepared,
     assert_all_sound,
     assert_follows,
     assert_same,
@@ -33,26 +32,6 @@ from lance_spark.store import clones, refs
 @pytest.fixture(params=[("shallow", False), ("planted", True)], ids=["shallow", "planted-stable"])
 def made(request):
     return request.param
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    return Prepared(tmp_path_factory.mktemp("prepared"))
-
-
-@pytest.fixture
-def root(prepared, made):
-    return prepared.cloned(*made)
-
-
-@pytest.fixture
-def source(root):
-    return str(root / "source.lance")
-
-
-@pytest.fixture
-def local(root):
-    return str(root / "local.lance")
 
 
 def ours(uri):

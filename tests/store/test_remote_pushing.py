@@ -9,7 +9,6 @@ import pytest
 from local_datasets import contents
 from merge_datasets import add, clean_all, head, row_ids, table
 from remote_datasets import (
-    Prepared,
     assert_all_sound,
     assert_follows,
     assert_same,
@@ -46,26 +45,6 @@ def made(request):
 @pytest.fixture
 def stable(made):
     return made[1]
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    return Prepared(tmp_path_factory.mktemp("prepared"))
-
-
-@pytest.fixture
-def root(prepared, made):
-    return prepared.cloned(*made)
-
-
-@pytest.fixture
-def source(root):
-    return str(root / "source.lance")
-
-
-@pytest.fixture
-def local(root):
-    return str(root / "local.lance")
 
 
 @pytest.fixture

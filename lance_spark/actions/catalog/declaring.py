@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from lance_spark.actions.catalog.dropping import erase_table
 from lance_spark.actions.catalog.hiding import hide, is_named, shown_again_on_failure
-from lance_spark.actions.catalog.opening import need_manifest
+from lance_spark.actions.catalog.naming import new_table
 from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.directory import (
     DEREGISTERED,
@@ -20,9 +20,8 @@ from lance_spark.catalog.directory import (
     read_mark,
     v1_directory,
 )
-from lance_spark.catalog.entries import check_properties
 from lance_spark.catalog.model import Catalog, Declaration
-from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_table
+from lance_spark.catalog.names import Identifier, Name
 from lance_spark.catalog.tables import AddTable, RemoveTable
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, StorageFailure
 from lance_spark.store import files
@@ -36,15 +35,10 @@ def declare_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | 
     In the root of a catalog that reads directories that is ``<name>.lance``, else ``<hash>_<id>``. Raises InvalidName,
     AlreadyExists (also for a namespace of that name), NotFound for a missing namespace.
     """
-    identifier = identify_table(name)
-    check_new(identifier, TABLE)
-    given = check_properties(properties)
-    doing = f"create table '{identifier}'"
-    if given or not identifier.in_root:
-        need_manifest(catalog, doing)
-    if catalog.reads_directories and identifier.in_root:
-        return _declare_by_name(catalog, identifier, given)
-    return _declare_hashed(catalog, identifier, given)
+    new = new_table(catalog, name, properties, "create")
+    if catalog.reads_directories and new.identifier.in_root:
+        return _declare_by_name(catalog, new.identifier, new.properties)
+    return _declare_hashed(catalog, new.identifier, new.properties)
 
 
 def _declare_by_name(catalog: Catalog, identifier: Identifier, properties: Mapping[str, str]) -> Declaration:

@@ -154,11 +154,3 @@ def look_again(catalog: Catalog, found: Found, doing: str) -> Found:
     if claimed[0].object_id != found.identifier.object_id or not claimed[0].is_table:
         raise _claimed(claimed[0], doing)
     return Found(found.identifier, found.path, claimed[0], found.state)
-
-
-def check_no_directory(catalog: Catalog, rows: Rows, identifier: Identifier) -> bool:
-    """Whether no directory has the name of something new, by itself. V1 would show two things of one name."""
-    if not catalog.reads_directories or not identifier.in_root:
-        return True
-    directory = v1_directory(identifier)
-    return bool(rows.at(directory)) or not look_at(catalog.root, directory).is_table

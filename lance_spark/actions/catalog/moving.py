@@ -14,7 +14,7 @@ from lance_spark.catalog.model import Catalog
 from lance_spark.catalog.names import Identifier
 from lance_spark.catalog.tables import AddTable, RenameTable
 from lance_spark.errors import Conflict, LanceSparkError, NotFound, Refused, StorageFailure
-from lance_spark.location import DatasetLocation
+from lance_spark.location import DatasetLocation, is_within
 from lance_spark.refs.parse import BRANCHES
 from lance_spark.store import chains, files, refs
 from lance_spark.store.catalog import manifest, markers
@@ -133,4 +133,4 @@ def _names_itself(location: DatasetLocation) -> bool:
     if pin is None:
         return False
     bases = chains.read_contents(location, pin).head.bases.values()
-    return any(f"{base.path.removeprefix('file://')}/".startswith(f"{location.uri}/") for base in bases)
+    return any(is_within(base.path.removeprefix("file://"), location.uri) for base in bases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lance_spark.actions.catalog.dropping import check_unused, erase_table
-from lance_spark.actions.catalog.lookup import check_no_directory
+from lance_spark.actions.catalog.naming import check_no_table
 from lance_spark.actions.catalog.opening import need_manifest
 from lance_spark.catalog.changes import Wanted, find_namespace, refusal
 from lance_spark.catalog.entries import check_properties
@@ -25,23 +25,26 @@ def create_namespace(
 
     Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
     """
+    change = new_namespace(catalog, name, properties)
+    try:
+        manifest.apply(catalog.manifest, change)
+    except AlreadyExists:
+        if exist_ok and namespace_exists(catalog, change.identifier):
+            return False
+        raise
+    return True
+
+
+def new_namespace(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> AddNamespace:
+    """The change that makes a namespace. Raises as :func:`create_namespace`, but for what only its commit can tell."""
     identifier = identify_namespace(name)
     check_new(identifier, NAMESPACE)
     change = AddNamespace(identifier, check_properties(properties))
     need_manifest(catalog, change.doing)
     if identifier.is_root:
         raise refusal(AlreadyExists, change.doing, "the root is always there")
-    if catalog.reads_directories and identifier.in_root:
-        rows = read_rows(catalog.manifest, Wanted(ids=(identifier.object_id,), locations=(f"{identifier.name}.lance",)))
-        if rows.find(identifier.object_id) is None and not check_no_directory(catalog, rows, identifier):
-            raise refusal(AlreadyExists, change.doing, "there is a table of that name already")
-    try:
-        manifest.apply(catalog.manifest, change)
-    except AlreadyExists:
-        if exist_ok and namespace_exists(catalog, identifier):
-            return False
-        raise
-    return True
+    check_no_table(catalog, identifier, change.doing)
+    return change
 
 
 def namespace_exists(catalog: Catalog, name: Name) -> bool:

@@ -12,12 +12,11 @@ from lance_spark.actions.catalog.hiding import hide, is_named, shown_again_on_fa
 from lance_spark.actions.catalog.lookup import (
     Found,
     being_taken,
-    check_no_directory,
     describe,
     find_table,
     look_again,
 )
-from lance_spark.actions.catalog.opening import need_manifest
+from lance_spark.actions.catalog.naming import check_no_directory, new_table
 from lance_spark.catalog.changes import Wanted, refusal
 from lance_spark.catalog.directory import (
     DEREGISTERED,
@@ -28,9 +27,8 @@ from lance_spark.catalog.directory import (
     read_mark,
     v1_directory,
 )
-from lance_spark.catalog.entries import check_properties
 from lance_spark.catalog.model import Catalog, Removed, TableInfo, check_inside, is_inside
-from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_table
+from lance_spark.catalog.names import Identifier, Name, identify_table
 from lance_spark.catalog.tables import AddTable, RemoveTable
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound
 from lance_spark.store import files
@@ -83,17 +81,13 @@ def register_table(
     the table is deregistered is taken away. Raises InvalidOption for a directory outside of the catalog, NotFound where
     there is no table, AlreadyExists for a name or a directory that is taken.
     """
-    identifier = identify_table(name)
-    check_new(identifier, TABLE)
-    given = check_properties(properties)
-    doing = f"register table '{identifier}'"
-    if given or not identifier.in_root:
-        need_manifest(catalog, doing)
+    new = new_table(catalog, name, properties, "register")
+    identifier, doing = new.identifier, new.doing
     if not catalog.reads_manifest:
         return _register_directory(catalog, identifier, location, doing)
     path = directory_to_register(catalog, identifier, location, doing)
     _staying(catalog, path, doing)
-    change = AddTable(identifier, path, given, "register")
+    change = AddTable(identifier, path, new.properties, "register")
     manifest.apply(catalog.manifest, change)
     try:  # somebody may have dropped it, or begun to, before the row was there
         _check_table(catalog, path, doing)

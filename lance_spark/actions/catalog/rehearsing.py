@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 from lance_spark.actions.catalog.declaring import check_directory
 from lance_spark.actions.catalog.dropping import check_unused
-from lance_spark.actions.catalog.lookup import check_no_directory, find_table
+from lance_spark.actions.catalog.lookup import find_table
 from lance_spark.actions.catalog.moving import check_movable
+from lance_spark.actions.catalog.namespaces import new_namespace
+from lance_spark.actions.catalog.naming import new_table
 from lance_spark.actions.catalog.opening import need_manifest
 from lance_spark.actions.catalog.overview import kind_of
 from lance_spark.actions.catalog.registering import directory_to_register, marked_directory
-from lance_spark.actions.catalog.renaming import check_no_table
+from lance_spark.actions.catalog.renaming import check_rename
 from lance_spark.catalog.changes import Change, Edit, Wanted, refusal
 from lance_spark.catalog.directory import hashed_directory, v1_directory
-from lance_spark.catalog.entries import check_properties
 from lance_spark.catalog.model import Catalog, Removed, is_inside
 from lance_spark.catalog.names import (
     NAMESPACE,
     TABLE,
     Identifier,
     Name,
-    check_new,
     identify_namespace,
     identify_table,
 )
-from lance_spark.catalog.namespaces import AddNamespace, RemoveNamespace
+from lance_spark.catalog.namespaces import RemoveNamespace
 from lance_spark.catalog.tables import AddTable, RenameTable
-from lance_spark.errors import AlreadyExists, Refused
+from lance_spark.errors import Refused
 from lance_spark.store.catalog.directories import look_at
 from lance_spark.store.catalog.snapshots import read_rows
 
@@ -39,28 +39,18 @@ def _decided(catalog: Catalog, change: Change) -> Edit:
 
 def rehearse_namespace(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> Identifier:
     """Raise what ``create_namespace`` would raise."""
-    identifier = identify_namespace(name)
-    check_new(identifier, NAMESPACE)
-    change = AddNamespace(identifier, check_properties(properties))
-    need_manifest(catalog, change.doing)
-    if identifier.is_root:
-        raise refusal(AlreadyExists, change.doing, "the root is always there")
-    if not check_no_directory(catalog, read_rows(catalog.manifest, change.wanted), identifier):
-        raise refusal(AlreadyExists, change.doing, "there is a table of that name already")
+    change = new_namespace(catalog, name, properties)
     _decided(catalog, change)
-    return identifier
+    return change.identifier
 
 
 def rehearse_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> Identifier:
     """Raise what ``declare_table`` would raise."""
-    identifier = identify_table(name)
-    check_new(identifier, TABLE)
-    given = check_properties(properties)
+    new = new_table(catalog, name, properties, "create")
+    identifier = new.identifier
     by_name = catalog.reads_directories and identifier.in_root
     path = v1_directory(identifier) if by_name else hashed_directory(identifier, 0)
-    change = AddTable(identifier, path, given)
-    if given or not identifier.in_root:
-        need_manifest(catalog, change.doing)
+    change = AddTable(identifier, path, new.properties)
     if by_name:
         check_directory(look_at(catalog.root, path), change.doing)
     if catalog.reads_manifest:
@@ -70,38 +60,26 @@ def rehearse_table(catalog: Catalog, name: Name, properties: Mapping[str, str] |
 
 def rehearse_rename(catalog: Catalog, old: Name, new: Name) -> bool:
     """Whether ``rename_table`` would copy the table's files, as its directory has to move; raises what that raises."""
-    source, target = identify_table(old), identify_table(new)
-    check_new(target, TABLE)
-    doing = f"rename table '{source}' to '{target}'"
-    need_manifest(catalog, doing)
-    found = find_table(catalog, source, doing)
-    if target == source:
-        raise refusal(AlreadyExists, doing, "it is called so already")
-    check_no_table(catalog, target, doing)
-    moves = catalog.reads_directories and source.in_root and found.path == v1_directory(source)
-    if found.entry is not None:
-        _decided(catalog, RenameTable(source, target, found.path or "", found.path or ""))
+    wanted = check_rename(catalog, old, new)
+    source, target, path = wanted.source, wanted.target, wanted.found.path or ""
+    if wanted.found.entry is not None:
+        _decided(catalog, RenameTable(source, target, path, path))
     else:
         _decided(catalog, AddTable(target, hashed_directory(target, 0), {}, "rename to"))
-    if moves:
-        check_movable(catalog, v1_directory(source), doing)
-    return moves
+    if wanted.moves:
+        check_movable(catalog, v1_directory(source), wanted.doing)
+    return wanted.moves
 
 
 def rehearse_registration(
     catalog: Catalog, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
 ) -> str:
     """The directory, relative to the root, that ``register_table`` would take; raises what that raises."""
-    identifier = identify_table(name)
-    check_new(identifier, TABLE)
-    doing = f"register table '{identifier}'"
-    given = check_properties(properties)
-    if given or not identifier.in_root:
-        need_manifest(catalog, doing)
+    new = new_table(catalog, name, properties, "register")
     if not catalog.reads_manifest:
-        return marked_directory(catalog, identifier, location, doing)
-    path = directory_to_register(catalog, identifier, location, doing)
-    _decided(catalog, AddTable(identifier, path, given, "register"))
+        return marked_directory(catalog, new.identifier, location, new.doing)
+    path = directory_to_register(catalog, new.identifier, location, new.doing)
+    _decided(catalog, AddTable(new.identifier, path, new.properties, "register"))
     return path
 
 

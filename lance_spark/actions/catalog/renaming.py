@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lance_spark.actions.catalog.lookup import Found, check_no_directory, find_table
+from lance_spark.actions.catalog.lookup import Found, find_table
 from lance_spark.actions.catalog.moving import move
+from lance_spark.actions.catalog.naming import check_no_table
 from lance_spark.actions.catalog.opening import need_manifest
-from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.directory import v1_directory
 from lance_spark.catalog.model import Catalog, check_inside
 from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_namespace, identify_table
 from lance_spark.catalog.tables import RenameTable
 from lance_spark.errors import AlreadyExists, CorruptData
 from lance_spark.store.catalog import manifest
-from lance_spark.store.catalog.snapshots import read_rows
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,19 @@ class Renamed:
     them, or a job committed to them in the very moment of the rename."""
 
 
+@dataclass(frozen=True)
+class Rename:
+    """A rename that may be done, as far as can be told before it is decided and committed."""
+
+    source: Identifier
+    target: Identifier
+    found: Found
+    doing: str
+    """Completes "Cannot ..."."""
+    moves: bool
+    """Whether the directory has to move: it would go on to be a table of the old name."""
+
+
 def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
     """Give a table another name, maybe in another namespace. Its data, properties and versions stay.
 
@@ -38,6 +51,16 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
     Raises InvalidName, NotFound, AlreadyExists, and Refused in V1 and for a table whose directory has to move, but
     which branches or clones read.
     """
+    wanted = check_rename(catalog, old, new)
+    source, target, found = wanted.source, wanted.target, wanted.found
+    if wanted.moves:
+        return Renamed(source, target, move(catalog, found, target, wanted.doing))
+    manifest.apply(catalog.manifest, RenameTable(source, target, _path(found), _path(found)))
+    return Renamed(source, target)
+
+
+def check_rename(catalog: Catalog, old: Name, new: Name) -> Rename:
+    """The rename of a table. Raises as :func:`rename_table`, but for what only its commit can tell."""
     source, target = identify_table(old), identify_table(new)
     check_new(target, TABLE)
     doing = f"rename table '{source}' to '{target}'"
@@ -46,25 +69,14 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
     if target == source:
         raise refusal(AlreadyExists, doing, "it is called so already")
     check_no_table(catalog, target, doing)
-    if catalog.reads_directories and source.in_root and found.path == v1_directory(source):
-        return Renamed(source, target, move(catalog, found, target, doing))
-    manifest.apply(catalog.manifest, RenameTable(source, target, _path(found), _path(found)))
-    return Renamed(source, target)
+    moves = catalog.reads_directories and source.in_root and found.path == v1_directory(source)
+    return Rename(source, target, found, doing, moves)
 
 
 def move_table(catalog: Catalog, name: Name, namespace: Name) -> Renamed:
     """Put a table into another namespace, under its own name. Errors as of :func:`rename_table`."""
     identifier = identify_table(name)
     return rename_table(catalog, identifier, identify_namespace(namespace).child(identifier.name))
-
-
-def check_no_table(catalog: Catalog, target: Identifier, doing: str) -> None:
-    """Raise AlreadyExists if a directory has the name that a table is to get."""
-    if not catalog.reads_directories or not target.in_root:
-        return
-    rows = read_rows(catalog.manifest, Wanted((target.object_id,), locations=(v1_directory(target),)))
-    if rows.find(target.object_id) is None and not check_no_directory(catalog, rows, target):
-        raise refusal(AlreadyExists, doing, "there is a table of that name already")
 
 
 def _path(found: Found) -> str:

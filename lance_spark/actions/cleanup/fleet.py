@@ -17,7 +17,7 @@ from lance_spark.cleanup.fleet import BASES, ROWS, FleetReport, clones_among, em
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
-from lance_spark.location import DatasetLocation
+from lance_spark.location import DatasetLocation, is_within
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import chains
 from lance_spark.store.survey import branch_directories
@@ -118,7 +118,7 @@ def _bases(location: DatasetLocation) -> set[str]:
     found: set[str] = set()
     for branch in (None, *branch_directories(location)):
         found |= _bases_of_chain(location, branch)
-    return {uri for uri in found if uri != location.uri and not uri.startswith(f"{location.uri}/")}
+    return {uri for uri in found if not is_within(uri, location.uri)}
 
 
 def _bases_of_chain(location: DatasetLocation, branch: str | None) -> set[str]:

@@ -14,6 +14,7 @@ from lance_spark.cleanup.marks import MARKS, Run, cut_runs
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import InvalidOption, Refused
+from lance_spark.location import is_within
 from lance_spark.store import files, plans
 from lance_spark.store.uri import locate
 
@@ -110,7 +111,7 @@ class Marking:
 
     def _is_known(self, uri: str) -> bool:
         """Whether the user named the place, or one above it: branches are below their dataset."""
-        return any(uri == known or uri.startswith(f"{known}/") for known in self._known_bases)
+        return any(is_within(uri, known) for known in self._known_bases)
 
 
 def _unknown_base(base: str, why: str) -> Refused:

@@ -13,7 +13,7 @@ from lance_spark.actions.remotes.following import Remote, followed, write_down
 from lance_spark.actions.remotes.protecting import protect
 from lance_spark.actions.remotes.result import FetchResult
 from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
-from lance_spark.location import DatasetLocation
+from lance_spark.location import DatasetLocation, is_within
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.trace import BEGIN, CLONE, Trace, read_trace
@@ -188,7 +188,7 @@ def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVe
             continue
         here = PinnedVersion(following_name(source.name, follows.branch), follows.newest.local)
         uris = (root.uri for root in chains.read_snapshot(target, here).bases.values())
-        if any(f"{uri}/".startswith(f"{source.location.uri}/") for uri in uris):
+        if any(is_within(uri, source.location.uri) for uri in uris):
             found.append(PinnedVersion(follows.branch, follows.newest.remote))
     return found
 

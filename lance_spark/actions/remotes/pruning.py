@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from lance_spark.actions.remotes.following import Remote
 from lance_spark.errors import NotFound
-from lance_spark.location import DatasetLocation
+from lance_spark.location import DatasetLocation, is_within
 from lance_spark.manifest.contents import DataFile, DeletionFile
 from lance_spark.refs.model import PinnedVersion, Tag
 from lance_spark.refs.parse import BRANCHES
@@ -79,7 +79,7 @@ def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
             snapshot = chains.read_snapshot(local, pin)
         except NotFound:
             continue  # cleaned up a moment ago
-        found.update(file for file in _files(snapshot) if file[0] == root or file[0].startswith(f"{root}/"))
+        found.update(file for file in _files(snapshot) if is_within(file[0], root))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lance_spark.cli.output import Output
@@ -46,11 +45,6 @@ def item_place(item: Item) -> str:
     if item.kind != "table":
         return ""
     return (item.path or "none") + ("" if item.registered else " (not registered)")
-
-
-def properties_text(properties: Iterable[tuple[str, str]]) -> str:
-    """Properties in a line."""
-    return ", ".join(f"{key}={value}" for key, value in sorted(properties))
 
 
 def removed_json(catalog: Catalog, removed: Removed) -> dict[str, Any]:
