@@ -15,10 +15,10 @@ from benchmarks.cleanup_data import Dataset, branch_uri
 from benchmarks.cleanup_measure import Clean, Scenario
 from benchmarks.cleanup_s3 import Store, storage_options
 from benchmarks.measure import Target
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.runner.interface import Runner
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.uri import locate
 
 KEEP_LATEST = CleanupPolicy(older_than=timedelta(0), error_if_tagged_old_versions=False)

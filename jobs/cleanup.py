@@ -32,7 +32,6 @@ from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.cleanup.fleet import FleetOptions
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
 from lance_spark.actions.cleanup.planned import CleanupPlan
-from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.actions.place import dataset_at
 from lance_spark.cleanup.lake import LakeReport
 from lance_spark.cleanup.policy import CleanupPolicy
@@ -41,6 +40,7 @@ from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
 from lance_spark.options.text import to_span
+from lance_spark.runner.interface import Runner
 from lance_spark.spark.cleanup import runner
 from lance_spark.spark.session import job_session
 from lance_spark.store.inventories import read_inventory

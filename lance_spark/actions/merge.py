@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 
-from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.replay.ancestry import Graph, only_base, trace_of
 from lance_spark.actions.replay.applying import replay
@@ -20,6 +19,7 @@ from lance_spark.replay.notes import MergeNote, with_note
 from lance_spark.replay.placing import Reference
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import MERGE
+from lance_spark.runner.interface import Runner
 from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.replay.ancestry import Graph, trace_of
 from lance_spark.actions.replay.applying import replay
@@ -14,6 +13,7 @@ from lance_spark.refs.names import MAIN
 from lance_spark.replay.history import Stretch
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import CHERRY_PICK, REVERT
+from lance_spark.runner.interface import Runner
 from lance_spark.store import chains
 from lance_spark.store.datasets import pin_latest
 

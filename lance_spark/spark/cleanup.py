@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
-from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
+from lance_spark.runner.interface import Runner
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.uri import locate
 
 if TYPE_CHECKING:

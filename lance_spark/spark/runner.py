@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from lance_spark.actions.cleanup.runner import Item
+from lance_spark.runner.interface import Item
 from lance_spark.spark.failures import own_error, plainly
 from lance_spark.spark.types import to_spark, wire_schema
 

@@ -11,11 +11,11 @@ import lance
 import pyarrow as pa
 
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import CleanupPlan, plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.manifest.decode import named_files
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.clones import record_name
 from lance_spark.store.uri import locate
 

@@ -18,7 +18,6 @@ from remote_model import Git, Place
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.actions.remotes.clone import clone
@@ -29,6 +28,7 @@ from lance_spark.actions.remotes.push import push
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
 

@@ -11,12 +11,12 @@ import s3fs
 from s3_tables import IDS, objects, opened, rows, write
 
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.tags import create_tag
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import PermissionDenied, StorageFailure
 from lance_spark.refs.model import RefSpec
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store import deleting
 from lance_spark.store.uri import locate
 

@@ -18,11 +18,11 @@ from local_datasets import numbers
 from lance_spark.actions.cleanup import plan as planning
 from lance_spark.actions.cleanup import stages
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import CleanupPlan, plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import LanceSparkError
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.deleting import Deleted
 from lance_spark.store.uri import locate
 

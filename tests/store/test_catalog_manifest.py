@@ -14,7 +14,6 @@ from lance_spark.actions.catalog.namespaces import alter_namespace, create_names
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.renaming import rename_table
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.catalog.changes import Wanted
 from lance_spark.catalog.entries import INDEXES, PRIMARY_KEY, SCHEMA, Entry, new_rows
@@ -22,6 +21,7 @@ from lance_spark.catalog.names import identify_namespace
 from lance_spark.catalog.namespaces import AddNamespace
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.catalog import manifest, snapshots
 from lance_spark.store.catalog.snapshots import newest, read_rows
 

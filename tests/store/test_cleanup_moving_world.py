@@ -29,9 +29,9 @@ from local_datasets import make_dataset, numbers
 
 from lance_spark.actions.cleanup import stages
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.restore import restore
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.deleting import delete_batch
 from lance_spark.store.uri import locate
 

@@ -9,12 +9,12 @@ from datetime import datetime
 from lance_spark.actions.catalog.orphans import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
 from lance_spark.actions.catalog.overview import overview
 from lance_spark.actions.cleanup.fleet import FleetOptions, FleetTable, clean_fleet
-from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.catalog.model import MANIFEST, Catalog, is_inside
 from lance_spark.catalog.names import TABLE
 from lance_spark.cleanup.fleet import FleetReport, State, failed
 from lance_spark.cleanup.lake import ORPHAN, LakeReport, Upkeep, catalog_policy, without
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
+from lance_spark.runner.interface import Runner
 from lance_spark.store.catalog import manifest
 from lance_spark.store.catalog.directories import list_root
 

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.local import LocalRunner
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.cleanup.runner import Item, Runner
 from lance_spark.cleanup.fleet import BASES, ROWS, FleetReport, clones_among, empty, failed, held_back, unreadable
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation, is_within
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.interface import Item, Runner
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store import chains
 from lance_spark.store.survey import branch_directories
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.actions.cleanup.runner import Frame, Runner
 from lance_spark.actions.cleanup.stages import Inspect, leftovers
 from lance_spark.cleanup.keep import CLOCK_MARGIN, Ages, Moment, Verdict, positions_of_unknown_age, removed_paths
 from lance_spark.cleanup.marks import MARKS, Run, cut_runs
@@ -15,6 +14,7 @@ from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import is_within
+from lance_spark.runner.interface import Frame, Runner
 from lance_spark.store import files, plans
 from lance_spark.store.uri import locate
 

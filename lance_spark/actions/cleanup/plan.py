@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from lance_spark.actions.cleanup.marking import Marking
 from lance_spark.actions.cleanup.planned import CleanupPlan
-from lance_spark.actions.cleanup.runner import Frame, Runner
 from lance_spark.actions.cleanup.stages import ListFiles, manifest_gone
 from lance_spark.cleanup.candidates import SUMS, sum_up
 from lance_spark.cleanup.decide import DECIDED, FILES, MISSING, Judgement, decide
@@ -24,6 +23,7 @@ from lance_spark.cleanup.sums import add_up
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
+from lance_spark.runner.interface import Frame, Runner
 from lance_spark.store import plans
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.survey import survey

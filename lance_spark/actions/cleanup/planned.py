@@ -9,7 +9,6 @@ from functools import partial
 import pyarrow as pa
 
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.runner import Frame, Runner
 from lance_spark.actions.cleanup.stages import SaveCandidates
 from lance_spark.cleanup.candidates import CANDIDATES, to_candidates
 from lance_spark.cleanup.document import PlanFacts, to_document
@@ -17,6 +16,7 @@ from lance_spark.cleanup.keep import version_counts
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import NotFound
 from lance_spark.location import DatasetLocation
+from lance_spark.runner.interface import Frame, Runner
 from lance_spark.store import plans
 from lance_spark.store.uri import locate
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.actions.remotes.fetch import FetchOptions, check_free, fetch
 from lance_spark.actions.remotes.following import Remote, followed, is_own_push, node_of, pusher, write_down
 from lance_spark.actions.remotes.naming import check_writable
@@ -23,6 +22,7 @@ from lance_spark.replay.fetching import reshaping
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import BEGIN, RECEIVE, Trace, read_trace
 from lance_spark.replay.tracking import Edge, Follows, Pair, following_name
+from lance_spark.runner.interface import Runner
 from lance_spark.store import chains, planting, refs
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lance_spark.actions.cleanup.local import LocalRunner
-from lance_spark.actions.cleanup.runner import Runner
 from lance_spark.actions.replay.planning import Request, plan_replay
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.placing import Copy
 from lance_spark.replay.plan import MergeResult, ReplayPlan
+from lance_spark.runner.interface import Runner
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store import copying, replaying
 from lance_spark.store.indexes import carry_indexes
 

@@ -39,9 +39,9 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     Works on main and all branches. Only says what would go, unless --execute is given. Kept: the newest version of
     every branch, tagged versions, the versions branches were made from, and what clones need.
     """
-    from lance_spark.actions.cleanup.local import LocalRunner
     from lance_spark.actions.cleanup.plan import plan_cleanup
     from lance_spark.cleanup.report import readable
+    from lance_spark.runner.local import LocalRunner
 
     if execute and dry_run:
         raise InvalidOption("--execute and --dry-run do not go together.")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from lance_spark.actions.cleanup.runner import Item
+from lance_spark.runner.interface import Item
 
 _LEAST_THREADS = 8
 """Stores answer after milliseconds, in which a core has nothing to do."""
