@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
 
 from lance_spark.cleanup.candidates import SUMS
 from lance_spark.cleanup.keep import Verdict
+from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation
@@ -38,6 +39,8 @@ class PlanFacts:
     """What a user should know about the dataset."""
     finishes: tuple[str, ...] = ()
     """Unfinished plans whose evidence went into this one; they are finished when this one is carried out."""
+    commit_window: timedelta = DEFAULT_COMMIT_WINDOW
+    """As of the policy."""
 
 
 def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
@@ -53,6 +56,7 @@ def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
         "clones_from": list(facts.clones_from),
         "warnings": list(facts.warnings),
         "finishes": list(facts.finishes),
+        "commit_window_s": facts.commit_window.total_seconds(),
         "totals": facts.sums.to_pylist(),
         "parts": list(parts),
         "survey": _survey(facts.survey),
@@ -84,6 +88,7 @@ def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tup
             clones_from=tuple(document["clones_from"]),
             warnings=tuple(document["warnings"]),
             finishes=tuple(document["finishes"]),
+            commit_window=timedelta(seconds=document.get("commit_window_s", DEFAULT_COMMIT_WINDOW.total_seconds())),
         )
         return facts, list(document["parts"])
     except (KeyError, TypeError, ValueError, IndexError) as problem:

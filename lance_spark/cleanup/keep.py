@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
-from lance_spark.cleanup.survey import Chain, Survey
-from lance_spark.errors import CorruptData, Refused
+from lance_spark.cleanup.survey import Chain, Survey, VersionFile
+from lance_spark.errors import Refused
 from lance_spark.refs.model import Tag
 from lance_spark.refs.names import is_own_tag
 from lance_spark.replay.notes import merged_notes
@@ -18,11 +19,12 @@ CLOCK_MARGIN = timedelta(hours=1)
 """How far the clock of a store may be behind that of a writer."""
 _NANOSECONDS = 1_000
 """In a microsecond."""
-LATEST, TAGGED, FORK, MERGED, BY_POLICY, CLONE, DETACHED, NO_REF = (
+LATEST, TAGGED, FORK, MERGED, JOB, BY_POLICY, CLONE, DETACHED, NO_REF = (
     "latest",
     "tagged",
     "fork of a branch",
     "base of the next merge",
+    "a job under way may need it",
     "by the policy",
     "of a clone",
     "detached",
@@ -72,13 +74,25 @@ def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, moment: Mome
     unknown = {}
     for index, chain in survey.owned():
         rule = policy.rule_for(chain.branch)
-        if rule is None or rule.older_than is None or not chain.has_ref:
+        if rule is None or not chain.has_ref:
             continue
-        certain = moment.before(rule.older_than + CLOCK_MARGIN)
-        found = [position for position in _eligible(chain, rule) if chain.versions[position].modified_ns >= certain]
+        unsure = _Unsure(rule, policy.commit_window, moment)
+        found = [position for position in _eligible(chain, rule) if unsure(chain.versions[position])]
         if found:
             unknown[index] = found
     return unknown
+
+
+class _Unsure:
+    """Whether the time of a manifest's file leaves open what becomes of the version, by its age."""
+
+    def __init__(self, rule: VersionRule, window: timedelta, moment: Moment) -> None:
+        self._aged = math.inf if rule.older_than is None else moment.before(rule.older_than + CLOCK_MARGIN)
+        self._stays = moment.before(window) if window else math.inf
+        self._may_stay = moment.before(window + CLOCK_MARGIN) if window else math.inf
+
+    def __call__(self, manifest: VersionFile) -> bool:
+        return manifest.modified_ns < self._stays and manifest.modified_ns >= min(self._aged, self._may_stay)
 
 
 def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> list[Verdict]:
@@ -90,9 +104,11 @@ def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> 
     verdicts = []
     tagged_old: list[Tag] = []
     for index, chain in enumerate(survey.chains):
-        old = _old(chain, policy, moment, ages.get(index, {}))
-        tagged_old += _tags_that_forbid(survey, policy, chain, old)
-        verdicts.append(_verdict(survey, policy, chain, old))
+        known = ages.get(index, {})
+        old = _old(chain, policy, moment, known)
+        needed = _needed_by_jobs(chain, policy.commit_window, moment, known)
+        tagged_old += _tags_that_forbid(survey, policy, chain, old - needed)
+        verdicts.append(_verdict(survey, policy, chain, old, needed))
     if tagged_old:
         names = ", ".join(f"'{tag.name}' ({tag.branch or 'main'}@{tag.version})" for tag in tagged_old[:10])
         raise Refused(
@@ -110,12 +126,29 @@ def _old(chain: Chain, policy: CleanupPolicy, moment: Moment, ages: Mapping[int,
     eligible = _eligible(chain, rule)
     if rule.older_than is None:
         return set(eligible)
-    cutoff, certain = moment.before(rule.older_than), moment.before(rule.older_than + CLOCK_MARGIN)
+    cutoff, unsure = moment.before(rule.older_than), _Unsure(rule, policy.commit_window, moment)
     return {
         position
         for position in eligible
-        if (ages[position] < cutoff if position in ages else chain.versions[position].modified_ns < certain)
+        if position in ages or not unsure(chain.versions[position])
+        if ages.get(position, chain.versions[position].modified_ns) < cutoff
     }
+
+
+def _needed_by_jobs(chain: Chain, window: timedelta, moment: Moment, ages: Mapping[int, int]) -> set[int]:
+    """Positions from the version on that was the newest when the commit window began.
+
+    A job under way may have begun with that one, and is told of conflicts by those after it. A file as young as that
+    counts even if the time inside it is older: the clock of its writer may have been behind.
+    """
+    if not window:
+        return set()
+    cutoff, certain = moment.before(window), moment.before(window + CLOCK_MARGIN)
+    for position, manifest in enumerate(chain.versions):
+        unsure = ages.get(position, cutoff) if manifest.modified_ns >= certain else 0
+        if max(manifest.modified_ns, unsure) >= cutoff:
+            return set(range(max(0, position - 1), len(chain.versions)))
+    return set()
 
 
 def _eligible(chain: Chain, rule: VersionRule) -> Sequence[int]:
@@ -175,53 +208,14 @@ def _merge_bases(survey: Survey, chain: Chain) -> Iterator[int]:
                 yield note.at
 
 
-def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Verdict:
-    pinned = {} if chain.repository else _pinned(survey, policy, chain)
+def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int]) -> Verdict:
+    pinned = {} if chain.repository else {**dict.fromkeys(old & needed, JOB), **_pinned(survey, policy, chain)}
     default = CLONE if chain.repository else BY_POLICY if chain.has_ref else NO_REF
     reasons = [
         pinned.get(position) or (None if position in old else default) for position in range(len(chain.versions))
     ] + [CLONE if chain.repository else DETACHED] * len(chain.detached)
     counts = Counter(reason for reason in reasons if reason is not None)
     return Verdict(tuple(reason is not None for reason in reasons), dict(counts))
-
-
-def check_evidence(survey: Survey) -> None:
-    """Raise unless everything that refs promise is there: what is not seen cannot be protected.
-
-    CorruptData for a dataset or branch without versions, those of clones as well, and for a tag whose version is
-    missing, or a version that is there twice.
-    """
-    chains = {chain.branch: chain for _, chain in survey.owned() if chain.has_ref}
-    if None not in chains or not chains[None].versions:
-        raise CorruptData(
-            f"The listing of {survey.location.uri}/_versions shows no version.",
-            hint="Nothing was deleted. Check the path and what the credentials may list.",
-        )
-    lost = [(survey.location, name) for name in survey.refs.branches if name not in chains]
-    lost += [
-        (survey.repositories[chain.repository], chain.name)
-        for chain in survey.chains
-        if chain.has_ref and not chain.versions
-    ]
-    for location, name in lost:
-        raise CorruptData(
-            f"Branch '{name}' of {location.uri} has a ref but its directory shows no versions.",
-            hint="Nothing was deleted. Delete the branch if it is lost, or restore its directory.",
-        )
-    for _, chain in survey.owned():
-        numbers = [manifest.version for manifest in chain.versions]
-        if len(set(numbers)) < len(numbers):
-            raise CorruptData(
-                f"A version of '{chain.name}' has two manifests: their names are being changed to the newer scheme.",
-                hint="Nothing was deleted. Let the migration of manifest names end first.",
-            )
-    for tag in survey.refs.tags.values():
-        found = chains[tag.branch].versions if tag.branch in chains else ()
-        if tag.version not in {manifest.version for manifest in found}:
-            raise CorruptData(
-                f"Tag '{tag.name}' names version {tag.branch or 'main'}@{tag.version}, which is not there.",
-                hint="Nothing was deleted. Delete the tag if the version is lost.",
-            )
 
 
 def removed_paths(seen: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:

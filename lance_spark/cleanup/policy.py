@@ -13,6 +13,7 @@ from lance_spark.refs.names import MAIN
 
 DEFAULT_OLDER_THAN = timedelta(days=14)
 DEFAULT_UNVERIFIED_AGE = timedelta(days=7)
+DEFAULT_COMMIT_WINDOW = timedelta(days=1)
 
 OnTagged = Literal["error", "keep"]
 
@@ -65,6 +66,11 @@ class CleanupPolicy:
     before_version: int | None = None
     retain_versions: int | None = None
     versions: frozenset[int] | None = None
+    commit_window: timedelta = DEFAULT_COMMIT_WINDOW
+    """Versions committed within this span stay, and the one before them, whatever the rules say: at least as long as
+    the longest job that commits to the dataset. Lance tells a job of a conflict by the versions committed since the job
+    began, and misses a conflict with a version that was removed meanwhile: rows that it deleted come back. Zero is for
+    when nobody else commits."""
     delete_unverified: bool = False
     """Delete files that no version names whatever their age. Only safe while nobody writes."""
     unverified_age: timedelta = DEFAULT_UNVERIFIED_AGE
@@ -88,8 +94,9 @@ class CleanupPolicy:
     def __post_init__(self) -> None:
         if self.versions is not None:
             object.__setattr__(self, "versions", frozenset(self.versions))
-        if self.unverified_age < timedelta(0):
-            raise InvalidOption("unverified_age cannot be negative.")
+        for name in ("unverified_age", "commit_window"):
+            if getattr(self, name) < timedelta(0):
+                raise InvalidOption(f"{name} cannot be negative.")
         for pattern, choice in self.tags.items():
             if choice not in get_args(OnTagged):
                 raise InvalidOption(f"The rule for tags '{pattern}' is {choice!r}.", hint="Say 'error' or 'keep'.")

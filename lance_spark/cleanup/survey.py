@@ -38,6 +38,8 @@ class Chain:
     versions: tuple[VersionFile, ...]
     """Ascending by version."""
     detached: tuple[VersionFile, ...] = ()
+    noted: int = 0
+    """The newest version that was noted down before the manifests were listed, as pylance does on local disks; or 0."""
 
     @property
     def files(self) -> tuple[VersionFile, ...]:

@@ -20,7 +20,13 @@ class News:
     """In the chain as it is now."""
 
 
-def news(before: Survey, after: Survey, verdicts: Sequence[Verdict], listed_is_live: bool = False) -> list[News]:
+def news(
+    before: Survey,
+    after: Survey,
+    verdicts: Sequence[Verdict],
+    listed_is_live: bool = False,
+    window_ns: int | None = None,
+) -> list[News]:
     """Per chain, the manifests that were not there at the mark, and removed ones that something holds on to now.
 
     That is a tag, a branch made from them since, or that they are the latest. A restore, a commit of old fragments
@@ -28,6 +34,8 @@ def news(before: Survey, after: Survey, verdicts: Sequence[Verdict], listed_is_l
 
     ``listed_is_live`` says that manifests have had their turn: a removed one that is still listed could not be
     deleted, or was spared for a tag that is gone again. It would be listed and unreadable without its files.
+    ``window_ns`` is when the commit window begins, by the clock of now: a removed one that is younger than the clock at
+    the mark let it seem is held on to as well.
     """
     # By URI: with another clone that was recorded in between, the numbers of repositories are others.
     seen = {
@@ -37,7 +45,7 @@ def news(before: Survey, after: Survey, verdicts: Sequence[Verdict], listed_is_l
     }
     found = []
     for chain in after.chains:
-        uri, held = after.repositories[chain.repository].uri, _held(before, after, chain)
+        uri, held = after.repositories[chain.repository].uri, _held(before, after, chain, window_ns)
         kept = [seen.get((uri, chain.root, manifest)) for manifest in chain.files]
         positions = tuple(
             position
@@ -49,8 +57,8 @@ def news(before: Survey, after: Survey, verdicts: Sequence[Verdict], listed_is_l
     return found
 
 
-def _held(before: Survey, after: Survey, chain: Chain) -> set[int]:
-    """Positions that tags and new branches point at, and the latest one."""
+def _held(before: Survey, after: Survey, chain: Chain, window_ns: int | None) -> set[int]:
+    """Positions that tags and new branches point at, the latest one, and those within the commit window."""
     if chain.repository or not chain.versions:
         return set()
     # What an older branch was made from was judged already: the policy may let it go.
@@ -58,8 +66,10 @@ def _held(before: Survey, after: Survey, chain: Chain) -> set[int]:
     new = [branch for branch in after.refs.branches.values() if _origin(branch) not in known]
     named = {tag.version for tag in after.refs.tags.values() if tag.branch == chain.branch}
     named |= {branch.parent_version for branch in new if branch.parent_branch == chain.branch}
-    latest = len(chain.versions) - 1
-    return {position for position, manifest in enumerate(chain.versions) if manifest.version in named} | {latest}
+    held = {position for position, manifest in enumerate(chain.versions) if manifest.version in named}
+    if window_ns is not None:
+        held |= {position for position, manifest in enumerate(chain.versions) if manifest.modified_ns >= window_ns}
+    return held | {len(chain.versions) - 1}
 
 
 def _origin(branch: Branch) -> tuple[object, ...]:

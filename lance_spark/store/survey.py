@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -112,14 +113,14 @@ def _chains(
     branches = sorted({*named, *directories})
     with ThreadPoolExecutor(_THREADS) as pool:
         listed = list(pool.map(lambda branch: _version_files(repository, branch), [None, *branches]))
-    for branch, manifests in zip([None, *branches], listed, strict=True):
+    for branch, found in zip([None, *branches], listed, strict=True):
         has_ref = branch is None or branch in named
-        if manifests or has_ref:
-            yield _chain(index, branch, has_ref, manifests)
+        if found.manifests or has_ref:
+            yield _chain(index, branch, has_ref, found)
 
 
-def _chain(repository: int, branch: str | None, has_ref: bool, manifests: Iterable[tuple[bool, VersionFile]]) -> Chain:
-    ordered = sorted(manifests, key=lambda entry: entry[1].version)
+def _chain(repository: int, branch: str | None, has_ref: bool, found: _Listed) -> Chain:
+    ordered = sorted(found.manifests, key=lambda entry: entry[1].version)
     return Chain(
         repository=repository,
         root="" if branch is None else f"tree/{branch}",
@@ -127,11 +128,19 @@ def _chain(repository: int, branch: str | None, has_ref: bool, manifests: Iterab
         has_ref=has_ref,
         versions=tuple(manifest for detached, manifest in ordered if not detached),
         detached=tuple(manifest for detached, manifest in ordered if detached),
+        noted=found.noted,
     )
 
 
-def _version_files(repository: DatasetLocation, branch: str | None) -> list[tuple[bool, VersionFile]]:
-    """(whether it is detached, manifest) of one chain, in no particular order."""
+class _Listed(NamedTuple):
+    """The manifests of one chain."""
+
+    manifests: list[tuple[bool, VersionFile]]
+    """(whether it is detached, manifest), in no particular order."""
+    noted: int
+
+
+def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
     directory = "_versions/" if branch is None else f"tree/{branch}/_versions/"
     hint = _hint(repository, directory)  # before the listing: a commit in between is no contradiction
     manifests = []
@@ -141,13 +150,7 @@ def _version_files(repository: DatasetLocation, branch: str | None) -> list[tupl
             read = read_manifest_name(name)
             if read is not None and path.startswith(directory):
                 manifests.append((read.detached, VersionFile(read.version, name, size, modified)))
-    newest = max((manifest.version for detached, manifest in manifests if not detached), default=0)
-    if hint > newest:
-        raise CorruptData(
-            f"The listing of {repository.uri}/{directory} ends with version {newest}, but version {hint} was written.",
-            hint="Nothing was deleted. Check the file system, and restore the missing manifests.",
-        )
-    return manifests
+    return _Listed(manifests, hint)
 
 
 def _hint(repository: DatasetLocation, directory: str) -> int:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lance_spark.actions.cleanup.stages import DeleteFiles, Look, Watch, delete_rows
 from lance_spark.cleanup.candidates import CANDIDATES
 from lance_spark.cleanup.decide import OLD_VERSION
-from lance_spark.cleanup.keep import version_counts
+from lance_spark.cleanup.keep import Moment, version_counts
 from lance_spark.cleanup.names import BLOB, INDEX, MANIFEST
 from lance_spark.cleanup.outcome import FAILED, OUTCOMES
 from lance_spark.cleanup.pace import Pace
@@ -43,7 +43,8 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     world cannot be looked at again.
     """
     facts = plan.facts
-    look = Look(facts.survey, facts.verdicts, facts.clones, facts.clones_from)
+    window = Moment(time.time_ns()).before(facts.commit_window) if facts.commit_window else None
+    look = Look(facts.survey, facts.verdicts, facts.clones, facts.clones_from, window_ns=window)
     watch = Watch(look)
     watch.live()  # a store that cannot be looked at stops the run before anything is written
     # Others are left alone: what they prove was not known to this plan, and would wait for days without them.

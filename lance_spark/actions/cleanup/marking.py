@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_spark.actions.cleanup.evidence import check_gone
 from lance_spark.actions.cleanup.stages import Inspect, leftovers
-from lance_spark.cleanup.keep import CLOCK_MARGIN, Ages, Moment, Verdict, positions_of_unknown_age, removed_paths
+from lance_spark.cleanup.evidence import manifest_at
+from lance_spark.cleanup.keep import CLOCK_MARGIN, Ages, Moment, Verdict, positions_of_unknown_age
 from lance_spark.cleanup.marks import MARKS, Run, cut_runs
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.survey import Survey
@@ -28,20 +30,13 @@ class Marking:
         self._seen, self._policy, self._runner = seen, policy, runner
         self._frames: list[Frame] = []
         self._read: dict[int, set[int]] = {}
-        self._asked: dict[int, list[int]] = {}
         self.finishes: tuple[str, ...] = ()
         """Names of the unfinished plans whose evidence is among the marks."""
         self._known_bases = {locate(uri, seen.location.storage_options).uri for uri in policy.known_bases}
 
     def ages(self, moment: Moment) -> Ages:
-        """Commit times of the versions whose age decides, but of those that are gone by now; see ``lacks``."""
-        self._asked = positions_of_unknown_age(self._seen, self._policy, moment)
-        return self._mark("read manifests", self._asked, frozenset(self._paths(self._asked)))
-
-    def lacks(self, ages: Ages) -> list[str]:
-        """Manifests that were listed and are gone: another cleanup is running."""
-        rest = {index: [at for at in asked if at not in ages.get(index, {})] for index, asked in self._asked.items()}
-        return list(self._paths(rest))
+        """Commit times of the versions whose age decides, but of those that are gone by now."""
+        return self._mark("read manifests", positions_of_unknown_age(self._seen, self._policy, moment))
 
     def mark_the_rest(self, verdicts: Sequence[Verdict], moment: Moment) -> None:
         """Mark what all kept versions name, and removed ones that may name a file too young to go without a proof.
@@ -60,7 +55,7 @@ class Marking:
             ]
             if found:
                 wanted[index] = found
-        self._mark("mark files", wanted, frozenset(removed_paths(self._seen, verdicts)))
+        self._mark("mark files", wanted)
 
     def marks(self) -> Frame:
         """All marks, with the evidence that unfinished runs left."""
@@ -72,18 +67,11 @@ class Marking:
             frames.append(self._runner.flat_map("read unfinished plans", left, leftovers, MARKS))
         return self._runner.union(frames)
 
-    def _paths(self, positions: Mapping[int, Sequence[int]]) -> Iterator[str]:
-        for index, found in positions.items():
-            chain = self._seen.chains[index]
-            yield from (chain.path(chain.files[position]) for position in found)
-
-    def _mark(
-        self, stage: str, positions: dict[int, list[int]], may_be_gone: frozenset[str]
-    ) -> dict[int, dict[int, int]]:
+    def _mark(self, stage: str, positions: dict[int, list[int]]) -> dict[int, dict[int, int]]:
         runs: list[Run] = cut_runs(self._seen, positions, 2 * self._runner.parallelism, self._read)
         if not runs:
             return {}
-        frame = self._runner.keep(self._runner.flat_map(stage, runs, Inspect(self._seen, may_be_gone), MARKS))
+        frame = self._runner.keep(self._runner.flat_map(stage, runs, Inspect(self._seen), MARKS))
         about = self._runner.map(stage, frame, _about_versions, MARKS)
         found = self._runner.collect(stage, about)
         self._check_bases(found)
@@ -94,7 +82,18 @@ class Marking:
         for chain, position, stamp in zip(*(found[name].to_pylist() for name in _TIMES), strict=True):
             if stamp is not None:
                 times.setdefault(chain, {})[position] = stamp
+        self._check_gone(positions, times)
         return times
+
+    def _check_gone(self, asked: Mapping[int, Sequence[int]], read: Mapping[int, Collection[int]]) -> None:
+        """A manifest that went with its branch, or with another cleanup, protects nothing any more."""
+        gone = [
+            manifest_at(self._seen, self._seen.chains[index], at)
+            for index, positions in asked.items()
+            for at in positions
+            if at not in read.get(index, ())
+        ]
+        check_gone(self._seen, self._policy.clones, self._policy.clones_from, gone)
 
     def _check_bases(self, found: pa.Table) -> None:
         """Raise Refused for a base path that leads nowhere: then files may be needed that no mark protects."""

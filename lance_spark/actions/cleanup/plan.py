@@ -10,13 +10,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_spark.actions.cleanup.evidence import look
 from lance_spark.actions.cleanup.marking import Marking
 from lance_spark.actions.cleanup.planned import CleanupPlan
-from lance_spark.actions.cleanup.stages import ListFiles, manifest_gone
+from lance_spark.actions.cleanup.stages import ListFiles
 from lance_spark.cleanup.candidates import SUMS, sum_up
 from lance_spark.cleanup.decide import DECIDED, FILES, MISSING, Judgement, decide
 from lance_spark.cleanup.document import PlanFacts, from_document
-from lance_spark.cleanup.keep import Ages, Moment, Verdict, check_evidence, judge, removed_paths
+from lance_spark.cleanup.evidence import manifest_at, still_listed
+from lance_spark.cleanup.keep import Moment, Verdict, judge, removed_paths
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.ranges import tile
 from lance_spark.cleanup.sums import add_up
@@ -25,12 +27,9 @@ from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Frame, Runner
 from lance_spark.store import plans
-from lance_spark.store.datasets import open_latest
 from lance_spark.store.survey import survey
 from lance_spark.store.uri import locate
 
-_SURVEYS = 5
-"""How often to look before the run gives way to other cleanups."""
 _ROWS_OF_A_REQUEST, _ROWS_OF_A_WALK = 1_000, 20_000
 """Files below which listing them side by side costs more than it saves."""
 _BYTES_PER_FILE = 60
@@ -47,13 +46,13 @@ def plan_cleanup(
     Refused for tags on versions that would go; see CleanupPolicy.
     """
     moment = Moment(time.time_ns())
-    seen, marking, ages = _with_ages(location, policy, runner, moment)
-    verdicts = tuple(judge(seen, policy, moment, ages))
+    seen = look(location, policy.clones, policy.clones_from)
+    marking = Marking(seen, policy, runner)
+    verdicts = tuple(judge(seen, policy, moment, marking.ages(moment)))
     marking.mark_the_rest(verdicts, moment)
     judgement = _judgement(seen, policy, moment, verdicts, whole=inventory is None)
     decided = _decided(seen, runner, judgement, marking.marks(), inventory)
-    sums = _sums(runner, seen, decided)
-    _check_complete(seen, sums)
+    sums = _checked(seen, policy, _sums(runner, seen, decided))
     facts = PlanFacts(
         id=f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(moment.now_ns / 1e9))}-{uuid4().hex[:8]}",
         created_ns=moment.now_ns,
@@ -63,30 +62,11 @@ def plan_cleanup(
         sums=sums,
         clones=policy.clones,
         clones_from=policy.clones_from,
-        warnings=_warnings(seen),
+        warnings=(*_warnings(seen), *_warnings_of(policy)),
         finishes=marking.finishes,
+        commit_window=policy.commit_window,
     )
     return CleanupPlan(facts, runner, decided)
-
-
-def _with_ages(
-    location: DatasetLocation, policy: CleanupPolicy, runner: Runner, moment: Moment
-) -> tuple[Survey, Marking, Ages]:
-    """The repository and the ages of its versions; looked at again where another cleanup took manifests meanwhile."""
-    attempts = 0
-    while True:
-        attempts += 1
-        seen = survey(location, policy.clones, policy.clones_from)
-        if not any(chain.versions for _, chain in seen.owned()):
-            open_latest(location)  # tells "there is no dataset" from a listing that shows none
-        check_evidence(seen)
-        marking = Marking(seen, policy, runner)
-        ages = marking.ages(moment)
-        gone = marking.lacks(ages)
-        if not gone:
-            return seen, marking, ages
-        if attempts == _SURVEYS:
-            raise manifest_gone(location, gone[0])
 
 
 def open_plan(location: DatasetLocation, directory: DatasetLocation, runner: Runner) -> CleanupPlan:
@@ -144,8 +124,23 @@ def _sums(runner: Runner, seen: Survey, decided: Frame) -> pa.Table:
     return add_up(runner.collect("sum up", summed).cast(SUMS))
 
 
-def _check_complete(seen: Survey, sums: pa.Table) -> None:
-    lost = sums.filter(pc.equal(sums["action"], MISSING)).to_pylist()
+def _checked(seen: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
+    """The sums without files of branches that went while their files were listed.
+
+    Raises CorruptData for files that the listing lacks although the version that names them is there.
+    """
+    is_lost = pc.equal(sums["action"], MISSING)
+    lost = sums.filter(is_lost).to_pylist()
+    if lost:
+        branches = {row["branch"] for row in lost}
+        latest = [
+            manifest_at(seen, chain, len(chain.versions) - 1)
+            for _, chain in seen.owned()
+            if chain.has_ref and chain.name in branches
+        ]
+        roots = {manifest.root for manifest in still_listed(survey(seen.location, policy.clones), latest)}
+        there = {chain.name for _, chain in seen.owned() if chain.root in roots}
+        lost = [row for row in lost if row["branch"] in there]
     if lost:
         count = sum(row["files"] for row in lost)
         raise CorruptData(
@@ -153,6 +148,17 @@ def _check_complete(seen: Survey, sums: pa.Table) -> None:
             f"{seen.location.uri}, such as {lost[0]['example']}.",
             hint="Nothing was deleted. The listing is not complete, or the dataset is damaged.",
         )
+    return sums.filter(pc.invert(is_lost))
+
+
+def _warnings_of(policy: CleanupPolicy) -> tuple[str, ...]:
+    """What a user should know about the policy."""
+    if policy.commit_window:
+        return ()
+    return (
+        "The commit window is 0, so versions that a job under way may need are not kept: safe only while nobody else "
+        "commits.",
+    )
 
 
 def _warnings(seen: Survey) -> tuple[str, ...]:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_spark.actions.cleanup.evidence import check_gone
 from lance_spark.cleanup.candidates import is_manifest, to_candidates
 from lance_spark.cleanup.decide import to_files
+from lance_spark.cleanup.evidence import Manifest, manifest_at
 from lance_spark.cleanup.inventory import to_listing
 from lance_spark.cleanup.keep import Verdict
-from lance_spark.cleanup.marks import ANYWHERE, Places, Run, inspect, leftover_marks
+from lance_spark.cleanup.marks import ANYWHERE, MARKS, Places, Run, inspect, leftover_marks
 from lance_spark.cleanup.names import Roots
 from lance_spark.cleanup.outcome import Outcome, outcome_rows
 from lance_spark.cleanup.pace import Pace
 from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.cleanup.survey import Survey
 from lance_spark.cleanup.watch import News
-from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation
 from lance_spark.store import plans
 from lance_spark.store.deleting import BATCH, delete_batch
@@ -35,40 +36,19 @@ class Inspect:
     """Reads runs of versions and marks what they name."""
 
     survey: Survey
-    may_be_gone: frozenset[str] = frozenset()
-    """Manifests of the dataset that somebody else may delete at any time."""
 
     def __call__(self, run: Run) -> Iterator[pa.RecordBatch]:
-        """MARKS of one run. Raises CorruptData for a manifest that cannot be read or is gone."""
+        """MARKS of one run. A manifest that is gone has none: whoever asked looks into that.
+
+        Raises CorruptData for a manifest that cannot be understood.
+        """
         chain = self.survey.chains[run.chain]
         repository = self.survey.repositories[chain.repository]
         paths = [chain.path(chain.files[position]) for position in run.positions]
         contents = zip(run.positions, read_manifests(repository, paths), strict=True)
         places = Places(self.survey, os.path.realpath)
-        # A clone's manifests have the same paths, and none of them may be missed.
-        missable = self.may_be_gone if chain.repository == 0 else frozenset[str]()
-        yield from inspect(chain, run.chain, _present(repository, contents, paths, missable), places)
-
-
-def _present(
-    repository: DatasetLocation,
-    contents: Iterator[tuple[int, bytes | None]],
-    paths: Sequence[str],
-    may_be_gone: frozenset[str],
-) -> Iterator[tuple[int, bytes]]:
-    for path, (position, content) in zip(paths, contents, strict=True):
-        if content is not None:
-            yield position, content
-        elif path not in may_be_gone:
-            raise manifest_gone(repository, path)
-
-
-def manifest_gone(repository: DatasetLocation, path: str) -> CorruptData:
-    """The error for a manifest that was listed and cannot be found."""
-    return CorruptData(
-        f"The manifest {path} of {repository.uri} was listed and is gone.",
-        hint="Nothing was deleted. If another cleanup is running, wait for it and run this one again.",
-    )
+        present = ((position, content) for position, content in contents if content is not None)
+        yield from inspect(chain, run.chain, present, places)
 
 
 @dataclass(frozen=True)
@@ -117,16 +97,28 @@ def leftovers(item: tuple[DatasetLocation, str]) -> Iterator[pa.RecordBatch]:
         yield leftover_marks(batch["key"], batch["local"])
 
 
-def live_keys(survey: Survey, item: News) -> frozenset[str]:
-    """What manifests that are news name, as keys; see ``cleanup.marks.Places``.
+@dataclass(frozen=True)
+class Live:
+    """What manifests that are news name, as keys; see ``cleanup.marks.Places``."""
 
-    One that is gone again was old to another cleanup, and needs nothing any more.
-    """
+    keys: frozenset[str]
+    gone: tuple[Manifest, ...] = ()
+    """Manifests that were listed and could not be found when they were read."""
+
+
+def read_live(survey: Survey, item: News) -> Live:
+    """Read the manifests that are news."""
     chain, index = item.chain, survey.chains.index(item.chain)
     own = frozenset(chain.path(chain.files[position]) for position in item.positions)
-    batches = Inspect(survey, may_be_gone=own)(Run(index, item.positions))
-    keys = {key for batch in batches for key in batch["key"].to_pylist() if key is not None}
-    return frozenset(keys | own if chain.repository == 0 else keys)
+    table = pa.Table.from_batches(Inspect(survey)(Run(index, item.positions)), MARKS)
+    gone = tuple(manifest_at(survey, chain, at) for at in item.positions if at not in read_positions(table))
+    keys = frozenset(pc.drop_null(table["key"]).to_pylist())
+    return Live(keys | own if chain.repository == 0 else keys, gone)
+
+
+def read_positions(marks: pa.Table) -> set[int]:
+    """The positions of the versions of one chain that were read."""
+    return set(marks.filter(pc.is_valid(marks["timestamp_ns"]))["first"].to_pylist())
 
 
 class Watch:
@@ -160,7 +152,9 @@ class Watch:
         for item in found:
             known = (item.chain, item.positions)
             if known not in self._read:
-                self._read[known] = live_keys(survey, item)
+                live = read_live(survey, item)
+                check_gone(survey, self._look.clones, self._look.clones_from, live.gone)
+                self._read[known] = live.keys
         self._live = frozenset().union(*self._read.values())
 
 
@@ -178,6 +172,8 @@ class Look:
     most half of its time on looking, and any other looks before every batch."""
     listed_is_live: bool = False
     """Whether manifests have had their turn, so that one that is still listed keeps its files; see ``news``."""
+    window_ns: int | None = None
+    """When the commit window begins, nanoseconds since the epoch; None if there is none."""
 
     def news(self) -> tuple[Survey, list[News]]:
         """The repository as it is now, and what became live in it."""
@@ -185,7 +181,7 @@ class Look:
         from lance_spark.store.survey import survey
 
         now = survey(self.survey.location, self.clones, self.clones_from)
-        return now, news(self.survey, now, self.verdicts, self.listed_is_live)
+        return now, news(self.survey, now, self.verdicts, self.listed_is_live, self.window_ns)
 
 
 @dataclass(frozen=True)
