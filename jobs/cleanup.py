@@ -121,6 +121,7 @@ def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
         "before_version": arguments.before_version,
         "retain_versions": arguments.retain_versions,
         "versions": frozenset(arguments.version) or None,
+        "commit_window": _span(arguments, "commit_window"),
         "unverified_age": _span(arguments, "unverified_age"),
         "delete_unverified": arguments.delete_unverified or None,
         "keep_fork_versions": False if arguments.drop_fork_versions else None,
@@ -212,6 +213,11 @@ def parser() -> argparse.ArgumentParser:
         "--on-tagged", choices=("error", "keep"), help="a tag on such a version: refuse (default), or keep"
     )
     which.add_argument("--drop-fork-versions", action="store_true", help="also versions that branches were made from")
+    which.add_argument(
+        "--commit-window",
+        metavar="SPAN",
+        help="versions this young stay whatever is said: at least the longest job that commits (default 1d)",
+    )
     which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
     files = made.add_argument_group("files that no version names")
     files.add_argument("--unverified-age", metavar="SPAN", help="go at this age, at least the longest job (default 7d)")

@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -113,7 +114,8 @@ class Story:
     def _clean(self, table: LanceTable) -> None:
         """Old versions of main and of the branch go, but what a tag is on or a branch was made from."""
         with step("clean", "versions that no tag and no branch needs") as say:
-            policy = CleanupPolicy(retain_versions=1, error_if_tagged_old_versions=False)
+            # Nobody else commits to the demo's table, so that no job can need the versions of the last day.
+            policy = CleanupPolicy(retain_versions=1, commit_window=timedelta(0), error_if_tagged_old_versions=False)
             report = table.cleanup(policy, execute=True)
             versions = sum(counts["removed"] for counts in report.versions.values())
             files, size = report.count("deleted")

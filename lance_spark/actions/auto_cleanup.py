@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lance_spark.actions.resolve import check_branch
-from lance_spark.cleanup.policy import VersionRule
+from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.decode import decode_head
+from lance_spark.options.text import from_span
 from lance_spark.store import files
 from lance_spark.store.config import delete_config, update_config
 from lance_spark.store.survey import survey
@@ -27,11 +28,13 @@ def enable_auto_cleanup(
     interval: int,
     older_than: timedelta | None,
     retain_versions: int | None,
+    commit_window: timedelta = DEFAULT_COMMIT_WINDOW,
 ) -> None:
     """Let pylance clean a branch after every ``interval``-th version, whoever commits; a commit of its own.
 
-    Raises Refused where that hook is known to lose data: it does not find the files of a branch that was made through
-    another spelling of the URI, and knows of no clones (research/cleanup.md sections 5 and 6).
+    Raises Refused where that hook is known to lose data: it takes versions that a job under way needs (those within
+    ``commit_window``), does not find the files of a branch that was made through another spelling of the URI, and knows
+    of no clones.
     """
     check_branch(location, branch)
     if interval < 1:
@@ -42,6 +45,13 @@ def enable_auto_cleanup(
             hint="With neither, pylance removes all but the two newest versions. Say what to keep.",
         )
     rule = VersionRule(older_than=older_than, retain_versions=retain_versions)
+    if commit_window and (rule.older_than is None or rule.older_than < commit_window):
+        raise Refused(
+            f"Automatic cleanup would take versions of the last {from_span(commit_window)}, which a job under way may "
+            "need: what others did meanwhile would be undone without a word.",
+            hint=f"Give older_than, at least {from_span(commit_window)}; retain_versions may stand beside it. Or "
+            "schedule jobs/cleanup.py.",
+        )
     seen = survey(location)
     _check_safe(seen)
     values = {INTERVAL: str(interval)}

@@ -88,7 +88,7 @@ def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tup
             clones_from=tuple(document["clones_from"]),
             warnings=tuple(document["warnings"]),
             finishes=tuple(document["finishes"]),
-            commit_window=timedelta(seconds=document.get("commit_window_s", DEFAULT_COMMIT_WINDOW.total_seconds())),
+            commit_window=timedelta(seconds=document["commit_window_s"]),
         )
         return facts, list(document["parts"])
     except (KeyError, TypeError, ValueError, IndexError) as problem:

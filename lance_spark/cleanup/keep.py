@@ -76,23 +76,35 @@ def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, moment: Mome
         rule = policy.rule_for(chain.branch)
         if rule is None or not chain.has_ref:
             continue
-        unsure = _Unsure(rule, policy.commit_window, moment)
-        found = [position for position in _eligible(chain, rule) if unsure(chain.versions[position])]
-        if found:
+        times, eligible = _Times.of(rule, policy.commit_window, moment), set(_eligible(chain, rule))
+        found = [at for at, manifest in enumerate(chain.versions) if times.leave_open(manifest, at in eligible)]
+        if eligible and found:
             unknown[index] = found
     return unknown
 
 
-class _Unsure:
-    """Whether the time of a manifest's file leaves open what becomes of the version, by its age."""
+@dataclass(frozen=True)
+class _Times:
+    """What the times of manifests' files tell of the ages of versions: each pair is (surely older, younger) than it."""
 
-    def __init__(self, rule: VersionRule, window: timedelta, moment: Moment) -> None:
-        self._aged = math.inf if rule.older_than is None else moment.before(rule.older_than + CLOCK_MARGIN)
-        self._stays = moment.before(window) if window else math.inf
-        self._may_stay = moment.before(window + CLOCK_MARGIN) if window else math.inf
+    rule: tuple[float, float]
+    window: tuple[float, float]
 
-    def __call__(self, manifest: VersionFile) -> bool:
-        return manifest.modified_ns < self._stays and manifest.modified_ns >= min(self._aged, self._may_stay)
+    @staticmethod
+    def of(rule: VersionRule, window: timedelta, moment: Moment) -> _Times:
+        aged = (math.inf, math.inf) if rule.older_than is None else (_certain(rule.older_than, moment), math.inf)
+        return _Times(aged, (_certain(window, moment), moment.before(window)) if window else (math.inf, math.inf))
+
+    def leave_open(self, manifest: VersionFile, is_eligible: bool) -> bool:
+        """Whether a manifest has to be read to know what becomes of its version, or of the one before it."""
+        if self.window[0] <= manifest.modified_ns < self.window[1]:
+            return True
+        return is_eligible and self.rule[0] <= manifest.modified_ns < min(self.rule[1], self.window[1])
+
+
+def _certain(age: timedelta, moment: Moment) -> int:
+    """Files from before then are older than an age, whatever the clocks say."""
+    return moment.before(age + CLOCK_MARGIN)
 
 
 def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> list[Verdict]:
@@ -126,11 +138,11 @@ def _old(chain: Chain, policy: CleanupPolicy, moment: Moment, ages: Mapping[int,
     eligible = _eligible(chain, rule)
     if rule.older_than is None:
         return set(eligible)
-    cutoff, unsure = moment.before(rule.older_than), _Unsure(rule, policy.commit_window, moment)
+    cutoff, times = moment.before(rule.older_than), _Times.of(rule, policy.commit_window, moment)
     return {
         position
         for position in eligible
-        if position in ages or not unsure(chain.versions[position])
+        if position in ages or not times.leave_open(chain.versions[position], is_eligible=True)
         if ages.get(position, chain.versions[position].modified_ns) < cutoff
     }
 
@@ -143,7 +155,7 @@ def _needed_by_jobs(chain: Chain, window: timedelta, moment: Moment, ages: Mappi
     """
     if not window:
         return set()
-    cutoff, certain = moment.before(window), moment.before(window + CLOCK_MARGIN)
+    cutoff, certain = moment.before(window), _certain(window, moment)
     for position, manifest in enumerate(chain.versions):
         unsure = ages.get(position, cutoff) if manifest.modified_ns >= certain else 0
         if max(manifest.modified_ns, unsure) >= cutoff:

@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lance_spark.cleanup.fleet import FleetReport, State
-from lance_spark.cleanup.policy import DEFAULT_OLDER_THAN, DEFAULT_UNVERIFIED_AGE, CleanupPolicy
+from lance_spark.cleanup.policy import (
+    DEFAULT_COMMIT_WINDOW,
+    DEFAULT_OLDER_THAN,
+    DEFAULT_UNVERIFIED_AGE,
+    CleanupPolicy,
+)
 from lance_spark.cleanup.report import readable, table
 
 CATALOG, ORPHAN = "catalog", "orphan"
@@ -27,6 +32,7 @@ def catalog_policy(policy: CleanupPolicy) -> CleanupPolicy:
     return CleanupPolicy(
         older_than=max(policy.older_than or DEFAULT_OLDER_THAN, DEFAULT_OLDER_THAN),
         retain_versions=max(policy.retain_versions or 1, KEPT_VERSIONS),
+        commit_window=max(policy.commit_window, DEFAULT_COMMIT_WINDOW),
         unverified_age=max(policy.unverified_age, DEFAULT_UNVERIFIED_AGE),
         error_if_tagged_old_versions=False,
     )

@@ -19,7 +19,8 @@ else:
 _RULE = ("older_than", "before_version", "retain_versions", "versions")
 _LISTS = ("clones", "clones_from", "known_bases")
 _FLAGS = ("delete_unverified", "keep_fork_versions")
-_KNOWN = (*_RULE, *_LISTS, *_FLAGS, "unverified_age", "on_tagged", "branches", "tags")
+_SPANS = ("commit_window", "unverified_age")
+_KNOWN = (*_RULE, *_LISTS, *_FLAGS, *_SPANS, "on_tagged", "branches", "tags")
 
 
 def parse_policy(text: str) -> CleanupPolicy:
@@ -35,8 +36,7 @@ def parse_policy(text: str) -> CleanupPolicy:
     values: dict[str, Any] = {**_rule(given, "")}
     values |= {name: tuple(_strings(name, given[name])) for name in _LISTS if name in given}
     values |= {name: _typed(name, given[name], bool, "true or false") for name in _FLAGS if name in given}
-    if "unverified_age" in given:
-        values["unverified_age"] = _span("unverified_age", given["unverified_age"])
+    values |= {name: _span(name, given[name]) for name in _SPANS if name in given}
     if "on_tagged" in given:
         values["error_if_tagged_old_versions"] = _choice("on_tagged", given["on_tagged"]) == "error"
     branches = _typed("branches", given.get("branches", {}), dict, "a table")

@@ -38,7 +38,7 @@ class Chain:
     versions: tuple[VersionFile, ...]
     """Ascending by version."""
     detached: tuple[VersionFile, ...] = ()
-    noted: int = 0
+    noted: int = field(default=0, compare=False)
     """The newest version that was noted down before the manifests were listed, as pylance does on local disks; or 0."""
 
     @property

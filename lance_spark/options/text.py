@@ -65,6 +65,15 @@ def to_span(option: str, value: str) -> timedelta:
     return timedelta(seconds=float(seconds))
 
 
+def from_span(span: timedelta) -> str:
+    """A span of time as :func:`to_span` reads it, in the largest unit that makes a whole number: ``14d``, ``36h``."""
+    seconds = span.total_seconds()
+    for unit in ("d", "h", "m"):
+        if seconds and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
 def to_bytes(option: str, value: str) -> int:
     """A positive number of bytes: ``134217728``, ``128m``, ``128MiB`` (powers of 1024, as in Spark)."""
     match = _SIZE.fullmatch(value.strip())

@@ -20,6 +20,7 @@ from lance_spark.actions.remotes.following import Remote
 from lance_spark.actions.remotes.naming import ORIGIN
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.restore import restore
+from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import ReadOptions
@@ -255,13 +256,20 @@ class LanceTable:
             plan.runner.release()
 
     def enable_auto_cleanup(
-        self, interval: int, older_than: timedelta | None = None, retain_versions: int | None = None
+        self,
+        interval: int,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        commit_window: timedelta = DEFAULT_COMMIT_WINDOW,
     ) -> None:
         """Let pylance clean this branch by itself after every ``interval``-th version, whoever commits it.
 
-        Raises Refused where its hook would lose data: branches made through another spelling of the URI, and clones.
+        Raises Refused where its hook would lose data: versions within the commit window, branches made through another
+        spelling of the URI, and clones.
         """
-        auto_cleanup.enable_auto_cleanup(self.location, self._pin().branch, interval, older_than, retain_versions)
+        auto_cleanup.enable_auto_cleanup(
+            self.location, self._pin().branch, interval, older_than, retain_versions, commit_window
+        )
 
     def disable_auto_cleanup(self) -> None:
         """Switch that off for this branch."""

@@ -15,12 +15,12 @@ def versions(flights):
 def test_a_dry_run_deletes_nothing_and_a_run_what_was_said(flights):
     for name in ("v1", "both"):
         call(flights, "tag", "-d", name, "--yes")
-    planned = call(flights, "gc", "--older-than", "0s", "--json").json
+    planned = call(flights, "gc", "--older-than", "0s", "--commit-window", "0s", "--json").json
     assert (planned["executed"], planned["to_delete"]["files"] > 0) == (False, True)
     assert versions(flights) == [1, 2, 3, 4]
-    told = call(flights, "gc", "--older-than", "0s").out
+    told = call(flights, "gc", "--older-than", "0s", "--commit-window", "0s").out
     assert "dry run:" in told.splitlines()[-1]
-    done = call(flights, "gc", "--older-than", "0s", "--execute", "--yes", "--json").json
+    done = call(flights, "gc", "--older-than", "0s", "--commit-window", "0s", "--execute", "--yes", "--json").json
     assert (done["executed"], done["totals"]["deleted"]) == (True, planned["to_delete"])
     assert versions(flights) == [3, 4]  # exp was made from 3
     assert ids(flights) == [10, 20, 30]
@@ -29,7 +29,7 @@ def test_a_dry_run_deletes_nothing_and_a_run_what_was_said(flights):
 
 def test_the_default_is_two_weeks_and_retain_counts(flights, tmp_path):
     assert call(flights, "gc", "--json").json["to_delete"]["files"] == 0
-    (tmp_path / "policy.toml").write_text('older_than = "0s"\non_tagged = "keep"\n')
+    (tmp_path / "policy.toml").write_text('older_than = "0s"\ncommit_window = "0s"\non_tagged = "keep"\n')
     policy = ("--policy", tmp_path / "policy.toml")
     removed = [
         {branch: counts.get("removed", 0) for branch, counts in call(flights, "gc", *given).json["versions"].items()}
@@ -43,7 +43,7 @@ def test_no_cleanup_takes_the_workspace(flights):
     for name in ("v1", "both"):
         call(flights, "tag", "-d", name, "--yes")
     before = config(flights)
-    assert call(flights, "gc", "--older-than", "0s", "--execute", "--yes").code == 0
+    assert call(flights, "gc", "--older-than", "0s", "--commit-window", "0s", "--execute", "--yes").code == 0
     assert config(flights) == before
     append(flights, None, 40)
     lance.dataset(str(flights)).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)

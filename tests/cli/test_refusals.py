@@ -81,7 +81,7 @@ WRONG = [
     (("--dataset", "nowhere.lance", "branch"), 10, "There is no Lance dataset at"),
     (("--dataset", "tree/exp", "branch"), 2, "is the directory of branch 'exp'"),
     # a tag on a version that would go
-    (("gc", "--older-than", "0s"), 3, "tag"),
+    (("gc", "--older-than", "0s", "--commit-window", "0s"), 3, "tag"),
 ]
 
 

@@ -124,7 +124,7 @@ def test_no_colour_in_a_pipe(flights):
         ("tag", "-d", "v1"),
         ("tag", "-f", "v1", "main"),
         ("restore", "main~1"),
-        ("gc", "--older-than", "0s", "--execute"),
+        ("gc", "--older-than", "0s", "--commit-window", "0s", "--execute"),
     ],
     ids=" ".join,
 )

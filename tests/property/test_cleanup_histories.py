@@ -36,6 +36,7 @@ POLICIES = st.builds(
     error_if_tagged_old_versions=st.sampled_from([False, False, True]),
     keep_fork_versions=st.booleans(),
 )
+AT_ONCE = {"commit_window": NOW}
 LAST = {"older_than": NOW, "delete_unverified": True, "error_if_tagged_old_versions": False}
 
 
@@ -78,8 +79,8 @@ class Histories(RuleBasedStateMachine):
     def policy(self, **chosen):
         loose = [root for root in self.model.clones if "/loose/" in root]
         if loose and len(loose) % 2:
-            return CleanupPolicy(**chosen, clones=loose)
-        return CleanupPolicy(**chosen, clones_from=(f"{self.directory}/loose",))
+            return CleanupPolicy(**AT_ONCE, **chosen, clones=loose)
+        return CleanupPolicy(**AT_ONCE, **chosen, clones_from=(f"{self.directory}/loose",))
 
     def clean(self, root, policy):
         time.sleep(0.002)  # else the last version is not older than this run

@@ -29,7 +29,12 @@ BRANCHES = ("a", "a/b", "c")
 NAMES = ("v", "w", "x")
 CHANGES = ("append", "append", "delete", "update", "update", "upsert", "add", "drop", "rename", "compact", "index")
 GONE = "is not there any more"
-ALL = CleanupPolicy(older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False)
+ALL = CleanupPolicy(
+    older_than=timedelta(0),
+    commit_window=timedelta(0),
+    delete_unverified=True,
+    error_if_tagged_old_versions=False,
+)
 MUST_NOT_COMBINE = "cannot commit both at once"
 MIXED = "mixes rows from before the base"
 

@@ -34,7 +34,12 @@ from lance_spark.store.uri import locate
 
 NAMES = ("v", "w")
 CHANGES = ("append", "append", "delete", "update", "upsert", "add", "drop", "compact")
-ALL = CleanupPolicy(older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False)
+ALL = CleanupPolicy(
+    older_than=timedelta(0),
+    commit_window=timedelta(0),
+    delete_unverified=True,
+    error_if_tagged_old_versions=False,
+)
 MAY_REFUSE = ("cannot commit both at once", "mixes rows from before the base")
 NOT_FORWARD = "no fast-forward"
 REMOTE, CLONES = "r", ("a", "b")

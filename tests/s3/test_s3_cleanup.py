@@ -20,7 +20,7 @@ from lance_spark.runner.local import LocalRunner
 from lance_spark.store import deleting
 from lance_spark.store.uri import locate
 
-EVERYTHING = {"older_than": timedelta(0), "error_if_tagged_old_versions": False}
+EVERYTHING = {"older_than": timedelta(0), "commit_window": timedelta(0), "error_if_tagged_old_versions": False}
 LEFT = {None: [2, 3, 7], "exp/b": [5]}
 
 

@@ -17,7 +17,8 @@ from lance_spark.errors import CorruptData, InvalidOption, Refused
 pytestmark = pytest.mark.spark
 
 ONE_SPARK = pytest.mark.one_spark
-EVERYTHING_OLD = CleanupPolicy(older_than=timedelta(0), error_if_tagged_old_versions=False)
+NOW = timedelta(0)
+EVERYTHING_OLD = CleanupPolicy(older_than=NOW, commit_window=NOW, error_if_tagged_old_versions=False)
 
 
 def rows(first, last):
@@ -61,8 +62,12 @@ def paths(plan):
     "policy",
     [
         EVERYTHING_OLD,
-        pytest.param(CleanupPolicy(retain_versions=2, error_if_tagged_old_versions=False), marks=ONE_SPARK),
-        pytest.param(CleanupPolicy(versions=frozenset({3, 4}), keep_fork_versions=False), marks=ONE_SPARK),
+        pytest.param(
+            CleanupPolicy(retain_versions=2, commit_window=NOW, error_if_tagged_old_versions=False), marks=ONE_SPARK
+        ),
+        pytest.param(
+            CleanupPolicy(versions=frozenset({3, 4}), commit_window=NOW, keep_fork_versions=False), marks=ONE_SPARK
+        ),
         pytest.param(CleanupPolicy(), marks=ONE_SPARK),
     ],
     ids=["older than now", "retain 2", "exact versions", "default"],
@@ -133,7 +138,7 @@ def test_a_plan_of_another_dataset_is_refused(spark, history, tmp_path):
 def test_tags_on_versions_that_would_go_are_an_error_by_default(spark, history):
     before = all_files(history)
     with pytest.raises(Refused, match="'two'"):
-        LanceTable.for_path(spark, history).cleanup(CleanupPolicy(older_than=timedelta(0)), execute=True)
+        LanceTable.for_path(spark, history).cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW), execute=True)
     assert all_files(history) == before
 
 
@@ -165,7 +170,7 @@ def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
     clone = table.checkout(version=4).shallow_clone(str(tmp_path / "clone.lance"))
     save(numbers(spark, 500, 503), clone.location.uri)
-    table.cleanup(CleanupPolicy(older_than=timedelta(0), tags={"two": "keep"}), execute=True)
+    table.cleanup(CleanupPolicy(older_than=NOW, commit_window=NOW, tags={"two": "keep"}), execute=True)
     found = sorted(lance.dataset(clone.location.uri).to_table()["id"].to_pylist())
     assert found == [*range(40), 500, 501, 502]
     assert lance.dataset(history).checkout_version(4).count_rows() == 40
@@ -175,7 +180,7 @@ def test_a_clone_made_here_is_found_by_later_cleanups(spark, history, tmp_path):
 def test_automatic_cleanup_is_switched_on_and_off(spark, uri):
     save(numbers(spark, 0, 3), uri)
     table = LanceTable.for_path(spark, uri)
-    table.enable_auto_cleanup(interval=1, retain_versions=2)
+    table.enable_auto_cleanup(interval=1, retain_versions=2, commit_window=NOW)
     for first in (10, 20, 30):
         save(numbers(spark, first, first + 1), uri)
     assert len(lance.dataset(uri).versions()) < 5

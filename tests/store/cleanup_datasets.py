@@ -15,6 +15,7 @@ import lance
 import pytest
 from local_datasets import numbers
 
+from lance_spark.actions.cleanup import apply as applying
 from lance_spark.actions.cleanup import plan as planning
 from lance_spark.actions.cleanup import stages
 from lance_spark.actions.cleanup.apply import apply_plan
@@ -31,6 +32,8 @@ NOW = timedelta(0)
 RUNNER = LocalRunner(2)
 BLOB_DIGITS = "0" * 32
 KEEPING = {"older_than": NOW, "error_if_tagged_old_versions": False}
+AT_ONCE = {"commit_window": NOW}
+"""Nobody else commits in most tests, so that no version has to wait for a day."""
 UUID = "11111111-2222-4333-8444-555555555555"
 
 
@@ -76,7 +79,7 @@ def busy(uri: str) -> str:
 
 def plan(uri: str, runner: LocalRunner = RUNNER, **policy: Any) -> CleanupPlan:
     """A plan to remove all that ``policy`` lets go; every version but the latest if it says nothing."""
-    return plan_cleanup(locate(uri), CleanupPolicy(**(policy or {"older_than": NOW})), runner)
+    return plan_cleanup(locate(uri), CleanupPolicy(**{**AT_ONCE, **(policy or {"older_than": NOW})}), runner)
 
 
 def clean(uri: str, **policy: Any) -> CleanupReport:
@@ -189,6 +192,7 @@ def let_pass(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
     """From here on plans are made that many days later."""
     clock = SimpleNamespace(**{**vars(time), "time_ns": lambda: time.time_ns() + int(days * DAY * 1e9)})
     monkeypatch.setattr(planning, "time", clock)
+    monkeypatch.setattr(applying, "time", clock)
 
 
 def after_batch(monkeypatch: pytest.MonkeyPatch, number: int, change: Callable[[], object], size: int = 2) -> None:

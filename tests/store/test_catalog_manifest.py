@@ -377,7 +377,7 @@ def test_a_store_that_cannot_be_read_is_no_empty_catalog(tmp_path):
 def test_the_manifest_is_cleaned_like_any_dataset_and_clients_at_work_go_on(catalog):
     for number in range(30):
         create_namespace(catalog, f"n{number}")
-    policy = CleanupPolicy(older_than=timedelta(0), delete_unverified=True)
+    policy = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), delete_unverified=True)
     report = apply_plan(plan_cleanup(catalog.manifest, policy, LocalRunner()))
     assert report.count("deleted")[0] > 60
     assert len(list(raw(catalog).versions())) == 1

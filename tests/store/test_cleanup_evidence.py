@@ -246,7 +246,7 @@ def test_a_file_whose_time_is_not_known_stays(uri):
             ),
         }
     )
-    policy = CleanupPolicy(older_than=NOW, delete_unverified=True)
+    policy = CleanupPolicy(older_than=NOW, commit_window=NOW, delete_unverified=True)
     made = plan_cleanup(locate(uri), policy, RUNNER, inventory=inventory)
     assert not [path for path in candidates(made) if path.startswith("data/")]
     assert len(candidates(made)) == 4

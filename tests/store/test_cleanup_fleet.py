@@ -14,7 +14,9 @@ from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import PermissionDenied
 from lance_spark.store.uri import locate
 
-EVERYTHING = CleanupPolicy(older_than=NOW, delete_unverified=True, error_if_tagged_old_versions=False)
+EVERYTHING = CleanupPolicy(
+    older_than=NOW, commit_window=NOW, delete_unverified=True, error_if_tagged_old_versions=False
+)
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def test_while_a_table_cannot_be_reached_nothing_is_deleted(lake, monkeypatch):
 
 
 def test_a_policy_of_its_own(lake):
-    report = clean(lake, policies={"b": CleanupPolicy(retain_versions=2)})
+    report = clean(lake, policies={"b": CleanupPolicy(retain_versions=2, commit_window=NOW)})
     assert (rows(report)["b"]["versions"], rows(report)["clone"]["versions"]) == (2, 0)
 
 

@@ -28,7 +28,9 @@ from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.store.catalog.snapshots import newest
 
-EVERYTHING = CleanupPolicy(older_than=NOW, delete_unverified=True, error_if_tagged_old_versions=False)
+EVERYTHING = CleanupPolicy(
+    older_than=NOW, commit_window=NOW, delete_unverified=True, error_if_tagged_old_versions=False
+)
 
 
 @pytest.fixture

@@ -43,7 +43,10 @@ def worlds(draw):
     ]
     rules = {branch or "main": draw(RULES) for branch in BRANCHES}
     policy = CleanupPolicy(
-        branches=rules, error_if_tagged_old_versions=draw(st.booleans()), keep_fork_versions=draw(st.booleans())
+        branches=rules,
+        commit_window=timedelta(hours=draw(st.sampled_from([0, 1, 12, 24, 72]))),
+        error_if_tagged_old_versions=draw(st.booleans()),
+        keep_fork_versions=draw(st.booleans()),
     )
     return survey(*chains, branches=branches, tags=tags), times, policy
 
@@ -60,6 +63,13 @@ def goes_by_rule(rule, numbers, times, at):
     return rule.versions is None or numbers[at] in rule.versions
 
 
+def first_needed(files, times, window):
+    """Where the versions begin that jobs may need: the newest one before those that look younger than the window."""
+    begin = NOW - window // timedelta(hours=1) * HOUR
+    young = [at for at, file in enumerate(files) if max(file.modified_ns, times[at]) >= begin]
+    return max(0, young[0] - 1) if window and young else len(files)
+
+
 def expected(seen, times, policy):
     """What stays by root, and whether a tag forbids the run."""
     kept, forbidden = [], False
@@ -67,9 +77,9 @@ def expected(seen, times, policy):
         numbers = [file.version for file in each.versions]
         tagged = {tag.version for tag in seen.refs.tags.values() if tag.branch == each.branch}
         forks = {branch.parent_version for branch in seen.refs.branches.values() if branch.parent_branch == each.branch}
-        stays = []
+        stays, needed = [], first_needed(each.versions, times[index], policy.commit_window)
         for at, number in enumerate(numbers):
-            untouchable = each.repository == 1 or not each.has_ref or at == len(numbers) - 1
+            untouchable = each.repository == 1 or not each.has_ref or at == len(numbers) - 1 or at >= needed
             if untouchable or not goes_by_rule(policy.branches[each.name], numbers, times[index], at):
                 stays.append(True)
                 continue

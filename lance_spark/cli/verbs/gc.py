@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     "--older-than", metavar="SPAN", help="Versions committed longer ago than this, such as 36h.  [default: 14d]"
 )
 @click.option("--retain", type=click.IntRange(min=1), metavar="N", help="All versions but the N newest of each branch.")
+@click.option(
+    "--commit-window",
+    metavar="SPAN",
+    help="Versions this young stay: at least the longest job that commits.  [default: 1d]",
+)
 @click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
 @click.option("--known-base", multiple=True, metavar="URI", help="A base path, with all below it, to ignore.")
 @click.option("--execute", is_flag=True, help="Delete; without, only say what would go.")
@@ -37,7 +42,7 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     """Remove old versions, and files nothing needs.
 
     Works on main and all branches. Only says what would go, unless --execute is given. Kept: the newest version of
-    every branch, tagged versions, the versions branches were made from, and what clones need.
+    every branch, those of the last day, tagged versions, the versions branches were made from, and what clones need.
     """
     from lance_spark.actions.cleanup.plan import plan_cleanup
     from lance_spark.cleanup.report import readable
@@ -62,14 +67,19 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     return 0 if report.complete else PARTLY_DONE
 
 
-def _policy(older_than: str | None, retain: int | None, policy: Any, known_base: tuple[str, ...]) -> CleanupPolicy:
+def _policy(
+    older_than: str | None, retain: int | None, commit_window: str | None, policy: Any, known_base: tuple[str, ...]
+) -> CleanupPolicy:
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.policy_file import parse_policy
 
     base = parse_policy(policy.read()) if policy is not None else CleanupPolicy()
-    span = None if older_than is None else to_span("--older-than", older_than)
-    bases = (*base.known_bases, *known_base)
-    given: dict[str, Any] = {"older_than": span, "retain_versions": retain, "known_bases": bases}
+    given: dict[str, Any] = {
+        "older_than": None if older_than is None else to_span("--older-than", older_than),
+        "retain_versions": retain,
+        "commit_window": None if commit_window is None else to_span("--commit-window", commit_window),
+        "known_bases": (*base.known_bases, *known_base),
+    }
     return replace(base, **{name: value for name, value in given.items() if value is not None})
 
 
