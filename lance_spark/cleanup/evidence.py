@@ -51,8 +51,36 @@ def manifest_at(survey: Survey, chain: Chain, position: int) -> Manifest:
 
 def still_listed(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
     """Those of some manifests that a later survey shows as well."""
-    listed = {manifest_at(survey, chain, at) for chain in survey.chains for at in range(len(chain.files))}
+    listed = _manifests(survey)
     return [manifest for manifest in manifests if manifest in listed]
+
+
+def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> list[Manifest]:
+    """Manifests that could not be read, although a later survey shows them, or that were the newest of what is left.
+
+    A branch is deleted whole, and no cleanup takes the newest version.
+    """
+    left = {(place.repository, place.root) for place in _manifests(before) & _manifests(after)}
+    newest: dict[tuple[str, str], int] = {}
+    for chain in after.chains:
+        if chain.versions:
+            newest[after.repositories[chain.repository].uri, chain.root] = chain.versions[-1].version
+    detached = {manifest_at(before, chain, at) for chain in before.chains for at in _detached(chain)}
+    return still_listed(after, gone) + [
+        place
+        for place in gone
+        if (place.repository, place.root) in left
+        and place not in detached
+        and place.file.version > newest[place.repository, place.root]
+    ]
+
+
+def _manifests(survey: Survey) -> set[Manifest]:
+    return {manifest_at(survey, chain, at) for chain in survey.chains for at in range(len(chain.files))}
+
+
+def _detached(chain: Chain) -> range:
+    return range(len(chain.versions), len(chain.files))
 
 
 def contradictions(survey: Survey) -> list[Contradiction]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from lance_spark.cleanup.evidence import Contradiction, Manifest, contradictions, still_listed
+from lance_spark.cleanup.evidence import Contradiction, Manifest, contradictions, not_explained
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import Conflict, CorruptData
 from lance_spark.location import DatasetLocation
@@ -46,7 +46,7 @@ def look(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[
 
 
 def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], gone: Collection[Manifest]) -> None:
-    """Raise CorruptData if manifests that could not be read are listed all the same.
+    """Raise CorruptData if manifests that could not be read are listed all the same, or were the newest of a branch.
 
     Others went with their branch, or with another cleanup. Raises Conflict if a whole clone went with them.
     """
@@ -63,8 +63,8 @@ def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ..
                     f"The clone at {manifest.repository} was there, and was gone when its versions were read.",
                     hint="If it was moved, name its new place as a clone; then run this again.",
                 )
-        left = still_listed(now, left)
+        left = not_explained(seen, now, left)
     raise CorruptData(
-        f"The manifest {left[0].path} of {left[0].repository} is listed and cannot be found.",
-        hint="Nothing more was deleted. Check the file system, or restore the manifest.",
+        f"The manifest {left[0].path} of {left[0].repository} was listed and is gone.",
+        hint="No file that it may name was deleted. Check the file system, or restore the manifest.",
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
-from lance_spark.cleanup.evidence import contradictions, manifest_at, still_listed
+from lance_spark.cleanup.evidence import contradictions, manifest_at, not_explained, still_listed
 from lance_spark.errors import CorruptData
 
 
@@ -82,3 +82,26 @@ def test_a_manifest_that_was_written_again_in_the_same_place_is_another_one():
         f"_versions/{manifest(3).name}",
         f"tree/a/_versions/{manifest(1).name}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("after", "unexplained"),
+    [
+        (survey(chain(), chain("a"), branches=[fork("a", 1)]), [2, 3]),  # listed and not to be read
+        (survey(chain(), chain("a", (1,)), branches=[fork("a", 1)]), [2, 3]),  # no cleanup takes the newest
+        (survey(chain(), chain("a", (1, 4)), branches=[fork("a", 1)]), []),  # another cleanup
+        (survey(chain(), chain("a", (4,)), branches=[fork("a", 1)]), []),
+        (survey(chain()), []),  # the branch is gone
+        (survey(chain(), chain("a", [manifest(1, NOW)]), branches=[fork("a", 1)]), []),  # and made again
+    ],
+    ids=["listed", "newest", "cleaned", "cleaned up to the newest", "deleted", "made again"],
+)
+def test_what_explains_that_a_manifest_could_not_be_read(after, unexplained):
+    before = survey(chain(), chain("a"), branches=[fork("a", 1)])
+    gone = [manifest_at(before, before.chains[1], at) for at in (1, 2)]
+    assert [each.file.version for each in not_explained(before, after, gone)] == unexplained
+
+
+def test_a_detached_version_is_never_the_newest():
+    before = survey(chain(detached=[manifest(2**63 + 5)]))
+    assert not_explained(before, survey(chain()), [manifest_at(before, before.chains[0], 3)]) == []

@@ -1,0 +1,136 @@
+"""Branches and tags come and go while a cleanup looks: that is looked at again, and never taken for corruption."""
+
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import lance
+import pytest
+from cleanup_datasets import KEEPING, after_batch, append, clean, files, overwrite, overwritten, place, plan, reads
+
+from lance_spark.actions.cleanup import stages
+from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.errors import Conflict
+from lance_spark.refs.model import Branch
+from lance_spark.store import refs, survey
+
+
+@pytest.fixture
+def history(uri):
+    """Main has four versions with rows of their own; so have branch dev, and a branch of it."""
+    overwritten(uri, 4)
+    for name, parent in (("dev", None), ("dev/deep", "dev")):
+        lance.dataset(place(uri, parent)).create_branch(name)
+        for start in (100, 200, 300):
+            overwrite(uri, start, branch=name)
+    return uri
+
+
+def delete_branches(uri):
+    for name in ("dev/deep", "dev"):
+        lance.dataset(uri).branches.delete(name)
+
+
+def make_again(uri):
+    delete_branches(uri)
+    lance.dataset(uri).create_branch("dev", 2)
+    append(uri, 900, branch="dev")
+
+
+def move_tag(uri):
+    lance.dataset(uri).tags.update("moving", 4)
+    lance.dataset(uri).cleanup_old_versions(retain_versions=1)
+
+
+def once(change, uri, before):
+    """A function that is called like ``before``, and lets something happen first, the first time."""
+    left = [change]
+
+    def called(*given, **named):
+        while left:
+            left.pop()(uri)
+        return before(*given, **named)
+
+    return called
+
+
+MOMENTS = {
+    "between refs and versions": (survey, "_version_files"),
+    "before manifests are read": (stages, "read_manifests"),
+    "before files are listed": (stages, "list_range"),
+}
+
+
+@pytest.mark.parametrize("change", [delete_branches, make_again], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_branch_that_goes_while_a_plan_is_made_stops_nothing(history, monkeypatch, moment, change):
+    where, name = MOMENTS[moment]
+    before = reads(history)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, once(change, history, getattr(where, name)))
+        made = plan(history, **KEEPING)
+    assert lance.dataset(history).branches.list().keys() == ({"dev"} if change is make_again else set())
+    now = reads(history)
+    report = apply_plan(made)
+    assert report.complete, report
+    left = reads(history)
+    assert {which: rows for which, rows in now.items() if which in left} == left
+    assert left[None, 4] == before[None, 4]
+    if change is make_again:
+        assert [row["id"] for row in left["dev", 3]] == [10, 11, 12, 900, 901, 902]
+    clean(history, **KEEPING)
+    assert reads(history)[None, 4] == before[None, 4]
+
+
+def test_a_tag_that_moves_while_a_plan_is_made_stops_nothing(history, monkeypatch):
+    lance.dataset(history).tags.create("moving", 2)
+    monkeypatch.setattr(survey, "_version_files", once(move_tag, history, survey._version_files))
+    plan(history, **KEEPING)
+
+
+def test_a_branch_that_goes_while_files_are_deleted_stops_nothing(history, monkeypatch):
+    made = plan(history, **KEEPING)
+    append(history, 800, branch="dev")  # news, which are read before the first batch
+    read, left = stages.read_manifests, [history]
+
+    def reading(location, paths):
+        while left:
+            delete_branches(left.pop())
+        return read(location, paths)
+
+    monkeypatch.setattr(stages, "read_manifests", reading)
+    assert apply_plan(made).complete
+    assert not [path for path in files(history) if path.startswith("tree/") and path.endswith(".lance")]
+
+
+def test_a_branch_of_a_clone_that_goes_while_files_are_deleted_stops_nothing(history, monkeypatch, tmp_path):
+    clone = str(tmp_path / "clone.lance")
+    lance.dataset(history).shallow_clone(clone, None)
+    lance.dataset(clone).create_branch("there")
+    made = plan(history, **KEEPING, clones=(clone,))
+    append(clone, 800, branch="there")
+    gone = []
+
+    def delete():
+        gone.append(lance.dataset(clone).branches.delete("there"))
+
+    after_batch(monkeypatch, 2, delete)
+    assert apply_plan(made).complete
+    assert gone
+
+
+def test_a_dataset_that_never_holds_still_is_a_conflict(history, monkeypatch):
+    read, seen = refs.read_ref_files, []
+
+    def reading(location):
+        found = read(location)
+        seen.append(f"brief-{len(seen)}")
+        brief = Branch(seen[-1], None, 4, datetime.now(timezone.utc))
+        return replace(found, branches={**found.branches, brief.name: brief})
+
+    monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
+    monkeypatch.setattr(refs, "read_ref_files", reading)
+    before = files(history)
+    with pytest.raises(Conflict, match="each of the 8 times it was looked at; nothing was deleted") as caught:
+        plan(history, **KEEPING)
+    assert "brief-7" in str(caught.value)
+    assert files(history) == before
