@@ -66,6 +66,11 @@ class DatasetLocation:
         return DatasetLocation(uri, tuple(sorted((storage_options or {}).items())))
 
 
+def is_uri(text: str) -> bool:
+    """Whether a text is a URI, ``s3://...`` or ``file:...``, and no plain path. Raises InvalidOption for ``s3:/b``."""
+    return _split_scheme(text.strip())[0] is not None
+
+
 def is_within(uri: str, root: str) -> bool:
     """Whether a URI is a root or below it; both are canonical."""
     return uri == root or uri.startswith(f"{root}/")

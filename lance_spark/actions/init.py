@@ -1,26 +1,67 @@
-"""A new dataset, with the columns of a file or of another table."""
+"""A new dataset, with the columns of a file or of another table; or one that is there, as it is."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import pyarrow as pa
 
-from lance_spark.errors import AlreadyExists, SchemaMismatch
+from lance_spark.actions.place import dataset_at
+from lance_spark.errors import AlreadyExists, Refused, SchemaMismatch
 from lance_spark.location import DatasetLocation
 from lance_spark.store.creating import create_dataset
 from lance_spark.store.datasets import find_latest
+from lance_spark.store.directories import dataset_around
+from lance_spark.store.scanning import column_names
 from lance_spark.store.schemas import read_schema_of
+from lance_spark.store.uri import locate
 from lance_spark.write.plan import check_names
 
 
-def plan_init(location: DatasetLocation, source: DatasetLocation | None) -> pa.Schema:
-    """The columns a new dataset would have; none without a source.
+@dataclass(frozen=True)
+class InitPlan:
+    """What has to be done for a dataset to be there."""
 
-    Raises AlreadyExists for a dataset that is there, and what :func:`read_schema_of` raises.
+    columns: tuple[str, ...]
+    """Names of the columns that the dataset has, or would have."""
+    create: pa.Schema | None
+    """The columns of the dataset to make; None where there is one, which stays as it is."""
+
+
+def init_location(uri: str, storage_options: Mapping[str, str]) -> DatasetLocation:
+    """Where the dataset is, or is to be. Raises Refused for a place inside another dataset's directory.
+
+    Whoever is in ``flights.lance/data`` and says ``init .`` does not want a second dataset among the first one's files.
     """
-    if find_latest(location, None) is not None:
-        raise AlreadyExists(f"There is a dataset at {location.uri} already.", hint="Choose another place.")
-    if source is None:
-        return pa.schema([])
+    location = locate(uri, storage_options)
+    around = dataset_around(location.uri) if location.is_local else None
+    if around is not None and around.uri != location.uri:
+        raise Refused(
+            f"{location.uri} is inside the dataset {around.uri}.",
+            hint=f"For that dataset: lance-git init {around.uri}. A new one has to be elsewhere.",
+        )
+    return dataset_at(uri, storage_options)
+
+
+def plan_init(location: DatasetLocation, source: DatasetLocation | None) -> InitPlan:
+    """What there is to do. A new dataset has the columns of the source; without one it has none.
+
+    Raises AlreadyExists for a source where there is a dataset, and what :func:`read_schema_of` raises.
+    """
+    pin = find_latest(location, None)
+    if pin is not None and source is not None:
+        raise AlreadyExists(
+            f"There is a dataset at {location.uri} already, with columns of its own.",
+            hint="Leave --from out for a workspace, or choose another place for a new dataset.",
+        )
+    if pin is not None:
+        return InitPlan(column_names(location, pin), None)
+    schema = pa.schema([]) if source is None else _columns_of(source)
+    return InitPlan(tuple(schema.names), schema)
+
+
+def _columns_of(source: DatasetLocation) -> pa.Schema:
     schema = read_schema_of(source)
     try:
         check_names(schema, new=True)
@@ -29,6 +70,7 @@ def plan_init(location: DatasetLocation, source: DatasetLocation | None) -> pa.S
     return schema
 
 
-def init_dataset(location: DatasetLocation, schema: pa.Schema) -> int:
-    """Create the dataset, without rows; returns its first version. Raises AlreadyExists."""
-    return create_dataset(location, schema)
+def init_dataset(location: DatasetLocation, plan: InitPlan) -> None:
+    """Create the dataset, without rows, unless it is there. Raises AlreadyExists where it came in between."""
+    if plan.create is not None:
+        create_dataset(location, plan.create)

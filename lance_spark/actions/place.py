@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
-from urllib.parse import unquote
 
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.catalog.model import Catalog, Mode
@@ -13,7 +12,7 @@ from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.options.catalog import take_catalog
 from lance_spark.options.storage import split_storage
-from lance_spark.store import refs
+from lance_spark.store.directories import branch_of_directory
 from lance_spark.store.uri import locate
 
 
@@ -57,14 +56,11 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
     branch made there in a place where nobody looks.
     """
     location = locate(uri, storage_options)
-    root, found, branch = location.uri.partition("/tree/")
-    while found:
-        whole = DatasetLocation(root, location.options)
-        if refs.read_branch(whole, branch if location.is_local else unquote(branch)) is not None:
-            raise InvalidOption(
-                f"{location.uri} is the directory of branch '{branch}'.",
-                hint=f"Use the dataset's root {root} and the branch option: option('branch', '{branch}').",
-            )
-        more, found, branch = branch.partition("/tree/")
-        root = f"{root}/tree/{more}"
+    found = branch_of_directory(location)
+    if found is not None:
+        root, branch = found
+        raise InvalidOption(
+            f"{location.uri} is the directory of branch '{branch}'.",
+            hint=f"Use the dataset's root {root} and the branch option: option('branch', '{branch}').",
+        )
     return location

@@ -26,7 +26,7 @@ def find_remote(session: Session, typed: str | None) -> Remote:
     """
     from lance_spark.actions.remotes.following import Remote  # pulls in what a short answer does without
 
-    known = _known(session)
+    known = known_here(session)
     name = _default(session, known) if typed is None else typed
     if name in known:
         return Remote(name, session.at(known[name]))
@@ -39,9 +39,9 @@ def find_remote(session: Session, typed: str | None) -> Remote:
     raise _unknown_place(session, name, known)
 
 
-def _known(session: Session) -> Mapping[str, str]:
-    """URIs of the remotes by name."""
-    if session.dataset is not None:
+def known_here(session: Session) -> Mapping[str, str]:
+    """URIs of the remotes by name: those of the workspace; without one those that branches of the dataset follow."""
+    if not session.has_workspace:
         return known_remotes(refs.read_refs(session.location))
     return {name: session.workspace.remote_uri(name) for name in session.workspace.workspace.remotes}
 
@@ -74,9 +74,10 @@ def _unknown_place(session: Session, name: str, known: Mapping[str, str]) -> Not
 
 
 def _how_to_add(session: Session) -> str:
-    if session.dataset is None:
+    if session.has_workspace:
         return "Add one with: lance-git remote add NAME URI."
-    return "Without a workspace only places count that were fetched from before; leave --dataset out."
+    how = session.how_to_init if session.dataset is None else "leave --dataset out where there is one"
+    return f"Without a workspace only places count that were fetched from before; {how}."
 
 
 def _is_place(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,11 +13,13 @@ from lance_spark.actions.place import dataset_at
 from lance_spark.actions.remotes.naming import ORIGIN, check_own
 from lance_spark.cli.call import Call
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.location import DatasetLocation
+from lance_spark.location import DatasetLocation, is_uri
 from lance_spark.refs.expressions import HEAD
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN, branch_or_none
-from lance_spark.store.workspace import OpenWorkspace, find_workspace
+from lance_spark.store.directories import PlainDataset, find_here
+from lance_spark.store.uri import locate
+from lance_spark.store.workspace import OpenWorkspace
 from lance_spark.workspace.model import check_uri
 
 
@@ -25,41 +28,80 @@ class Session(Call):
     """One call of ``lance-git``. The workspace and the dataset are looked up when a verb first asks for them."""
 
     dataset: str | None = None
-    """``--dataset``: a URI or path; then the workspace does not count."""
+    """``--dataset``, or a URI after ``-C``: a URI or path; then no workspace counts."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """``--storage``. Values may be secrets; they are never stored."""
+    moved: bool = False
+    """Whether ``-C`` named another directory than the one the user's shell is in."""
 
     @cached_property
+    def _here(self) -> OpenWorkspace | PlainDataset:
+        """What the directory belongs to, without ``--dataset``. Raises NotFound where that is nothing."""
+        found = find_here(os.curdir)
+        if found is None:
+            raise NotFound(
+                "There is no workspace here, nor in a directory above, and this is no dataset's directory.",
+                hint="Go to a dataset's directory, or name a dataset: lance-git -C s3://bucket/flights.lance log. "
+                "lance-git init and lance-git clone make a workspace.",
+            )
+        if isinstance(found, OpenWorkspace):
+            check_finished(found)
+        return found
+
+    @property
+    def has_workspace(self) -> bool:
+        """Whether there is a workspace, with a current branch that can change, and with remotes. Raises as location."""
+        return self.dataset is None and isinstance(self._here, OpenWorkspace)
+
+    @property
     def workspace(self) -> OpenWorkspace:
         """The workspace of this directory. Raises NotFound without one, InvalidOption beside ``--dataset``."""
         if self.dataset is not None:
+            check_uri(self.dataset)  # the hint has it in clear
             raise InvalidOption(
-                "This needs a workspace, and --dataset works without one.", hint="Leave --dataset out, or use -C DIR."
+                "This needs a workspace, and a dataset named by --dataset or by -C URI has none.",
+                hint=f"Go to one with -C DIR; {self.how_to_init}.",
             )
-        found = find_workspace(os.curdir)
-        if found is None:
+        if isinstance(self._here, PlainDataset):
             raise NotFound(
-                "There is no workspace here, nor in a directory above.",
-                hint="Make one with lance-git init or clone, go to one with -C DIR, or name a dataset with "
-                "--dataset URI.",
+                f"This needs a workspace. There is no workspace here, only the dataset {self._here.uri}.",
+                hint=f"{self.how_to_init}.",
             )
-        if found.workspace.cloning is not None:
-            raise Refused(
-                f"The clone in {found.directory} is not finished.",
-                hint=f"Finish it: lance-git clone {_source(found)} {_target(found)}",
-            )
-        return found
+        return self._here
+
+    @property
+    def how_to_init(self) -> str:
+        """The command that makes a workspace for a dataset without one, in the beginning of a sentence."""
+        plain = locate(self._here_uri if self.dataset is None else self.dataset).uri
+        if not self.moved and plain == os.path.realpath(os.curdir):
+            return "lance-git init . makes a workspace here"
+        return f"lance-git init {shlex.quote(plain)} makes a workspace for it"
+
+    @property
+    def _here_uri(self) -> str:
+        return self._here.dataset_uri if isinstance(self._here, OpenWorkspace) else self._here.uri
 
     @cached_property
     def location(self) -> DatasetLocation:
-        """The dataset. Raises NotFound without a workspace; nothing is asked of the store yet."""
-        uri = self.workspace.dataset_uri if self.dataset is None else self.dataset
-        return self.at(uri)
+        """The dataset. Raises NotFound where there is none; nothing is asked of the store yet."""
+        return self.at(self._here_uri if self.dataset is None else self.dataset)
 
     @property
     def branch(self) -> str | None:
-        """The current branch, None for main. Without a workspace that is main."""
-        return branch_or_none(MAIN if self.dataset is not None else self.workspace.workspace.branch)
+        """The current branch, None for main.
+
+        Without a workspace it is main, or the branch whose directory, ``tree/<branch>``, the user is in.
+        """
+        if self.dataset is not None:
+            return None
+        here = self._here
+        return branch_or_none(here.workspace.branch) if isinstance(here, OpenWorkspace) else here.branch
+
+    def how_to_switch(self, to: str = MAIN) -> str:
+        """The command that makes another branch the current one."""
+        if self.dataset is not None or self.has_workspace:
+            return f"lance-git switch {to}"
+        return f"cd {shlex.quote(self.location.branch_uri(branch_or_none(to)))}"
 
     @property
     def own_branch(self) -> str | None:
@@ -77,10 +119,19 @@ class Session(Call):
         return resolve_expression(self.location, HEAD if ref is None else ref, self.branch)
 
 
+def check_finished(found: OpenWorkspace) -> None:
+    """Raise Refused for the workspace of a clone that was begun and is not finished."""
+    if found.workspace.cloning is not None:
+        raise Refused(
+            f"The clone in {found.directory} is not finished.",
+            hint=f"Finish it: lance-git clone {_source(found)} {_target(found)}",
+        )
+
+
 def _source(found: OpenWorkspace) -> str:
     return found.remote_uri(ORIGIN) if ORIGIN in found.workspace.remotes else "SRC"
 
 
 def _target(found: OpenWorkspace) -> str:
-    dataset = os.path.normpath(found.dataset_uri) if "://" not in found.dataset_uri else found.dataset_uri
+    dataset = found.dataset_uri if is_uri(found.dataset_uri) else os.path.normpath(found.dataset_uri)
     return found.directory if dataset == found.directory else dataset

@@ -58,6 +58,11 @@ def schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColumn
         return projected
 
 
+def column_names(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:
+    """Names of the top-level columns."""
+    return tuple(open_pinned(location, pin).schema.names)
+
+
 def blob_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
     """Names of the top-level columns that hold blobs."""
     schema = open_pinned(location, pin).schema

@@ -1,4 +1,4 @@
-"""Finds the workspace a command runs in, and writes its file: whole, or not at all."""
+"""Reads the file of a workspace, and writes it: whole, or not at all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, PermissionDenied, StorageFailure
+from lance_spark.location import is_uri
 from lance_spark.workspace.model import CONFIG, DIRECTORY, Workspace, parse_workspace, render_workspace
 
 
@@ -32,27 +33,14 @@ class OpenWorkspace:
 
 def absolute(uri: str, directory: str) -> str:
     """A relative path, counted from a directory; URIs and absolute paths as they are."""
-    return uri if "://" in uri or uri.startswith("file:") else os.path.join(directory, uri)
-
-
-def find_workspace(start: str) -> OpenWorkspace | None:
-    """The workspace of a directory or of the nearest one above it; None where there is none.
-
-    Raises InvalidOption for a file that makes no sense, StorageFailure for one that cannot be read.
-    """
-    directory = os.path.realpath(start)
-    while True:
-        text = _read(directory)
-        if text is not None:
-            return OpenWorkspace(directory, parse_workspace(text))
-        above = os.path.dirname(directory)
-        if above == directory:
-            return None
-        directory = above
+    return uri if is_uri(uri) else os.path.join(directory, uri)
 
 
 def open_workspace(directory: str) -> OpenWorkspace | None:
-    """The workspace of just this directory; None where it has none."""
+    """The workspace of just this directory; None where it has none.
+
+    Raises InvalidOption for a file that makes no sense, StorageFailure for one that cannot be read.
+    """
     whole = os.path.realpath(directory)
     text = _read(whole)
     return None if text is None else OpenWorkspace(whole, parse_workspace(text))

@@ -13,7 +13,7 @@ quietly mean the default), errors name the line, and nothing secret is accepted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,7 +126,7 @@ def with_remote(text: str, remote: Remote) -> str:
 def with_remote_uri(text: str, remote: Remote) -> str:
     """The same file with another URI for a remote. Raises NotFound, InvalidOption."""
     check_uri(remote.uri)
-    check_known_remote(parse_workspace(text), remote.name)
+    check_known_remote(parse_workspace(text).remotes, remote.name)
     document = _document(text)
     _remotes(document)[remote.name]["uri"] = remote.uri
     return tomlkit.dumps(document)
@@ -134,7 +134,7 @@ def with_remote_uri(text: str, remote: Remote) -> str:
 
 def without_remote(text: str, name: str) -> str:
     """The same file without a remote. Raises NotFound."""
-    check_known_remote(parse_workspace(text), name)
+    check_known_remote(parse_workspace(text).remotes, name)
     document = _document(text)
     del _remotes(document)[name]
     if not _remotes(document):
@@ -142,13 +142,13 @@ def without_remote(text: str, name: str) -> str:
     return tomlkit.dumps(document)
 
 
-def check_known_remote(workspace: Workspace, name: str) -> None:
-    """Raise NotFound, with near names, unless the workspace has the remote."""
-    if name in workspace.remotes:
+def check_known_remote(remotes: Collection[str], name: str) -> None:
+    """Raise NotFound, with near names, unless the remote is among those."""
+    if name in remotes:
         return
-    if not workspace.remotes:
+    if not remotes:
         raise NotFound(f"There is no remote '{name}'.", hint="Add one with: lance-git remote add NAME URI.")
-    raise NotFound(f"There is no remote '{name}'.", hint=missing("remote", name, workspace.remotes).hint)
+    raise NotFound(f"There is no remote '{name}'.", hint=missing("remote", name, remotes).hint)
 
 
 def check_remote_name(name: str) -> None:

@@ -9,7 +9,6 @@ from lance_spark.store.workspace import (
     absolute,
     change_workspace,
     create_workspace,
-    find_workspace,
     is_free,
     open_workspace,
     remove_with_content,
@@ -146,18 +145,6 @@ def test_remotes_that_are_there_or_not():
             with_remote(EDITED, Remote(name, "/x"))
 
 
-def test_it_is_found_from_below_and_the_nearest_counts(tmp_path):
-    outer, inner = tmp_path / "outer", tmp_path / "outer" / "a" / "inner"
-    deep = inner / "b" / "c"
-    deep.mkdir(parents=True)
-    create_workspace(str(outer), Workspace("outer.lance"))
-    assert find_workspace(str(deep)).directory == str(outer)
-    create_workspace(str(inner), Workspace("inner.lance"))
-    found = find_workspace(str(deep))
-    assert (found.directory, found.dataset_uri) == (str(inner), f"{inner}/inner.lance")
-    assert open_workspace(str(deep)) is None
-
-
 def test_paths_count_from_the_workspace():
     assert absolute("../t.lance", "/work/here") == "/work/here/../t.lance"
     assert absolute("/t.lance", "/work") == "/t.lance"
@@ -200,7 +187,7 @@ def test_a_directory_that_was_made_for_nothing_goes_with_all_in_it(tmp_path):
 def test_a_trial_writes_nothing_and_finds_what_is_wrong(tmp_path):
     create_workspace(str(tmp_path), Workspace("."))
     changed = change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"), dry_run=True)
-    assert (changed.branch, find_workspace(str(tmp_path)).workspace.branch) == ("exp", "main")
+    assert (changed.branch, open_workspace(str(tmp_path)).workspace.branch) == ("exp", "main")
     with pytest.raises(InvalidOption):
         change_workspace(str(tmp_path), lambda text: with_branch(text, "a b"), dry_run=True)
 
@@ -214,21 +201,21 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(PermissionDenied, match="cannot be written"):
         change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"))
-    assert find_workspace(str(tmp_path)).workspace.branch == "main"
+    assert open_workspace(str(tmp_path)).workspace.branch == "main"
 
 
 def test_a_change_that_makes_no_sense_is_not_written(tmp_path):
     create_workspace(str(tmp_path), Workspace("."))
     with pytest.raises(InvalidOption):
         change_workspace(str(tmp_path), lambda text: with_branch(text, "a b"))
-    assert find_workspace(str(tmp_path)).workspace.branch == "main"
+    assert open_workspace(str(tmp_path)).workspace.branch == "main"
 
 
 def test_a_file_that_is_no_text_is_said_so(tmp_path):
     create_workspace(str(tmp_path), Workspace("."))
     (tmp_path / ".lance-git" / "config.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidOption, match="no UTF-8"):
-        find_workspace(str(tmp_path))
+        open_workspace(str(tmp_path))
 
 
 def test_a_config_that_is_a_directory_or_a_file_in_the_way(tmp_path):

@@ -98,7 +98,7 @@ def create(session: Session, name: str, ref: str | None, dry_run: bool) -> Pinne
 def _check_no_remote(session: Session, name: str) -> None:
     """Raise Refused for a name that a fetch would want for a branch of a remote's."""
     remote, slash, rest = name.partition("/")
-    if session.dataset is None and slash and remote in session.workspace.workspace.remotes:
+    if slash and session.has_workspace and remote in session.workspace.workspace.remotes:
         raise Refused(
             f"'{name}' would look like branch '{rest}' of remote '{remote}', which a fetch writes.",
             hint="Choose another name.",
@@ -130,9 +130,10 @@ def _list(session: Session, asked: Asked) -> None:
         _verbose_text(session, found, entries) if asked.verbose else _short_text(session, entries),
     )
     if any(branch.name == current and read_follows(branch) is not None for branch in branches):
-        session.output.note(f"The current branch '{current}' follows a remote's; lance-git switch NAME leaves it.")
+        leave = session.how_to_switch("NAME")
+        session.output.note(f"The current branch '{current}' follows a remote's; {leave} leaves it.")
     if current not in {MAIN, *(branch.name for branch in branches)}:
-        session.output.note(f"The current branch '{current}' is not there; lance-git switch main leaves it.")
+        session.output.note(f"The current branch '{current}' is not there; {session.how_to_switch()} leaves it.")
 
 
 def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
@@ -203,7 +204,7 @@ def _delete(session: Session, asked: Asked, name: str) -> None:
     table = refs.read_refs(session.location)
     check_delete_branch(table, name)
     if session.branch == name:
-        raise Refused(f"Branch '{name}' is the current branch.", hint="Leave it first: lance-git switch main.")
+        raise Refused(f"Branch '{name}' is the current branch.", hint=f"Leave it first: {session.how_to_switch()}.")
     from lance_spark.actions.own_files import own_files
     from lance_spark.cleanup.report import readable
 
@@ -237,9 +238,11 @@ def _rename(session: Session, asked: Asked, old: str, new: str) -> None:
         check_rename(session.location, old, new)
     else:
         rename_branch(session.location, old, new)
-        if session.dataset is None and session.branch == old:
+        if session.branch == old and session.has_workspace:
             change_workspace(session.workspace.directory, partial(with_branch, branch=new))
     session.output.show(
         {"action": "rename", "branch": old, "to": new, "dry_run": asked.dry_run},
         f"Branch '{old}' {'would be' if asked.dry_run else 'was'} renamed to '{new}'.",
     )
+    if session.branch == old and not session.has_workspace:
+        session.output.note(f"Its directory has another name, too: cd {session.location.branch_uri(new)}")

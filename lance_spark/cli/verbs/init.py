@@ -1,19 +1,25 @@
-"""``lance-git init``: a new dataset, and a workspace for it."""
+"""``lance-git init``: a workspace for a dataset, and the dataset if there is none."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.actions.place import dataset_at
 from lance_spark.cli.command import dry_run_option, verb
-from lance_spark.cli.session import Session
-from lance_spark.errors import AlreadyExists, InvalidOption
+from lance_spark.cli.session import Session, check_finished
+from lance_spark.errors import AlreadyExists, InvalidOption, PermissionDenied
 from lance_spark.location import DatasetLocation
+from lance_spark.store.directories import find_here, is_for
 from lance_spark.store.uri import locate
-from lance_spark.store.workspace import create_workspace, open_workspace, remove_workspace
+from lance_spark.store.workspace import OpenWorkspace, create_workspace, open_workspace, remove_workspace
 from lance_spark.workspace.model import CONFIG, Workspace, check_uri
+
+if TYPE_CHECKING:
+    from lance_spark.actions.init import InitPlan
 
 
 @verb("init")
@@ -23,66 +29,84 @@ from lance_spark.workspace.model import CONFIG, Workspace, check_uri
 @dry_run_option
 @click.pass_obj
 def command(session: Session, uri: str, directory: str | None, source: str | None, dry_run: bool) -> None:
-    """Create a dataset, and a workspace for it.
+    """Make a workspace for a dataset, new or existing.
 
-    The dataset is made at URI, without rows, the workspace in DIR. That is by default the dataset's own directory,
-    or ./NAME for a dataset on an object store. Without --from the dataset has no columns yet; the first overwrite
-    brings them.
+    A dataset that is at URI stays as it is. Where there is none, it is made without rows, and without --from it has no
+    columns yet; the first overwrite brings them. The workspace is made in DIR. That is by default the dataset's own
+    directory, or ./NAME for a dataset on an object store. What is there already is not made again.
     """
-    from lance_spark.actions.init import init_dataset, plan_init
+    from lance_spark.actions.init import init_dataset, init_location, plan_init
 
     if session.dataset is not None:
-        raise InvalidOption("init takes the dataset as its argument, not as --dataset.")
+        raise InvalidOption("init takes the dataset as its argument, not as --dataset or -C URI.")
     check_uri(uri)
-    location = dataset_at(uri, session.storage)
-    place = os.path.realpath(directory or _default_directory(location))
-    schema = plan_init(location, None if source is None else locate(source, session.storage))
-    workspace = Workspace("." if place == location.uri else location.uri)
+    location = init_location(uri, session.storage)
+    place = _default_place(location) if directory is None else os.path.realpath(directory)
+    plan = plan_init(location, None if source is None else locate(source, session.storage))
     existed = _check_free(place, location)
     if not dry_run:
-        if not existed:
-            create_workspace(place, workspace)
-        try:
-            # The workspace is first: should this end in between, the same call goes on from there.
-            init_dataset(location, schema)
-        except BaseException:
-            if not existed:
-                remove_workspace(place)
-            raise
-    verb_text = "would be created" if dry_run else "created"
+        with contextlib.nullcontext() if existed else _workspace(place, location):
+            init_dataset(location, plan)
     session.output.show(
         {
             "action": "init",
             "dataset": location.uri,
-            "columns": list(schema.names),
+            "columns": list(plan.columns),
             "workspace": place,
+            "dataset_created": plan.create is not None,
+            "workspace_created": not existed,
             "dry_run": dry_run,
         },
-        f"Dataset {location.uri} {verb_text} with {_columns(schema.names)}; workspace in {place}.",
+        _said(location, place, plan, existed, "would be created" if dry_run else "created"),
     )
 
 
-def _default_directory(location: DatasetLocation) -> str:
+def _default_place(location: DatasetLocation) -> str:
+    """The workspace that counts here if it is for this dataset: whoever repeats a call in it wants no second one."""
+    here = find_here(os.curdir)
+    if isinstance(here, OpenWorkspace) and is_for(here, location.uri):
+        return here.directory
     if location.is_local:
         return location.uri
-    return os.path.join(os.curdir, location.uri.rstrip("/").rpartition("/")[2].removesuffix(".lance"))
+    return os.path.realpath(location.uri.rstrip("/").rpartition("/")[2].removesuffix(".lance"))
 
 
 def _check_free(place: str, location: DatasetLocation) -> bool:
-    """Whether the directory has a workspace for this very dataset, which an interrupted call left.
+    """Whether the directory has a workspace for this very dataset.
 
-    Raises AlreadyExists for another one's.
+    Raises AlreadyExists for another one's, Refused for that of a clone that is not finished.
     """
     found = open_workspace(place)
     if found is None:
         return False
-    if locate(found.dataset_uri).uri != location.uri:
+    if not is_for(found, location.uri):
         raise AlreadyExists(
             f"There is a workspace in {place} already, for {found.dataset_uri}.",
             hint=f"Choose another directory, or remove {CONFIG} there.",
         )
+    check_finished(found)
     return True
 
 
-def _columns(names: list[str]) -> str:
-    return f"the columns {', '.join(names)}" if names else "no columns yet"
+@contextlib.contextmanager
+def _workspace(place: str, location: DatasetLocation) -> Iterator[None]:
+    """Make the workspace before the dataset: should this end in between, the same call goes on from there."""
+    try:
+        create_workspace(place, Workspace("." if place == location.uri else location.uri))
+    except PermissionDenied as problem:
+        hint = f"The workspace can be in a directory of yours: lance-git init {location.uri} DIR."
+        raise PermissionDenied(problem.message, hint=hint) from None
+    try:
+        yield
+    except BaseException:
+        remove_workspace(place)
+        raise
+
+
+def _said(location: DatasetLocation, place: str, plan: InitPlan, existed: bool, made: str) -> str:
+    if plan.create is not None:
+        columns = f"the columns {', '.join(plan.columns)}" if plan.columns else "no columns yet"
+        return f"Dataset {location.uri} {made} with {columns}; workspace in {place}."
+    if existed:
+        return f"Dataset {location.uri} and its workspace in {place} are there already."
+    return f"Dataset {location.uri} is there already and stays as it is; workspace {made} in {place}."

@@ -35,15 +35,24 @@ _STATES = {"new": "not fetched yet", "updated": "fetch brings it", "gone": "gone
 def command(context: click.Context, verbose: bool) -> None:
     """List, show, add, change or remove remotes.
 
-    A remote is another place with the same dataset. Only `show` asks it for anything.
+    A remote is another place with the same dataset. Only `show` asks it for anything. Without a workspace those are
+    listed that branches of the dataset follow.
     """
     if context.invoked_subcommand is not None:
         return
     session: Session = context.obj
-    found = sorted(session.workspace.workspace.remotes.values(), key=lambda remote: remote.name)
-    rows = [(remote.name, remote.uri) for remote in found]
+    rows = _listed(session)
     text = session.output.table(("remote", "uri"), rows) if verbose and rows else "\n".join(name for name, _ in rows)
-    session.output.show({"remotes": [{"name": remote.name, "uri": remote.uri} for remote in found]}, text)
+    session.output.show({"remotes": [{"name": name, "uri": uri} for name, uri in rows]}, text)
+
+
+def _listed(session: Session) -> list[tuple[str, str]]:
+    """Names and URIs, as the workspace's file has them."""
+    if session.has_workspace:
+        return sorted((remote.name, remote.uri) for remote in session.workspace.workspace.remotes.values())
+    from lance_spark.cli.remotes import known_here
+
+    return sorted(known_here(session).items())
 
 
 @command.command("show")
@@ -52,9 +61,9 @@ def command(context: click.Context, verbose: bool) -> None:
 def show(session: Session, name: str) -> None:
     """Ask a remote for its branches, and say what was fetched of them."""
     from lance_spark.actions.remotes.fetch import FetchOptions, fetch
-    from lance_spark.cli.remotes import find_remote
+    from lance_spark.cli.remotes import find_remote, known_here
 
-    check_known_remote(session.workspace.workspace, name)
+    check_known_remote(known_here(session), name)
     found = fetch(session.location, find_remote(session, name), FetchOptions(dry_run=True))
     header = ("branch", "newest", "fetched", "as", "")
     table = session.output.table(header, [_row(branch) for branch in found.branches], right=(1, 2))
@@ -87,7 +96,7 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
     What was fetched before is still read from the old place. If that has moved, lance-git relocate repairs it.
     """
     remote = _remote(session, name, uri)
-    check_known_remote(session.workspace.workspace, name)
+    check_known_remote(session.workspace.workspace.remotes, name)
     old = locate(session.workspace.remote_uri(name)).uri
     followers = _followers(session, name)
     _change(session, partial(with_remote_uri, remote=remote), dry_run)
@@ -114,7 +123,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     from lance_spark.cli.confirm import confirm
     from lance_spark.cli.verbs.branch import FORGOTTEN
 
-    check_known_remote(session.workspace.workspace, name)
+    check_known_remote(session.workspace.workspace.remotes, name)
     was = Remote(name, locate(session.workspace.remote_uri(name)).uri)
     delete, keep = _plan_removal(session, name)
     if delete and not dry_run:

@@ -31,7 +31,7 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     if (pin.branch or MAIN) != current:
         raise Refused(
             f"'{ref}' is {pin}, but the current branch is '{current}'.",
-            hint=f"A restore stays on its branch: lance-git switch {pin.branch or MAIN} first.",
+            hint=f"A restore stays on its branch: {session.how_to_switch(pin.branch or MAIN)} first.",
         )
     covered = [version for version in list_version_numbers(session.location, pin.branch) if version > pin.version]
     if not covered:

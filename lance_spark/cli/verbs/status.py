@@ -27,10 +27,10 @@ def command(session: Session) -> None:
     from lance_spark.actions.status import status
 
     found = status(session.location, session.branch)
-    session.output.show(found.as_record(), "\n".join(_lines(found)))
+    session.output.show(found.as_record(), "\n".join(_lines(session, found)))
 
 
-def _lines(found: Status) -> Iterator[str]:
+def _lines(session: Session, found: Status) -> Iterator[str]:
     yield f"On branch {found.branch}, version {found.version}."
     if found.follows is not None:
         yield f"It follows {found.follows}: nothing but a fetch writes to it."
@@ -49,7 +49,7 @@ def _lines(found: Status) -> Iterator[str]:
         f"behind by {counted(found.behind, 'version')} (last common version {found.common})."
     )
     if found.ahead:
-        yield f"  lance-git switch {found.parent} && lance-git merge {found.branch}   publishes them"
+        yield f"  {session.how_to_switch(found.parent)} && lance-git merge {found.branch}   publishes them"
 
 
 def _arguments(remote: Tracking) -> str:

@@ -1,0 +1,112 @@
+"""Which dataset, or which workspace, a local directory belongs to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from lance_spark.errors import NotFound
+from lance_spark.location import DatasetLocation, is_within
+from lance_spark.store import refs
+from lance_spark.store.filesystem import entries
+from lance_spark.store.uri import locate
+from lance_spark.store.workspace import OpenWorkspace, open_workspace
+
+_BRANCHES = "/tree/"
+
+
+@dataclass(frozen=True)
+class PlainDataset:
+    """A dataset on a local disk that was found by its directory, not by a workspace."""
+
+    uri: str
+    """Real path of the dataset's root."""
+    branch: str | None = None
+    """The branch whose directory it was found from, by its name; None outside of ``tree/``."""
+
+
+def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
+    """What a command works on in a directory: the workspace or the dataset that is nearest, upwards.
+
+    A workspace counts before a dataset in the same directory. Above a dataset only a workspace for this very dataset
+    counts: without it, whoever goes into the dataset's directory would leave the current branch without knowing.
+
+    Raises NotFound for a directory that is gone, InvalidOption for a workspace's file that makes no sense,
+    StorageFailure for what cannot be read.
+    """
+    dataset: PlainDataset | None = None
+    for directory in _upwards(start):
+        workspace = open_workspace(directory)
+        if workspace is not None:
+            return workspace if dataset is None or _counts(workspace, dataset) else dataset
+        if dataset is None:
+            dataset = _dataset_in(directory)
+    return dataset
+
+
+def is_for(workspace: OpenWorkspace, dataset: str) -> bool:
+    """Whether a workspace is for the dataset at a canonical URI."""
+    return locate(workspace.dataset_uri).uri == dataset
+
+
+def dataset_around(directory: str) -> PlainDataset | None:
+    """The dataset that a directory, which may not be there yet, is the root of or lies in. Raises as find_here."""
+    found = (_dataset_in(place) for place in _upwards(directory))
+    return next((dataset for dataset in found if dataset is not None), None)
+
+
+def branch_of_directory(location: DatasetLocation) -> tuple[str, str] | None:
+    """The root and the name of a branch whose own directory, ``<root>/tree/<branch>``, this is; None where it is none.
+
+    The root is a URI, the name is as the dataset's refs have it.
+    """
+    for root, name in _splits(location.uri):
+        branch = name if location.is_local else unquote(name)
+        if refs.read_branch(DatasetLocation(root, location.options), branch) is not None:
+            return root, branch
+    return None
+
+
+def _upwards(start: str) -> Iterator[str]:
+    """The real path of a directory, and all those above it."""
+    try:
+        directory = os.path.realpath(start)
+    except FileNotFoundError:
+        raise NotFound("The current directory is gone.", hint="Go to another one with cd.") from None
+    above = os.path.dirname(directory)
+    while above != directory:
+        yield directory
+        directory, above = above, os.path.dirname(above)
+    yield directory
+
+
+def _counts(workspace: OpenWorkspace, dataset: PlainDataset) -> bool:
+    """Whether a workspace that is above a dataset's directory, or between it and its root, is the one to take."""
+    return is_within(workspace.directory, dataset.uri) or is_for(workspace, dataset.uri)
+
+
+def _dataset_in(directory: str) -> PlainDataset | None:
+    """The dataset that has its root, or a branch's root, in just this directory; None where there is none."""
+    found = branch_of_directory(DatasetLocation.at(directory))
+    if found is not None:
+        return PlainDataset(*found)
+    if not _has_versions(directory):
+        return None
+    # What is left of a deleted branch looks like a dataset, and pylance takes it for one: its tags land on main.
+    left = (PlainDataset(root, name) for root, name in _splits(directory) if _has_versions(root))
+    return next(left, PlainDataset(directory))
+
+
+def _splits(uri: str) -> Iterator[tuple[str, str]]:
+    """What may be the root of a dataset and the name of a branch of it, with the shortest root first."""
+    root, found, name = uri.partition(_BRANCHES)
+    while found:
+        yield root, name
+        more, found, name = name.partition(_BRANCHES)
+        root = f"{root}{_BRANCHES}{more}"
+
+
+def _has_versions(directory: str) -> bool:
+    return any(name.endswith(".manifest") for name, _ in entries(DatasetLocation.at(directory), "_versions"))
