@@ -49,6 +49,11 @@ class ManifestName:
     detached: bool
 
 
+def manifest_names(version: int) -> tuple[str, str]:
+    """The file names that a version's manifest may have: the newer scheme's, which sorts newest first, then the old."""
+    return f"{_HIGHEST - version:020}.manifest", f"{version}.manifest"
+
+
 def read_manifest_name(name: str) -> ManifestName | None:
     """The version a file in ``_versions`` holds; None for what is no finished manifest."""
     if _INVERTED.fullmatch(name):

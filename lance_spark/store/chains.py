@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from lance_spark.cleanup.names import read_manifest_name
+from lance_spark.cleanup.names import manifest_names, read_manifest_name
 from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation, canonical_uri
 from lance_spark.manifest.contents import Contents, decode_contents
@@ -20,7 +20,6 @@ from lance_spark.store import files
 
 _Found = TypeVar("_Found")
 _THREADS = 16
-_HIGHEST = 2**64 - 1
 
 
 def version_names(location: DatasetLocation, branch: str | None) -> dict[int, str]:
@@ -43,7 +42,7 @@ def read_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes:
 
 def find_manifest(location: DatasetLocation, branch: str | None, version: int) -> bytes | None:
     """A version's manifest file; None where there is none."""
-    for name in (f"{_HIGHEST - version:020}.manifest", f"{version}.manifest"):
+    for name in manifest_names(version):
         content = files.read(location, f"{_prefix(branch)}_versions/{name}")
         if content is not None:
             return content

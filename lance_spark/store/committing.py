@@ -10,6 +10,7 @@ from lance_spark.errors import AlreadyExists, Conflict, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import files
+from lance_spark.store.commits import check_nothing_missing
 from lance_spark.store.datasets import open_latest, open_pinned, pin_version
 from lance_spark.store.failures import translated
 from lance_spark.write.plan import WritePlan
@@ -36,7 +37,10 @@ def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
     arguments: dict[str, Any] = {"max_retries": 0}
     if plan.start is not None:
         _check_still_there(plan.location, plan.start)
-        _check_same_columns(plan, plan.start)
+        if plan.mode == "append":
+            _check_same_columns(plan, plan.start)
+        else:
+            check_nothing_missing(plan.location, plan.start)
         arguments = {"read_version": plan.start.version}
     try:
         with translated(plan.location, "committing"):
@@ -83,8 +87,6 @@ def _check_same_columns(plan: WritePlan, start: PinnedVersion) -> None:
     pylance combines an append with a concurrent change of a column's type, and then the appended values read as
     null: the files name the field by its old id.
     """
-    if plan.mode != "append":
-        return
     before = open_pinned(plan.location, start).lance_schema
     now = {field.name(): field for field in open_latest(plan.location, start.branch).lance_schema.fields()}
     for field in before.fields():

@@ -8,7 +8,7 @@ from itertools import chain, islice, repeat, tee
 from itertools import count as counting
 from typing import NamedTuple
 
-from lance_spark.cleanup.names import read_manifest_name
+from lance_spark.cleanup.names import manifest_names, read_manifest_name
 from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.errors import NotFound
 from lance_spark.location import DatasetLocation
@@ -20,7 +20,6 @@ from lance_spark.store.filesystem import reachable
 from lance_spark.store.listing import list_paths
 from lance_spark.store.manifests import read_manifests
 
-_HIGHEST = 2**64 - 1
 _PAGE = 1000
 """S3 lists as many keys in one answer."""
 _INVERTED = "18446744073709551615.manifest"
@@ -101,7 +100,7 @@ def _newest_first(
     if location.is_local:
         yield from _sorted(_on_disk(location, directory))
         return
-    after = f"{directory}/" if newest is None else f"{directory}/{_HIGHEST - newest:020d}"
+    after = f"{directory}/" if newest is None else f"{directory}/{manifest_names(newest)[0].removesuffix('.manifest')}"
     found = _versions(list_paths(location, KeyRange(after, f"{directory}0")))
     first = next(found, None)
     # The names of old writers tell nothing of their order, and only S3 has one.
@@ -160,7 +159,7 @@ def _in_blocks(
 def read_version(location: DatasetLocation, pin: PinnedVersion) -> bytes:
     """The manifest of one version; one request in all but the oldest datasets. Raises NotFound."""
     directory = f"{_root(pin.branch)}_versions/"
-    for name in (f"{_HIGHEST - pin.version:020d}.manifest", f"{pin.version}.manifest"):
+    for name in manifest_names(pin.version):
         content = files.read(location, directory + name)
         if content is not None:
             return content
@@ -175,7 +174,7 @@ def read_version(location: DatasetLocation, pin: PinnedVersion) -> bytes:
 def has_version(location: DatasetLocation, pin: PinnedVersion) -> bool:
     """Whether a version is there."""
     directory = f"{_root(pin.branch)}_versions/"
-    names = (f"{_HIGHEST - pin.version:020d}.manifest", f"{pin.version}.manifest")
+    names = manifest_names(pin.version)
     return any(files.exists(location, directory + name) for name in names)
 
 

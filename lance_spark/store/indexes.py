@@ -11,12 +11,14 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import columns
 from lance_spark.store import chains, copying
-from lance_spark.store.datasets import open_latest, open_pinned
+from lance_spark.store.commits import commit_on
+from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
 
 if TYPE_CHECKING:
     import lance
 
+_RETRIES = 20
 _INTERNAL = "__"
 """Begins the names of indexes that are not a user's."""
 
@@ -109,15 +111,8 @@ def _commit(ours: DatasetLocation, pin: PinnedVersion, indexes: list[Any]) -> bo
     """Whether the index is in ours now. Somebody else's commit in between wins: the index can be made again."""
     import lance
 
-    dataset = open_latest(ours, pin.branch)
     try:
-        with translated(ours, "adding an index"):
-            lance.LanceDataset.commit(
-                ours.branch_uri(pin.branch),
-                lance.LanceOperation.CreateIndex(indexes, []),
-                read_version=pin.version if dataset.version >= pin.version else dataset.version,
-                storage_options=ours.storage_options,
-            )
+        commit_on(ours, pin, lance.LanceOperation.CreateIndex(indexes, []), retries=_RETRIES)
     except Conflict:
         return False
     return True

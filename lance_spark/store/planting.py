@@ -19,6 +19,7 @@ from lance_spark.replay.placing import Placed, Reference, place
 from lance_spark.replay.snapshot import Root, Snapshot
 from lance_spark.replay.threeway import Change
 from lance_spark.store import chains, copying
+from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import find_latest, open_latest, open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.store.replaying import add_bases, base_path, conflicts, fragment_json, fragments_from
@@ -75,17 +76,9 @@ def empty(
 ) -> None:
     """Take all rows out of a chain and give it the columns of a version. Raises Conflict for a concurrent commit."""
     import lance
-    from lance.dataset import Transaction
 
-    ours, theirs = open_latest(target, branch), open_pinned(source, pin)
-    operation = lance.LanceOperation.Overwrite(theirs.lance_schema, [])
-    with translated(target, "committing"):
-        lance.LanceDataset.commit(
-            target.branch_uri(branch),
-            Transaction(ours.version, operation, transaction_properties=dict(properties)),
-            storage_options=target.storage_options,
-            max_retries=0,
-        )
+    operation = lance.LanceOperation.Overwrite(open_pinned(source, pin).lance_schema, [])
+    commit_on(target, PinnedVersion(branch, open_latest(target, branch).version), operation, properties)
 
 
 def fill(
@@ -101,7 +94,6 @@ def fill(
     With ``deep`` files are copied, but for those that main has a copy of. Raises Conflict.
     """
     import lance
-    from lance.dataset import Transaction
 
     ours = chains.read_snapshot(target, _newest(target, branch))
     if ours.contents.fragment_count:
@@ -117,14 +109,8 @@ def fill(
     operation = lance.LanceOperation.Update(
         removed_fragment_ids=[], updated_fragments=[], new_fragments=fragments_from(added), fields_modified=[]
     )
-    with conflicts(), translated(target, "committing"):
-        dataset = lance.LanceDataset.commit(
-            target.branch_uri(branch),
-            Transaction(ours.pin.version, operation, transaction_properties=dict(properties)),
-            storage_options=target.storage_options,
-            max_retries=0,
-        )
-    return int(dataset.version)
+    with conflicts():
+        return commit_on(target, ours.pin, operation, properties).version
 
 
 def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lance_spark.cleanup.names import data_key
 from lance_spark.cleanup.ranges import KeyRange
@@ -19,14 +19,12 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.relocating import BaseUse, Repair, base_uses
 from lance_spark.replay.snapshot import Root
 from lance_spark.store import chains
+from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.store.failures import translated
 from lance_spark.store.listing import list_range
 from lance_spark.store.manifests import read_manifests
 from lance_spark.store.replaying import base_path, fragment_json, fragments_from
-
-if TYPE_CHECKING:
-    import lance
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _KNOWN_ALREADY = "already exists"
@@ -115,7 +113,7 @@ def repoint_fragments(
     operation = lance.LanceOperation.Update(
         removed_fragment_ids=[], updated_fragments=fragments_from(changed), new_fragments=[], fields_modified=[]
     )
-    return _commit(location, head, operation, properties)
+    return commit_on(location, head.pin, operation, properties)
 
 
 def _in_bases(fragment: dict[str, Any], bases: Mapping[int, int | None]) -> dict[str, Any]:
@@ -151,7 +149,7 @@ def commit_indexes(
     operation = lance.LanceOperation.CreateIndex(
         new_indices=[_as_index(index) for index in new], removed_indices=[_as_index(index) for index in removed]
     )
-    return _commit(location, head, operation, properties)
+    return commit_on(location, head.pin, operation, properties)
 
 
 def _as_index(record: IndexRecord) -> Any:
@@ -172,20 +170,6 @@ def _as_index(record: IndexRecord) -> Any:
         index_details=record.details,
         covering_fields=list(record.covering_fields),
     )
-
-
-def _commit(location: DatasetLocation, head: Head, operation: Any, properties: Mapping[str, str]) -> PinnedVersion:
-    import lance
-    from lance.dataset import Transaction
-
-    with translated(location, "committing"):
-        dataset: lance.LanceDataset = lance.LanceDataset.commit(
-            location.branch_uri(head.pin.branch),
-            Transaction(head.pin.version, operation, transaction_properties=dict(properties)),
-            storage_options=location.storage_options,
-            max_retries=0,
-        )
-    return PinnedVersion(head.pin.branch, int(dataset.version))
 
 
 def versions_naming(location: DatasetLocation, newest: PinnedVersion, paths: Collection[str]) -> list[int]:

@@ -20,6 +20,7 @@ from lance_spark.replay.commits import operation_for
 from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.snapshot import Root, Snapshot, columns
 from lance_spark.replay.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED, REPLACES
+from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.failures import translated
@@ -53,7 +54,6 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
     committed and the plan has to be made again. Raises Refused for what would leave an index that is wrong.
     """
     import lance
-    from lance.dataset import Transaction
 
     ours = open_pinned(location, plan.ours.pin)
     returned = _fields_of_rows_that_come_back(location, theirs, plan)
@@ -67,15 +67,8 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
     if isinstance(operation, lance.LanceOperation.Update):
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), **_told(plan)}
-    transaction = Transaction(plan.ours.pin.version, operation, transaction_properties=properties)
-    with conflicts(), translated(location, "committing"):
-        dataset = lance.LanceDataset.commit(
-            location.branch_uri(plan.ours.pin.branch),
-            transaction,
-            storage_options=location.storage_options,
-            max_retries=0,
-        )
-    return int(dataset.version)
+    with conflicts():
+        return commit_on(location, plan.ours.pin, operation, properties).version
 
 
 def _told(plan: ReplayPlan) -> dict[str, str]:

@@ -1,0 +1,77 @@
+"""The one door for commits that replace rows, files or indexes: on a version that was read, with nothing unseen since.
+
+pylance tells such a commit of conflicts by the versions between the one that was read and the newest. One that a
+cleanup removed in between it passes over without a word, and what that version deleted comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lance_spark.cleanup.names import manifest_names, read_manifest_name
+from lance_spark.cleanup.ranges import KeyRange
+from lance_spark.errors import Conflict
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
+from lance_spark.store.chains import version_names
+from lance_spark.store.failures import translated
+from lance_spark.store.listing import list_paths
+
+
+def commit_on(
+    location: DatasetLocation,
+    read: PinnedVersion,
+    operation: Any,
+    properties: Mapping[str, str] | None = None,
+    retries: int = 0,
+) -> PinnedVersion:
+    """Commit one of pylance's operations that was made for a version of a branch; returns the new version.
+
+    ``retries`` is how often pylance tries again when another commit took the number meanwhile.
+
+    Raises Conflict when a version committed since cannot be combined with it, or is missing; then nothing was
+    committed.
+    """
+    import lance
+    from lance.dataset import Transaction
+
+    check_nothing_missing(location, read)
+    with translated(location, "committing"):
+        dataset = lance.LanceDataset.commit(
+            location.branch_uri(read.branch),
+            Transaction(read.version, operation, transaction_properties=dict(properties or {})),
+            storage_options=location.storage_options,
+            max_retries=retries,
+        )
+    return PinnedVersion(read.branch, int(dataset.version))
+
+
+def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> None:
+    """Raise Conflict if a version between one that was read and the newest of its branch is not there any more."""
+    newer = _versions_after(location, read.branch, read.version)
+    missing = sorted({*range(read.version + 1, max(newer, default=0))}.difference(newer))
+    if missing:
+        few = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        raise Conflict(
+            f"Version {few} of branch '{read.branch or MAIN}' of {location.uri} was committed and cleaned up since "
+            f"version {read.version} was read: what it changed is not known. Nothing was changed.",
+            hint="Run it again. Let cleanups keep the versions of the longest job: --commit-window (1d by default).",
+        )
+
+
+def _versions_after(location: DatasetLocation, branch: str | None, version: int) -> list[int]:
+    """The versions of a chain that are newer than one which is there, ascending.
+
+    On an object store that is a listing of those alone: names of manifests sort newest first. Names of the older
+    scheme do not; then all are listed.
+    """
+    if not location.is_local:
+        directory = "_versions/" if branch is None else f"tree/{branch}/_versions/"
+        name = manifest_names(version)[0]
+        paths = [path[len(directory) :] for path in list_paths(location, KeyRange(directory, directory + name))]
+        if name in paths:
+            found = (read_manifest_name(path) for path in paths)
+            return sorted(read.version for read in found if read and not read.detached and read.version > version)
+    return [found for found in version_names(location, branch) if found > version]

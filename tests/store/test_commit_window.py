@@ -1,0 +1,193 @@
+"""A cleanup removes versions that a job under way has not seen: nothing that they changed is undone.
+
+A job opened version 2. Then version 3 deletes row 3, version 4 appends, and a cleanup is to keep version 4 alone.
+"""
+
+from datetime import timedelta
+
+import lance
+import pyarrow as pa
+import pytest
+from cleanup_datasets import append, clean, let_pass, place, versions
+from local_datasets import numbers
+
+from lance_spark.actions import picking
+from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
+from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.restore import restore
+from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.errors import Conflict
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.local import LocalRunner
+from lance_spark.store import commits, datasets, relocating, replaying
+from lance_spark.store.uri import locate
+
+RULES = [{"retain_versions": 1}, {"older_than": timedelta(0)}, {"before_version": 4}, {"versions": {2, 3}}]
+
+
+@pytest.fixture
+def two(uri):
+    """Version 2 has the rows 0 to 5 in two files, and a branch of it has a row of its own."""
+    lance.write_dataset(numbers(3), uri)
+    append(uri, 3)
+    lance.dataset(uri).create_branch("exp", 2)
+    append(uri, 50, 1, branch="exp")
+    return uri
+
+
+def meanwhile(uri, branch=None):
+    """What others do while the job is under way."""
+    lance.dataset(place(uri, branch)).delete("id = 3")
+    append(uri, 90, 1, branch=branch)
+
+
+def ids(uri, branch=None):
+    return sorted(lance.dataset(place(uri, branch)).to_table()["id"].to_pylist())
+
+
+def compact(job):
+    job.optimize.compact_files()
+
+
+def delete(job):
+    job.delete("id = 4")
+
+
+def update(job):
+    job.update({"id": "id + 100"}, "id = 4")
+
+
+def upsert(job):
+    job.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(
+        pa.table({"id": pa.array([4, 200], pa.int64())}, job.schema)
+    )
+
+
+JOBS = {
+    compact: [0, 1, 2, 4, 5, 90],
+    delete: [0, 1, 2, 5, 90],
+    update: [0, 1, 2, 5, 90, 104],
+    upsert: [0, 1, 2, 4, 5, 90, 200],
+}
+"""What pylance does, and the rows afterwards. The compaction clashes with the deletion; nothing is changed then."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: next(iter(rule)))
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
+def test_what_pylance_commits_with_the_window_undoes_nothing(two, job, rule):
+    under_way = lance.dataset(two)
+    meanwhile(two)
+    report = apply_plan(plan_cleanup(locate(two), CleanupPolicy(**rule, unverified_age=timedelta(0)), LocalRunner()))
+    assert report.versions["main"].get("removed", 0) == 0
+    assert report.versions["main"]["a job under way may need it"] >= 1
+    if job is compact:
+        with pytest.raises(OSError, match="onflict"):
+            job(under_way)
+    else:
+        job(under_way)
+    assert ids(two) == JOBS[job]
+
+
+@pytest.mark.parametrize("job", [compact, delete, update], ids=lambda job: job.__name__)
+@pytest.mark.parametrize("whose", ["ours", "pylance's"])
+def test_without_the_window_pylance_brings_deleted_rows_back(two, job, whose):
+    """The reason for the window. Where pylance learns of the conflict one day, the window may go."""
+    under_way = lance.dataset(two)
+    meanwhile(two)
+    if whose == "ours":
+        clean(two, retain_versions=1)
+    else:
+        lance.dataset(two).cleanup_old_versions(retain_versions=1)
+    assert versions(two)[-1:] == [4]
+    assert 3 not in versions(two)
+    job(under_way)
+    assert 3 in ids(two)
+
+
+def test_a_stored_plan_is_held_against_the_window_again_when_it_is_carried_out(two, tmp_path, monkeypatch):
+    meanwhile(two)
+    with monkeypatch.context() as patch:  # the clock of whoever made the plan is two days ahead
+        let_pass(patch, 2)
+        made = plan_cleanup(locate(two), CleanupPolicy(retain_versions=1), LocalRunner())
+        made.store(str(tmp_path / "plan"))
+        assert made.report().versions["main"]["removed"] == 2
+    stored = open_plan(locate(two), locate(str(tmp_path / "plan")), LocalRunner())
+    report = apply_plan(stored)
+    assert report.count("deleted") == (0, 0)
+    assert {row["reason"] for row in report.outcomes} == {"became live"}
+    assert versions(two) == [1, 2, 3, 4]
+
+
+def test_the_report_says_that_there_was_no_window(two):
+    for window, said in ((timedelta(0), True), (timedelta(hours=1), False)):
+        report = plan_cleanup(locate(two), CleanupPolicy(commit_window=window), LocalRunner()).report()
+        assert ("only while nobody else commits" in str(report)) == said
+        assert any("commit window is 0" in text for text in report.warnings) == said
+
+
+def while_under_way(monkeypatch, uri, branch=None):
+    """Between the look of a job of ours at the newest version and its commit, others commit and clean up."""
+    check, left = commits.check_nothing_missing, [uri]
+
+    def checking(location, read):
+        while left:
+            meanwhile(left.pop(), branch)
+            clean(uri, retain_versions=1, error_if_tagged_old_versions=False)
+        check(location, read)
+
+    monkeypatch.setattr(commits, "check_nothing_missing", checking)
+    return left
+
+
+def test_a_merge_takes_what_others_did_and_was_cleaned_up_for_what_it_is(two, monkeypatch):
+    left = while_under_way(monkeypatch, two)
+    merge(locate(two), PinnedVersion("exp", 3), None, MergeOptions())
+    assert not left
+    assert 3 not in versions(two)
+    assert ids(two) == [0, 1, 2, 4, 5, 50, 90]
+
+
+def test_a_cherry_pick_and_a_revert_do_as_well(two, monkeypatch):
+    for version in (2, 3):
+        lance.dataset(two).tags.create(f"needed-{version}", ("exp", version))
+    left = while_under_way(monkeypatch, two)
+    picking.cherry_pick(locate(two), PinnedVersion("exp", 3), None)
+    assert not left
+    assert ids(two) == [0, 1, 2, 4, 5, 50, 90]
+    left = while_under_way(monkeypatch, two, "exp")
+    picking.revert(locate(two), PinnedVersion("exp", 3), "exp")
+    assert not left
+    assert ids(two, "exp") == [0, 1, 2, 4, 5, 90]
+
+
+def test_a_restore_is_a_conflict(two, monkeypatch):
+    left = while_under_way(monkeypatch, two)
+    with pytest.raises(Conflict, match="Version 3, 4 of 'main' was committed while"):
+        restore(locate(two), PinnedVersion(None, 1))
+    assert not left
+    assert ids(two) == [0, 1, 2, 4, 5, 90]
+
+
+def stale_commits(location):
+    """Commits of ours that were made for version 2, by what makes them."""
+    import lance
+
+    pin = datasets.pin_version(location, None, 2)
+    head = relocating.read_version(location, pin)
+    yield "relocate", lambda: relocating.repoint_fragments(location, head, relocating.Repair(fragments=(0,)), {})
+    yield "indexes", lambda: relocating.commit_indexes(location, head, [], [], {})
+    empty = lance.LanceOperation.Overwrite(lance.dataset(location.uri, version=2).lance_schema, [])
+    yield "any other", lambda: commits.commit_on(location, pin, empty)
+
+
+def test_every_commit_on_a_version_is_refused_where_one_since_is_missing(two):
+    meanwhile(two)
+    jobs = dict(stale_commits(locate(two)))
+    clean(two, retain_versions=1)
+    for name, commit in jobs.items():
+        with pytest.raises(Conflict, match="Version 3 of branch 'main'") as caught:
+            commit()
+        assert "--commit-window" in str(caught.value), name
+        assert versions(two)[-1] == 4
+    assert replaying.commit_on is relocating.commit_on is commits.commit_on
