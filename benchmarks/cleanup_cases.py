@@ -17,8 +17,8 @@ from benchmarks.cleanup_s3 import Store, storage_options
 from benchmarks.measure import Target
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.runner.interface import Runner
-from lance_spark.runner.local import LocalRunner
+from lance_spark.runner.interface import Engine
+from lance_spark.spark.engines import engine_of
 from lance_spark.store.uri import locate
 
 KEEP_LATEST = CleanupPolicy(older_than=timedelta(0), error_if_tagged_old_versions=False)
@@ -68,22 +68,20 @@ def _faster(factor: float, who: str = "ours") -> Target:
     return Target(f"{name}: at least {factor:g} x faster than the reference", "reference", factor, who=who)
 
 
-def ours(uri: str, storage: dict[str, str] | None = None, runner: Runner | None = None) -> dict[str, Any]:
-    """Plan and apply, in this process unless told otherwise."""
-    report = plan_cleanup(locate(uri, storage or {}), KEEP_LATEST, runner or LocalRunner()).apply()
+def ours(uri: str, storage: dict[str, str] | None = None, engine: Engine | None = None) -> dict[str, Any]:
+    """Plan and apply, where it is done by default unless told otherwise."""
+    plan = plan_cleanup(locate(uri, storage or {}), KEEP_LATEST, engine or engine_of(None))
+    try:
+        report = plan.apply()
+    finally:
+        plan.runner.release()
     if not report.complete:
         raise AssertionError(report.summary())
-    return {"passes": 1}
+    return {"passes": 1, "ran_on": report.ran_on}
 
 
 def ours_on_spark(spark: SparkSession, uri: str) -> dict[str, Any]:
-    from lance_spark.spark.runner import SparkRunner
-
-    runner = SparkRunner(spark)
-    try:
-        return ours(uri, None, runner)
-    finally:
-        runner.release()
+    return ours(uri, None, engine_of(spark, "spark"))
 
 
 def reference(uri: str, storage: dict[str, str] | None = None) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def large(files: int, versions: int) -> Result:
 
 def _clean(files: int, versions: int) -> dict[str, Any]:
     from lance_spark.actions.cleanup.plan import plan_cleanup
-    from lance_spark.spark.runner import SparkRunner
+    from lance_spark.spark.runner import SparkEngine
     from lance_spark.store.uri import locate
 
     dataset = history(_FRAGMENTS, versions)
@@ -50,9 +50,9 @@ def _clean(files: int, versions: int) -> dict[str, Any]:
         spark = _session()
         spark.range(1000).mapInArrow(lambda batches: batches, "id long").count()
         stages: list[tuple[float, str]] = []
-        runner = SparkRunner(spark, say=lambda stage: stages.append((time.perf_counter(), stage)))
+        engine = SparkEngine(lambda: spark, say=lambda stage: stages.append((time.perf_counter(), stage)))
         started = time.perf_counter()
-        report = plan_cleanup(locate(uri), KEEP_LATEST, runner).apply()
+        report = plan_cleanup(locate(uri), KEEP_LATEST, engine).apply()
         ended = time.perf_counter()
         driver, jvm = _peak_mib(os.getpid()), _peak_mib(_jvm_pid(spark))
         spark.stop()

@@ -25,7 +25,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from lance_spark.actions.catalog.maintenance import clean_lake
 from lance_spark.actions.catalog.opening import open_catalog
@@ -40,14 +40,15 @@ from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
 from lance_spark.options.text import to_span
-from lance_spark.runner.interface import Runner
-from lance_spark.spark.cleanup import runner
-from lance_spark.spark.session import job_session
+from lance_spark.runner.interface import Engine
+from lance_spark.spark.engines import Where, engine_for
+from lance_spark.spark.session import LOG_LEVELS, JobSession
 from lance_spark.store.inventories import read_inventory
 from lance_spark.store.plans import write_report
 from lance_spark.store.uri import locate
 
 PARTIAL_FAILURE = 6
+_HOW = ("parallelism", "where", "log_level")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,8 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     progress = Progress()
     try:
-        report = run_catalog(arguments, progress) if arguments.catalog else run(arguments, progress)
-        progress.end()
+        with JobSession("lance cleanup", arguments.log_level, progress.say) as session:
+            place = Place(arguments, session, progress)
+            report = run_catalog(arguments, place) if arguments.catalog else run(arguments, place)
+            progress.end()
         print(report)
         if arguments.report:
             write_report(arguments.report, report.to_json(), storage_from(arguments.storage))
@@ -69,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return (report.exit_code if isinstance(report, LakeReport) else None) or PARTIAL_FAILURE
 
 
-def run_catalog(arguments: argparse.Namespace, progress: Progress) -> LakeReport:
+def run_catalog(arguments: argparse.Namespace, place: Place) -> LakeReport:
     """Clean all tables of a catalog."""
     if arguments.uri is not None:
         raise InvalidOption("A dataset and --catalog do not go together.", hint="Leave one of them out.")
@@ -78,10 +81,10 @@ def run_catalog(arguments: argparse.Namespace, progress: Progress) -> LakeReport
     options = FleetOptions(
         _policy(arguments), arguments.execute, max_deletes_per_second=arguments.max_deletes_per_second
     )
-    return clean_lake(catalog, options, _engine(arguments, progress), datetime.now(timezone.utc))
+    return clean_lake(catalog, options, place.engine(), datetime.now(timezone.utc))
 
 
-def run(arguments: argparse.Namespace, progress: Progress) -> CleanupReport:
+def run(arguments: argparse.Namespace, place: Place) -> CleanupReport:
     """Plan, store and apply, as the arguments say."""
     if arguments.uri is None:
         raise InvalidOption(
@@ -89,12 +92,12 @@ def run(arguments: argparse.Namespace, progress: Progress) -> CleanupReport:
         )
     _check_plain(arguments, ("catalog_mode",), "a single dataset")
     location = dataset_at(arguments.uri, storage_from(arguments.storage))
-    engine = _engine(arguments, progress)
     if arguments.apply_plan:
         _check_alone(arguments)
-        plan = open_plan(location, locate(arguments.apply_plan, location.storage_options), engine)
+        plan = open_plan(location, locate(arguments.apply_plan, location.storage_options), place.engine())
         return plan.apply(arguments.max_deletes_per_second)
-    plan = plan_cleanup(location, _policy(arguments), engine, _inventory(arguments))
+    inventory = place.inventory()
+    plan = plan_cleanup(location, _policy(arguments), place.engine(), inventory)
     if arguments.plan_dir:
         plan = _stored(plan, arguments.plan_dir)
     return plan.apply(arguments.max_deletes_per_second) if arguments.execute else plan.report()
@@ -104,13 +107,6 @@ def _stored(plan: CleanupPlan, directory: str) -> CleanupPlan:
     stored = plan.store(directory)
     print(f"plan {plan.facts.id} is in {directory}; carry it out with --apply-plan {directory}")
     return stored
-
-
-def _engine(arguments: argparse.Namespace, progress: Progress) -> Runner:
-    settings = {"parallelism": arguments.parallelism, "say": progress.say}
-    if arguments.local:
-        return runner(None, "local", **settings)
-    return runner(job_session("lance cleanup"), "spark", **settings)
 
 
 def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
@@ -133,21 +129,9 @@ def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
     return replace(base, **{name: value for name, value in given.items() if value is not None})
 
 
-def _inventory(arguments: argparse.Namespace) -> Any:
-    """A table of path, size and last_modified, from Parquet or CSV."""
-    if not arguments.inventory:
-        return None
-    if arguments.local:
-        return read_inventory(arguments.inventory)
-    reader = job_session("lance cleanup").read
-    if arguments.inventory.endswith((".csv", ".csv.gz")):
-        return reader.csv(arguments.inventory, header=True)
-    return reader.parquet(arguments.inventory)
-
-
 def _check_alone(arguments: argparse.Namespace) -> None:
     """A stored plan has its policy already: a second one on the command line would count for nothing."""
-    free = {"uri", "apply_plan", "execute", "report", "storage", "parallelism", "local", "max_deletes_per_second"}
+    free = {"uri", "apply_plan", "execute", "report", "storage", "max_deletes_per_second", *_HOW}
     _check_plain(arguments, set(vars(arguments)) - free, "--apply-plan", hint="The plan has its own policy.")
 
 
@@ -169,6 +153,32 @@ def _text(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except OSError as problem:
         raise InvalidOption(f"The policy file {path} cannot be read: {problem.strerror}.") from None
+
+
+class Place:
+    """Where the work is done: what ``--where`` and ``--parallelism`` say."""
+
+    def __init__(self, arguments: argparse.Namespace, session: JobSession, progress: Progress) -> None:
+        self._arguments, self._session, self._progress = arguments, session, progress
+
+    def engine(self) -> Engine:
+        """The engine; Spark starts when there is too much work for threads."""
+        return engine_for(self._where(), self._session, self._arguments.parallelism, self._progress.say)
+
+    def inventory(self) -> Any:
+        """A table of path, size and last_modified, from Parquet or CSV."""
+        path = self._arguments.inventory
+        if not path:
+            return None
+        if self._where() == "local":
+            return read_inventory(path)
+        reader = self._session().read
+        return reader.csv(path, header=True) if path.endswith((".csv", ".csv.gz")) else reader.parquet(path)
+
+    def _where(self) -> Where:
+        """An inventory may be too large for this process: unless it is said, it is read on Spark, and stays there."""
+        where: Where = self._arguments.where
+        return "spark" if where == "auto" and self._arguments.inventory else where
 
 
 class Progress:
@@ -235,7 +245,21 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side (default: the cores)")
     how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tasks together")
     how.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
-    how.add_argument("--local", action="store_true", help="without Spark, in this process")
+    how.add_argument(
+        "--where",
+        choices=get_args(Where),
+        default="auto",
+        help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
+    )
+    how.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
+    how.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="ERROR",
+        type=str.upper,
+        metavar="LEVEL",
+        help="Spark's own messages from this level on, e.g. INFO (default ERROR)",
+    )
     return made
 
 

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
-from lance_spark.spark.session import job_session
+from lance_spark.spark.session import LOG_LEVELS, JobSession
 from lance_spark.store import files
 from lance_spark.store.uri import locate
 
@@ -38,8 +38,8 @@ def main() -> int:
     try:
         if arguments.uri == DEFAULT_URI:
             shutil.rmtree(DEFAULT_URI, ignore_errors=True)
-        story = Story(job_session("write-audit-publish"), arguments.uri, storage)
-        story.run()
+        with JobSession("write-audit-publish", arguments.log_level) as session:
+            Story(session(), arguments.uri, storage).run()
     except LanceSparkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -193,6 +193,14 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--uri", default=DEFAULT_URI, help=f"where to make the dataset (default: {DEFAULT_URI})")
     parser.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
+    parser.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="ERROR",
+        type=str.upper,
+        metavar="LEVEL",
+        help="Spark's own messages from this level on, e.g. INFO (default ERROR)",
+    )
     arguments = parser.parse_args()
     if any("=" not in pair for pair in arguments.storage):
         parser.error("--storage takes KEY=VALUE, e.g. --storage aws_region=eu-west-1")

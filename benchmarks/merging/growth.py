@@ -14,6 +14,7 @@ from benchmarks.merging.measure import Details, Run, Work, measure
 from lance_spark.actions.expressions import resolve_expression
 from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store import chains
 from lance_spark.store.uri import locate
 
@@ -43,7 +44,7 @@ def ours(uri: str) -> Run:
 
     def run() -> Details:
         location = locate(uri)
-        result = merge(location, resolve_expression(location, BRANCH, None), None, MergeOptions())
+        result = merge(location, resolve_expression(location, BRANCH, None), None, MergeOptions(), LocalRunner())
         return {"bytes_copied": result.summary.bytes, "fast_forward": result.fast_forward}
 
     return run

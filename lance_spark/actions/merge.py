@@ -19,7 +19,7 @@ from lance_spark.replay.notes import MergeNote, with_note
 from lance_spark.replay.placing import Reference
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import MERGE
-from lance_spark.runner.interface import Runner
+from lance_spark.runner.interface import Engine
 from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest
 
@@ -41,7 +41,7 @@ def merge(
     source: PinnedVersion,
     into: str | None,
     options: MergeOptions,
-    runner: Runner | None = None,
+    engine: Engine,
 ) -> MergeResult:
     """Merge a version, with all it descends from, into a branch (None for main).
 
@@ -80,7 +80,7 @@ def merge(
 
     if options.reference and not options.dry_run:
         protect(location, source)
-    result = replay(make, runner, options.dry_run)
+    result = replay(make, engine, options.dry_run)
     if result.version is not None:
         remember(location, into, source, result.version)
     return result

@@ -13,7 +13,7 @@ from lance_spark.refs.names import MAIN
 from lance_spark.replay.history import Stretch
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import CHERRY_PICK, REVERT
-from lance_spark.runner.interface import Runner
+from lance_spark.runner.interface import Engine
 from lance_spark.store import chains
 from lance_spark.store.datasets import pin_latest
 
@@ -22,9 +22,9 @@ def cherry_pick(
     location: DatasetLocation,
     picked: PinnedVersion,
     into: str | None,
+    engine: Engine,
     message: str | None = None,
     dry_run: bool = False,
-    runner: Runner | None = None,
 ) -> MergeResult:
     """Commit to a branch what one version changed. Raises Conflict, Refused and NotFound; then nothing was changed."""
     check_writable(location, into)
@@ -44,16 +44,16 @@ def cherry_pick(
             numbering=None if into == picked.branch else before,
         )
 
-    return replay(make, runner, dry_run)
+    return replay(make, engine, dry_run)
 
 
 def revert(
     location: DatasetLocation,
     reverted: PinnedVersion,
     into: str | None,
+    engine: Engine,
     message: str | None = None,
     dry_run: bool = False,
-    runner: Runner | None = None,
 ) -> MergeResult:
     """Commit to a branch the opposite of what one of its versions changed. Raises as cherry_pick does."""
     check_writable(location, into)
@@ -74,7 +74,7 @@ def revert(
             numbering=None if into == reverted.branch else reverted,
         )
 
-    return replay(make, runner, dry_run)
+    return replay(make, engine, dry_run)
 
 
 def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lance_spark.actions.base_paths import Places
 from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.replay.ancestry import Graph, trace_of
+from lance_spark.actions.replay.copying import copy_files
 from lance_spark.actions.replay.planning import Request, plan_replay
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
@@ -19,7 +20,8 @@ from lance_spark.replay.plan import ReplayPlan
 from lance_spark.replay.restoring import HARMLESS, given_up, index_change, moved, needs_pylance, with_own_ids
 from lance_spark.replay.snapshot import Root
 from lance_spark.replay.trace import MOVED, RESTORE
-from lance_spark.store import chains, copying, datasets, files, relocating, replaying
+from lance_spark.runner.interface import Engine
+from lance_spark.store import chains, datasets, files, relocating, replaying
 
 _ATTEMPTS = 50
 _LONGEST_PAUSE = 0.5
@@ -36,12 +38,12 @@ class Restored:
     """Indexes that do not know all rows they knew in the restored version; optimising them lets them learn the rest."""
 
 
-def restore(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
+def restore(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> PinnedVersion:
     """Commit a new version equal to the pinned one, on its branch, and return it; see :func:`restore_version`."""
-    return restore_version(location, pin).version
+    return restore_version(location, pin, engine).version
 
 
-def restore_version(location: DatasetLocation, pin: PinnedVersion) -> Restored:
+def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Restored:
     """Commit a new version with the rows, columns and indexes of the pinned one, on its branch.
 
     Rows that somebody appends in the same moment are kept. For anything else that changed rows meanwhile Conflict is
@@ -58,7 +60,7 @@ def restore_version(location: DatasetLocation, pin: PinnedVersion) -> Restored:
         plan = _plan(location, head, pin)
         if plan is None:
             return Restored(_by_pylance(location, pin, head))
-        made = _commit(location, pin, plan)
+        made = _commit(location, pin, plan, engine)
         if made is not None:
             return _with_indexes(location, pin, plan, made)
         time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
@@ -111,11 +113,9 @@ def _located(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) ->
     return moved(plan, found)
 
 
-def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) -> PinnedVersion | None:
+def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, engine: Engine) -> PinnedVersion | None:
     """Carry the plan out; None if it has to be made again: a place has to be known first, or somebody was faster."""
-    for copy in plan.copies:
-        source, target = (DatasetLocation(uri, location.options) for uri in (copy.source.uri, plan.ours.root.uri))
-        copying.copy_file(source, copy.path, target, copy.target)
+    copy_files(plan, lambda uri: DatasetLocation(uri, location.options), engine)
     try:
         if plan.placed.new_bases:
             relocating.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))

@@ -15,8 +15,18 @@ from lance_spark.location import is_within
 State = Literal["done", "would", "empty", "failed"]
 """Cleaned; would be cleaned; nothing was written yet, or it was dropped meanwhile; not cleaned."""
 
-BASES = pa.schema([("table", pa.string()), ("base", pa.string()), ("error", pa.string()), ("exit_code", pa.int64())])
-"""What was found in the manifests of a table: places it reads files from, or why they cannot be read."""
+LOOKS = pa.schema(
+    [
+        ("table", pa.string()),
+        ("base", pa.string()),
+        ("versions", pa.int64()),
+        ("files", pa.int64()),
+        ("error", pa.string()),
+        ("exit_code", pa.int64()),
+    ]
+)
+"""What was found in the manifests of a table: a row for each place it reads files from; one without a place, which says
+how many versions and about how many files it has; or why it cannot be read."""
 ROWS = pa.schema(
     [
         ("table", pa.string()),
@@ -41,6 +51,8 @@ class FleetReport:
     rows: Sequence[Mapping[str, Any]]
     """Rows of ROWS, by table."""
     executed: bool
+    ran_on: str = ""
+    """Where the tables were cleaned: "local", which is threads of one process, or "spark"."""
 
     @property
     def problems(self) -> list[Mapping[str, Any]]:
@@ -56,7 +68,9 @@ class FleetReport:
         """All of it as a JSON object."""
         tables = [{**row, "report": json.loads(row["report"]) if row["report"] else None} for row in self.rows]
         totals = {name: sum(row[name] for row in self.rows) for name in ("versions", "files", "bytes", "failed")}
-        return json.dumps({"executed": self.executed, "totals": totals, "tables": tables}, indent=2)
+        return json.dumps(
+            {"executed": self.executed, "ran_on": self.ran_on, "totals": totals, "tables": tables}, indent=2
+        )
 
     def __str__(self) -> str:
         """A row per table, the errors of those that were not cleaned, and one line that sums it up."""
@@ -73,7 +87,8 @@ class FleetReport:
         what = "deleted" if self.executed else "would be deleted"
         files, size = (sum(row[name] for row in self.rows) for name in ("files", "bytes"))
         bad = f"; {len(self.problems)} of them with problems" if self.problems else ""
-        return f"{len(self.rows):,} tables: {files:,} files, {readable(size)} {what}{bad}"
+        where = f" (ran on {self.ran_on})" if self.ran_on else ""
+        return f"{len(self.rows):,} tables: {files:,} files, {readable(size)} {what}{bad}{where}"
 
 
 def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

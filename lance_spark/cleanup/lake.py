@@ -140,7 +140,8 @@ class LakeReport:
         said = (
             f"{_counted(files, 'file', 'files')}, {readable(size)} {'deleted' if self.executed else 'would be deleted'}"
         )
-        return f"{'' if self.executed else 'dry run: '}{counted}: {said}{bad}"
+        where = f" (ran on {self.tables.ran_on})" if self.tables.ran_on else ""
+        return f"{'' if self.executed else 'dry run: '}{counted}: {said}{bad}{where}"
 
 
 def _counted(count: int, one: str, many: str) -> str:

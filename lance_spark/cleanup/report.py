@@ -27,6 +27,8 @@ class CleanupReport:
     versions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By branch: how many versions go (``removed``) and why others stay."""
     warnings: Sequence[str] = ()
+    ran_on: str = ""
+    """Where the work was done: "local", which is threads of one process, or "spark"."""
 
     def count(self, outcome: str) -> tuple[int, int]:
         """(files, bytes) that ended so: ``deleted``, ``already gone``, ``failed`` or ``kept``."""
@@ -52,6 +54,7 @@ class CleanupReport:
                 "plan": self.plan_id,
                 "dataset": self.dataset,
                 "executed": self.executed,
+                "ran_on": self.ran_on,
                 "to_delete": dict(zip(("files", "bytes"), self.to_delete, strict=True)),
                 "totals": totals if self.executed else {},
                 "versions": {branch: dict(counts) for branch, counts in self.versions.items()},
@@ -71,9 +74,12 @@ class CleanupReport:
         """One line."""
         if not self.executed:
             files, size = self.to_delete
-            return f"dry run: {files:,} files, {readable(size)} would be deleted (plan {self.plan_id})"
+            return f"dry run: {files:,} files, {readable(size)} would be deleted ({self._told()})"
         ends = [f"{self.count(end)[0]:,} {end}" for end in _ENDS if end == DELETED or self.count(end)[0]]
-        return f"{', '.join(ends)}; {readable(self.count(DELETED)[1])} freed (plan {self.plan_id})"
+        return f"{', '.join(ends)}; {readable(self.count(DELETED)[1])} freed ({self._told()})"
+
+    def _told(self) -> str:
+        return ", ".join([f"plan {self.plan_id}", *([f"ran on {self.ran_on}"] if self.ran_on else [])])
 
     def _versions_table(self) -> str:
         rows = [(branch, f"{counts.get('removed', 0):,}", _reasons(counts)) for branch, counts in self.versions.items()]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lance_spark.cli.output import Output
 from lance_spark.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from lance_spark.runner.interface import Engine
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,13 @@ class Call:
     """One call of a command."""
 
     output: Output
+
+    @property
+    def engine(self) -> Engine:
+        """What copies files and the like: threads of this process."""
+        from lance_spark.runner.local import LocalRunner
+
+        return LocalRunner()
 
 
 def parse_storage(pairs: Sequence[str]) -> dict[str, str]:

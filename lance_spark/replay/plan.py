@@ -130,6 +130,8 @@ class MergeResult:
     """Indexes of theirs that ours does not have: create them there if they are wanted."""
     notes: tuple[str, ...] = ()
     dry_run: bool = False
+    ran_on: str | None = None
+    """Where files were copied, "local" or "spark"; None if none was."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
@@ -142,6 +144,7 @@ class MergeResult:
             "fast_forward": self.fast_forward,
             "up_to_date": self.up_to_date,
             "dry_run": self.dry_run,
+            "ran_on": self.ran_on,
             **self.summary.as_record(),
             "conflicts": [
                 {

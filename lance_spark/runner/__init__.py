@@ -1,1 +1,1 @@
-"""Where work over many files runs: what an engine has to do, and threads of this process that do it."""
+"""Where work over many files runs: what an engine has to do, threads of this process that do it, and which to take."""

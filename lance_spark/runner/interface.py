@@ -1,4 +1,4 @@
-"""What a cleanup needs of an engine: a few operations on tables that may be too large for one machine."""
+"""What an engine has to do: a few operations on items and on tables that may be too large for one machine."""
 
 from __future__ import annotations
 
@@ -7,16 +7,33 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from lance_spark.runner.work import Work
+
 Item = TypeVar("Item")
 Frame = Any
-"""A table as the engine holds it: a Spark DataFrame, or an Arrow table."""
+"""A table as the runner holds it: a Spark DataFrame, or an Arrow table."""
+
+
+class Engine(Protocol):
+    """Something to run on. It is a value: nothing starts before there is work."""
+
+    def for_work(self, operation: str, work: Work) -> Runner:
+        """The runner for one task of that size. ``operation`` is the verb a user knows, such as "merge"."""
+        ...
 
 
 class Runner(Protocol):
     """Runs pure functions over many items or rows. Functions and items pickle; they may run in other processes."""
 
-    parallelism: int
-    """How many tasks run side by side."""
+    @property
+    def name(self) -> str:
+        """Where it runs, as reports say it: "local" or "spark"."""
+        ...
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run side by side."""
+        ...
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema

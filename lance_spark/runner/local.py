@@ -1,4 +1,4 @@
-"""Runs a cleanup in this process, with threads: a small dataset should not wait for a cluster."""
+"""Runs in this process, with threads: little work should not wait for a cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from lance_spark.runner.interface import Item
+from lance_spark.runner.work import Work
+
+LOCAL = "local"
 
 _LEAST_THREADS = 8
 """Stores answer after milliseconds, in which a core has nothing to do."""
@@ -17,12 +20,21 @@ _SLICE_ROWS = 1_000
 
 
 class LocalRunner:
-    """Frames are Arrow tables. Memory grows with the number of files: some 500 bytes each."""
+    """Frames are Arrow tables. Memory grows with the number of files: some 500 bytes each.
+
+    It is an engine as well, as it is the same for all work.
+    """
+
+    name = LOCAL
 
     def __init__(self, parallelism: int | None = None, say: Callable[[str], object] = str) -> None:
         """``say`` is told the stage that begins."""
         self.parallelism = parallelism or max(_LEAST_THREADS, 2 * (os.cpu_count() or 1))
         self._say = say
+
+    def for_work(self, operation: str, work: Work) -> LocalRunner:  # noqa: ARG002 - the same for all
+        """Itself, whatever there is to do."""
+        return self
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema

@@ -19,9 +19,9 @@ from lance_spark.actions.catalog import (
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.reading import open_table
 from lance_spark.catalog.names import identify_table
-from lance_spark.errors import Refused
 from lance_spark.refs.model import RefSpec
 from lance_spark.spark.saving import write_table
+from lance_spark.spark.session import needed_session
 from lance_spark.spark.table import LanceTable
 from lance_spark.spark.views import register_views
 
@@ -43,8 +43,9 @@ class LanceCatalog:
     A name is ``"ns1.ns2.flights"``, with backticks around a part that holds a dot, or a list of its parts. Namespace
     ``""`` is the root. Nothing is asked of the store before the first call.
 
-    It runs in the process that calls it; only ``write_table``, ``register_views`` and the handles of ``table`` use
-    Spark. It pickles without the session: on an executor it can tell where tables are. No text shows storage options.
+    It runs in the process that calls it. Spark is for ``write_table``, ``register_views``, and what handles of
+    ``table`` need it for; where None is given for the session, that is the active one, if there is one. It pickles
+    without the session: on an executor it can tell where tables are. No text shows storage options.
     """
 
     def __init__(
@@ -68,14 +69,7 @@ class LanceCatalog:
     def spark(self) -> SparkSession:
         """The session it was made with, or the active one. Raises Refused where there is none, as on executors."""
         if self._spark is None:
-            from pyspark.sql import SparkSession
-
-            self._spark = SparkSession.getActiveSession()
-        if self._spark is None:
-            raise Refused(
-                "There is no Spark session in this process.",
-                hint="describe_table(name).location tells where a table is, and needs none.",
-            )
+            self._spark = needed_session(None, "describe_table(name).location tells where a table is, and needs none.")
         return self._spark
 
     def create_namespace(self, name: Name, properties: Mapping[str, str] | None = None, exist_ok: bool = False) -> bool:
@@ -147,7 +141,7 @@ class LanceCatalog:
         Raises NotFound for an unknown table and for one that has no data yet.
         """
         location, _ = open_table(self.catalog, name, RefSpec())
-        handle = LanceTable(self.spark, location)
+        handle = LanceTable(self._spark, location)
         return handle if (branch, tag, version, as_of) == (None,) * 4 else handle.checkout(branch, tag, version, as_of)
 
     def write_table(self, frame: DataFrame, name: Name, mode: SaveMode = "errorifexists", **options: object) -> None:

@@ -1,48 +1,42 @@
-"""Cleanup from a table: the Spark runner by default, the local one for small datasets."""
+"""Cleanup from a table: on threads of this process while it is little work, on Spark beyond."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
-from lance_spark.runner.interface import Runner
-from lance_spark.runner.local import LocalRunner
+from lance_spark.spark.engines import engine_of
 from lance_spark.store.uri import locate
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from lance_spark.actions.cleanup.planned import CleanupPlan
-
-Where = Literal["spark", "local"]
+    from lance_spark.spark.engines import Where
 
 
 def plan(
-    spark: SparkSession,
+    spark: SparkSession | None,
     location: DatasetLocation,
     policy: CleanupPolicy | None,
     where: Where,
     inventory: DataFrame | pa.Table | None,
 ) -> CleanupPlan:
-    """A plan, made on Spark or in this process."""
-    return plan_cleanup(location, policy or CleanupPolicy(), runner(spark, where), inventory)
+    """A plan. With an inventory "auto" is where that is: a DataFrame may be too large for this process."""
+    if inventory is not None and where == "auto":
+        where = "local" if isinstance(inventory, pa.Table) else "spark"
+    if isinstance(inventory, pa.Table) and where == "spark" and spark is not None:
+        inventory = spark.createDataFrame(inventory)
+    elif inventory is not None and not isinstance(inventory, pa.Table):
+        spark = inventory.sparkSession
+        inventory = inventory.toArrow() if where == "local" else inventory
+    return plan_cleanup(location, policy or CleanupPolicy(), engine_of(spark, where), inventory)
 
 
-def stored(spark: SparkSession, location: DatasetLocation, directory: str, where: Where) -> CleanupPlan:
+def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, where: Where) -> CleanupPlan:
     """A plan that was stored in a directory."""
-    return open_plan(location, locate(directory, location.storage_options), runner(spark, where))
-
-
-def runner(spark: SparkSession | None, where: Where, **arguments: Any) -> Runner:
-    """The engine to run on; without a session, this process. ``arguments`` are parallelism and say."""
-    if str(where) not in ("spark", "local"):
-        raise InvalidOption(f"A cleanup runs on 'spark' or 'local', not on {where!r}.")
-    if where == "local" or spark is None:
-        return LocalRunner(**arguments)
-    from lance_spark.spark.runner import SparkRunner
-
-    return SparkRunner(spark, **arguments)
+    return open_plan(location, locate(directory, location.storage_options), engine_of(spark, where))

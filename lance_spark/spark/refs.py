@@ -13,7 +13,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.options.read import parse_ref
 from lance_spark.refs.model import Branch, RefSpec, Tag
 from lance_spark.refs.names import branch_or_none
-from lance_spark.spark.runner import SparkRunner
+from lance_spark.spark.engines import engine_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,7 +28,7 @@ class Branches:
     """The branches of a dataset."""
 
     location: DatasetLocation
-    spark: SparkSession
+    spark: SparkSession | None
 
     def list(self) -> list[Branch]:
         """All branches but main, by name."""
@@ -56,14 +56,14 @@ class Branches:
         dry_run: bool = False,
         message: str | None = None,
     ) -> MergeResult:
-        """Merge a branch into another one (main by default), as one version; executors copy its files.
+        """Merge a branch into another one (main by default), as one version; executors copy many files.
 
         Only files that the branch itself wrote are copied; with ``reference`` none is, and the branch cannot be
         deleted. Raises Conflict, naming what clashes, Refused and NotFound; then nothing was changed.
         """
         options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
         source = resolve(self.location, spec_of(branch=name))
-        return merge(self.location, source, branch_or_none(into), options, SparkRunner(self.spark))
+        return merge(self.location, source, branch_or_none(into), options, engine_of(self.spark))
 
 
 @dataclass(frozen=True)

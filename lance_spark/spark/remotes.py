@@ -17,8 +17,8 @@ from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none
+from lance_spark.spark.engines import engine_of
 from lance_spark.spark.moving import moving_branch
-from lance_spark.spark.runner import SparkRunner
 from lance_spark.store import refs
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Remotes:
     """
 
     location: DatasetLocation
-    spark: SparkSession
+    spark: SparkSession | None
     ref: RefSpec
 
     def list(self) -> dict[str, str]:
@@ -71,7 +71,8 @@ class Remotes:
         Metadata only: data files stay where they are. Raises NotFound, StorageFailure, Refused.
         """
         wanted = None if branches is None else [branch_or_none(branch) for branch in branches]
-        return fetch(self.location, self._remote(remote), FetchOptions(branches=wanted, dry_run=dry_run))
+        options = FetchOptions(branches=wanted, dry_run=dry_run)
+        return fetch(self.location, self._remote(remote), engine_of(self.spark), options)
 
     def pull(
         self,
@@ -88,7 +89,7 @@ class Remotes:
         into = moving_branch(self.ref, "pull into")
         source = into if branch is None else branch_or_none(branch)
         options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
-        return pull(self.location, self._remote(remote), source, into, options)
+        return pull(self.location, self._remote(remote), source, into, engine_of(self.spark), options)
 
     def push(
         self,
@@ -97,14 +98,14 @@ class Remotes:
         message: str | None = None,
         dry_run: bool = False,
     ) -> PushResult:
-        """Give a remote what a branch has, by default this handle's, as one version; executors copy its files.
+        """Give a remote what a branch has, by default this handle's, as one version; executors copy many files.
 
         What is not there yet, the branch or the whole dataset, is created. Raises Refused where the remote has versions
         that the branch has not: pull first; then nothing was changed.
         """
         pushed = moving_branch(self.ref, "push") if branch is None else branch_or_none(branch)
         options = PushOptions(message=message, dry_run=dry_run)
-        return push(self.location, self._remote(remote), pushed, options, SparkRunner(self.spark))
+        return push(self.location, self._remote(remote), pushed, engine_of(self.spark), options)
 
     def _remote(self, remote: str | Remote) -> Remote:
         if isinstance(remote, Remote):

@@ -1,10 +1,12 @@
-"""Runs a cleanup as Spark jobs. Works on Spark Connect: DataFrames of Arrow batches, nothing of the JVM."""
+"""Runs work over many files as Spark jobs. Works on Spark Connect: DataFrames of Arrow batches, nothing of the JVM."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -12,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from lance_spark.runner.interface import Item
+from lance_spark.runner.work import Work
 from lance_spark.spark.failures import own_error, plainly
 from lance_spark.spark.types import to_spark, wire_schema
 
@@ -21,18 +24,44 @@ _BUCKET_ROWS = 100_000
 """Rows that one task holds at once: some 50 MB."""
 
 
+SPARK = "spark"
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Spark for all work."""
+
+    session: Callable[[], SparkSession]
+    """Gets or starts the session, when there is work."""
+    parallelism: int | None = None
+    """Tasks side by side, by default as many as the executors have cores."""
+    say: Callable[[str], object] = str
+    """Is told the stage that begins."""
+
+    def for_work(self, operation: str, work: Work) -> SparkRunner:  # noqa: ARG002 - Spark takes any
+        """A runner whose jobs are named after the operation."""
+        return SparkRunner(self.session(), operation, self.parallelism, self.say)
+
+
 class SparkRunner:
     """Frames are DataFrames. The driver holds sums and lists of versions, never lists of files."""
 
-    def __init__(self, spark: SparkSession, parallelism: int | None = None, say: Callable[[str], object] = str) -> None:
-        """``parallelism`` is the number of tasks side by side, by default that of the executors' cores.
+    name = SPARK
 
-        ``say`` is told the stage that begins.
-        """
+    def __init__(
+        self, spark: SparkSession, operation: str, parallelism: int | None = None, say: Callable[[str], object] = str
+    ) -> None:
+        """Nothing runs yet. Arguments are as of SparkEngine; jobs bear the ``operation`` in their tags."""
         self._spark = spark
+        self._operation = operation
+        self._given = parallelism
         self._say = say
         self._kept: list[DataFrame] = []
-        self.parallelism = parallelism or self._cores()
+
+    @cached_property
+    def parallelism(self) -> int:
+        """How many tasks run side by side. Unless it was given, a small job finds it out."""
+        return self._given or self._cores()
 
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
@@ -117,7 +146,7 @@ class SparkRunner:
     @contextmanager
     def _described(self, stage: str) -> Iterator[None]:
         """Name the jobs inside in Spark's UI, and raise our own errors as what they are."""
-        tag = f"lance cleanup: {stage}"
+        tag = f"lance {self._operation}: {stage}"
         self._spark.addTag(tag)
         try:
             yield

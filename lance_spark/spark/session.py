@@ -1,23 +1,77 @@
-"""The Spark session a job runs in."""
+"""The Spark session: the one that was given, the active one, or the one a job starts."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING
+
+from lance_spark.errors import Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
+"""Spark's, from all messages to none."""
 
-def job_session(name: str) -> SparkSession:
-    """The session that spark-submit prepared, or a local one, with this interpreter for the Python workers.
 
-    Without PYSPARK_PYTHON Spark starts whichever ``python3`` is first on the PATH, and the first query ends with
-    "No module named 'lance'" although the driver has it.
-    """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+def session_or_none(given: SparkSession | None) -> SparkSession | None:
+    """The session that was given, or the active one if there is one. Starts none."""
+    if given is not None:
+        return given
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.appName(name).getOrCreate()
+    return SparkSession.getActiveSession()
+
+
+def needed_session(given: SparkSession | None, hint: str) -> SparkSession:
+    """The session that was given, or the active one. Raises Refused, with the hint, where there is none."""
+    found = session_or_none(given)
+    if found is None:
+        raise Refused("There is no Spark session in this process.", hint=hint)
+    return found
+
+
+class JobSession:
+    """The session of a job, which starts when somebody asks for it; and stops at the end if it was started here.
+
+    ``with JobSession("name") as session`` gives it; ``session()`` is the Spark session.
+    """
+
+    def __init__(self, name: str, log_level: str = "ERROR", say: Callable[[str], object] = str) -> None:
+        """``say`` is told when Spark starts. A session that is there already keeps its log level."""
+        self._name, self._log_level, self._say = name, log_level, say
+        self._started: SparkSession | None = None
+
+    def __enter__(self) -> JobSession:
+        if "CONTAINER_ID" in os.environ:
+            self()  # YARN takes a driver in a container of its own that never made a session for one that failed
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def __call__(self) -> SparkSession:
+        """The session that is active, or that spark-submit prepared, or a local one.
+
+        Without PYSPARK_PYTHON Spark starts whichever ``python3`` is first on the PATH for the Python workers, and the
+        first query ends with "No module named 'lance'" although the driver has it.
+        """
+        found = self._started or session_or_none(None)
+        if found is None:
+            self._say("start Spark")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+            from pyspark.sql import SparkSession
+
+            builder = SparkSession.builder.appName(self._name).config("spark.log.level", self._log_level)
+            self._started = found = builder.getOrCreate()
+        return found
+
+    def stop(self) -> None:
+        """Stop what was started here: nothing is said on the terminal afterwards. Safe to repeat."""
+        started, self._started = self._started, None
+        if started is not None:
+            started.stop()

@@ -1,7 +1,8 @@
 """``LanceTable``: a dataset at a ref, for what is not a DataFrame.
 
 It mirrors pylance's verbs and runs them in the process that calls it, also on Spark Connect, where that process
-needs its own access to the store. Only ``to_df``, ``versions`` and a filtered ``count_rows`` use Spark.
+needs its own access to the store. Spark is for DataFrames (``to_df``, ``versions``, ``write``), for a filtered
+``count_rows``, and for copies and cleanups that are too much for the threads of one process.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
 from lance_spark.spark import cleanup
 from lance_spark.spark.datasource import OWN_NAME, register
+from lance_spark.spark.engines import engine_of
 from lance_spark.spark.moving import moving_branch
 from lance_spark.spark.refs import Branches, Tags, spec_of
 from lance_spark.spark.remotes import Remotes
-from lance_spark.spark.runner import SparkRunner
+from lance_spark.spark.session import needed_session, session_or_none
 from lance_spark.spark.transaction import Audit, transaction
 from lance_spark.spark.types import to_spark
 from lance_spark.store import datasets, scanning
@@ -51,20 +53,26 @@ if TYPE_CHECKING:
     from lance_spark.cleanup.report import CleanupReport
     from lance_spark.replay.plan import MergeResult
     from lance_spark.replay.relocation import Relocation
-    from lance_spark.spark.cleanup import Where
+    from lance_spark.spark.engines import Where
+
+_NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
 @dataclass(frozen=True)
 class LanceTable:
     """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
 
-    spark: SparkSession
+    spark: SparkSession | None
+    """None for a handle in a process without Spark; what needs a session takes the active one, if there is one."""
     location: DatasetLocation
     ref: RefSpec = field(default_factory=RefSpec)
 
     @staticmethod
-    def for_path(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
-        """The dataset at a path or URI, at the newest version of main. Raises NotFound when there is none."""
+    def for_path(spark: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
+        """The dataset at a path or URI, at the newest version of main. Raises NotFound when there is none.
+
+        With None for the session everything works but DataFrames, which raise Refused.
+        """
         location = dataset_at(uri, storage_options)
         datasets.open_latest(location)
         return LanceTable(spark, location)
@@ -122,14 +130,15 @@ class LanceTable:
         ``options`` are the other read options: limit, with_row_id, with_row_address, batch_size, split_size,
         blob_handling.
         """
-        register(self.spark, OWN_NAME)
+        spark = needed_session(self.spark, f"{_NEEDED} Without Spark, pylance reads: lance.dataset(uri).to_table().")
+        register(spark, OWN_NAME)
         pin = self._pin()
         given: dict[str, object] = {**options, "branch": pin.branch or MAIN, "version": pin.version}
         if columns is not None:
             given["columns"] = ",".join(columns)
         if filter is not None:
             given["filter"] = filter
-        reader = self.spark.read.format(OWN_NAME)
+        reader = spark.read.format(OWN_NAME)
         for key, value in given.items():
             reader = reader.option(key, str(value))
         for key, secret in self.location.options:
@@ -137,29 +146,33 @@ class LanceTable:
         return reader.load(self.location.uri)
 
     def count_rows(self, filter: str | None = None) -> int:
-        """Number of rows: from metadata in milliseconds without a filter, by a Spark job with one."""
-        if filter is None:
-            return scanning.count_rows(self.location, self._pin())
+        """Number of rows: from metadata in milliseconds without a filter, by a Spark job with one.
+
+        Where there is no session, this process counts.
+        """
+        if filter is None or session_or_none(self.spark) is None:
+            return scanning.count_rows(self.location, self._pin(), filter)
         return self.to_df(columns=[ROW_ID], filter=filter).count()
 
     def versions(self) -> DataFrame:
         """The branch's history: ``version bigint, timestamp timestamp, metadata map<string,string>``."""
+        spark = needed_session(self.spark, f"{_NEEDED} Without Spark, lance-git log lists versions.")
         history = datasets.list_versions(self.location, self._pin().branch)
         rows = [(entry.version, entry.timestamp, dict(entry.metadata)) for entry in history]
-        return self.spark.createDataFrame(rows, "version bigint, timestamp timestamp, metadata map<string,string>")
+        return spark.createDataFrame(rows, "version bigint, timestamp timestamp, metadata map<string,string>")
 
     def restore(self) -> LanceTable:
         """Make this version the newest of its branch again, as a new version; returns the branch's handle.
 
         Raises Conflict, naming what it covered, when another commit came in between.
         """
-        pin = restore(self.location, self._pin())
+        pin = restore(self.location, self._pin(), engine_of(self.spark))
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
     def write(self, frame: DataFrame, mode: str = "append", **options: object) -> None:
         """Write a DataFrame to this handle's branch; options as of the data source. Refused at a tag or version."""
         branch = self._moving_branch("write to")
-        register(self.spark, OWN_NAME)
+        register(frame.sparkSession, OWN_NAME)
         writer = frame.write.format(OWN_NAME).mode(mode)
         settings = {PREFIX + key: value for key, value in self.location.options}
         settings |= {key: str(value) for key, value in options.items()}
@@ -171,14 +184,14 @@ class LanceTable:
         Raises Conflict, Refused and NotFound; then nothing was changed.
         """
         picked = resolve(self.location, spec_of(branch=branch, version=version))
-        runner = SparkRunner(self.spark)
-        return picking.cherry_pick(self.location, picked, self._moving_branch("pick to"), message, dry_run, runner)
+        into = self._moving_branch("pick to")
+        return picking.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run)
 
     def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
         """Commit to this handle's branch the opposite of what one of its versions changed. Raises as cherry_pick."""
         branch = self._moving_branch("revert on")
         pin = resolve(self.location, spec_of(branch=branch, version=version))
-        return picking.revert(self.location, pin, branch, message, dry_run, SparkRunner(self.spark))
+        return picking.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
 
     def transaction(self, message: str | None = None, audit: Audit | None = None) -> AbstractContextManager[LanceTable]:
         """Everything written through the handle that ``with`` gives becomes one version, or nothing.
@@ -231,22 +244,23 @@ class LanceTable:
         return relocate(self.location, old, new, dry_run)
 
     def plan_cleanup(
-        self, policy: CleanupPolicy | None = None, where: Where = "spark", inventory: DataFrame | pa.Table | None = None
+        self, policy: CleanupPolicy | None = None, where: Where = "auto", inventory: DataFrame | pa.Table | None = None
     ) -> CleanupPlan:
         """What a cleanup of the whole dataset would delete, main and all branches; nothing is changed.
 
-        ``where`` is "spark" or, for small datasets, "local". ``inventory`` has the columns path, size and
+        It runs on threads of this process while that is quick, else on Spark; or ``where`` it is said: "spark" or
+        "local". ``inventory`` has the columns path, size and
         last_modified and is used instead of listing the store. Raises Refused, CorruptData, NotFound or StorageFailure
         where evidence is missing.
         """
         return cleanup.plan(self.spark, self.location, policy, where, inventory)
 
-    def open_cleanup_plan(self, directory: str, where: Where = "spark") -> CleanupPlan:
+    def open_cleanup_plan(self, directory: str, where: Where = "auto") -> CleanupPlan:
         """A plan that was stored with ``plan.store(...)`` or ``--plan-dir``."""
         return cleanup.stored(self.spark, self.location, directory, where)
 
     def cleanup(
-        self, policy: CleanupPolicy | None = None, execute: bool = False, where: Where = "spark"
+        self, policy: CleanupPolicy | None = None, execute: bool = False, where: Where = "auto"
     ) -> CleanupReport:
         """Plan a cleanup and, with ``execute``, carry it out. Without, the report says what would go."""
         plan = self.plan_cleanup(policy, where)
@@ -280,7 +294,7 @@ class LanceTable:
 
     def _follower(self, target: DatasetLocation, options: CloneOptions) -> LanceTable:
         pin = self._pin()
-        following_clone(Remote(ORIGIN, self.location), pin, target, options)
+        following_clone(Remote(ORIGIN, self.location), pin, target, engine_of(self.spark), options)
         return LanceTable(self.spark, target, RefSpec(pin.branch))
 
     def _pin(self) -> PinnedVersion:

@@ -12,6 +12,7 @@ from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.errors import Refused
 from lance_spark.refs.model import RefSpec
+from lance_spark.spark.engines import engine_of
 from lance_spark.store.datasets import pin_latest
 
 if TYPE_CHECKING:
@@ -41,6 +42,6 @@ def transaction(table: LanceTable, message: str | None = None, audit: Audit | No
         yield written
         if audit is not None and not audit(written):
             raise Refused("The audit refused what was written; nothing was published.")
-        merge(location, pin_latest(location, name), target, MergeOptions(message=message))
+        merge(location, pin_latest(location, name), target, MergeOptions(message=message), engine_of(table.spark))
     finally:
         delete_branch(location, name)

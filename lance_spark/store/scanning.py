@@ -69,11 +69,11 @@ def blob_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str
     return frozenset(field.name for field in schema if is_blob(field))
 
 
-def count_rows(location: DatasetLocation, pin: PinnedVersion) -> int:
-    """Number of live rows, from metadata alone."""
+def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None = None) -> int:
+    """Number of live rows; without a filter from metadata alone. Raises InvalidOption for one it cannot parse."""
     dataset = open_pinned(location, pin)
-    with translated(location, "counting rows"):
-        return int(dataset.count_rows())
+    with translated(location, "counting rows" if filter is None else f"reading the filter {filter!r}"):
+        return int(dataset.count_rows(filter))
 
 
 def takes_row_addresses(location: DatasetLocation, pin: PinnedVersion) -> bool:

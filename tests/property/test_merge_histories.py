@@ -199,7 +199,13 @@ class Merges(RuleBasedStateMachine):
         bases = self.model.bases(ours, theirs)
         base = next(iter(bases))
         try:
-            result = merge(self.location, PinnedVersion(source or None, theirs.version), target or None, MergeOptions())
+            result = merge(
+                self.location,
+                PinnedVersion(source or None, theirs.version),
+                target or None,
+                MergeOptions(),
+                LocalRunner(),
+            )
         except (Conflict, Refused) as refusal:
             self.check_refusal(refusal, bases, ours)
             return

@@ -17,6 +17,7 @@ from lance_spark.actions.tags import create_tag, delete_tag, list_tags, move_tag
 from lance_spark.actions.write import finish, give_up, plan_write
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.refs.model import RefSpec
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.scanning import count_rows, read_batches
 from lance_spark.store.uri import locate
 from lance_spark.store.writing import write_rows
@@ -108,9 +109,9 @@ class Refs(RuleBasedStateMachine):
         newest = self.head(branch)
         if version == newest:
             with pytest.raises(Refused):
-                restore(self.location, pin)
+                restore(self.location, pin, LocalRunner())
             return
-        assert restore(self.location, pin).version == newest + 1
+        assert restore(self.location, pin, LocalRunner()).version == newest + 1
         self.rows[branch, newest + 1] = self.rows[branch, version]
 
     @rule(data=st.data(), name=st.sampled_from(BRANCHES), by_write=st.booleans())

@@ -80,7 +80,7 @@ class Remotes(RuleBasedStateMachine):
             # The first one by pylance, the other one as between two stores.
             apart = patch.object(DatasetLocation, "store", property(lambda self: self.uri))
             with apart if dataset == "b" else nullcontext():
-                clone(self.remote, pin_latest(self.remote.location, None), self.location(dataset))
+                clone(self.remote, pin_latest(self.remote.location, None), self.location(dataset), LocalRunner())
             self.git.heads[Place(dataset, "")] = self.git.heads[Place(REMOTE, "")]
             self.follow(dataset)
             self.check(dataset, REMOTE)
@@ -183,7 +183,7 @@ class Remotes(RuleBasedStateMachine):
 
     @rule(dataset=st.sampled_from(CLONES))
     def fetch(self, dataset):
-        fetch(self.location(dataset), self.remote)
+        fetch(self.location(dataset), self.remote, LocalRunner())
         self.follow(dataset)
         self.check(dataset, REMOTE)
 
@@ -194,7 +194,10 @@ class Remotes(RuleBasedStateMachine):
         followed = Place(dataset, f"origin/{source or 'main'}")
         location = self.location(dataset)
         self.merge(
-            followed, into, lambda: pull(location, self.remote, source or None, into.branch or None).merged, source
+            followed,
+            into,
+            lambda: pull(location, self.remote, source or None, into.branch or None, LocalRunner()).merged,
+            source,
         )
 
     @rule(data=st.data(), dataset=st.sampled_from((REMOTE, *CLONES)))
@@ -206,7 +209,7 @@ class Remotes(RuleBasedStateMachine):
             source = Place(dataset, data.draw(st.sampled_from(known)))
             location = self.location(dataset)
             pin = pin_latest(location, source.branch or None)
-            self.merge(source, into, lambda: merge(location, pin, into.branch or None, MergeOptions()))
+            self.merge(source, into, lambda: merge(location, pin, into.branch or None, MergeOptions(), LocalRunner()))
 
     def merge(self, source, into, action, pulled=None):
         if pulled is not None:
@@ -250,7 +253,7 @@ class Remotes(RuleBasedStateMachine):
         forward = there not in self.git.heads or self.git.holds(here, there)
         known = self.lineage(branch) if there in self.git.heads else self.git.branches(REMOTE)
         try:
-            result = push(self.location(dataset), self.remote, branch or None)
+            result = push(self.location(dataset), self.remote, branch or None, LocalRunner())
         except (Conflict, Refused) as refusal:
             self.follow(dataset, *known)
             self.check(dataset, REMOTE)
@@ -258,7 +261,7 @@ class Remotes(RuleBasedStateMachine):
                 raise AssertionError("a push that was refused left a branch") from refusal
             if forward and NOT_FORWARD in str(refusal) and not again:
                 # Rows may be there by another way, as from a branch that was merged there too: the pull has nothing.
-                pull(self.location(dataset), self.remote, branch or None, branch or None)
+                pull(self.location(dataset), self.remote, branch or None, branch or None, LocalRunner())
                 self.check(dataset)
                 self.push_branch(dataset, branch, again=True)
             elif forward and not any(told in str(refusal) for told in MAY_REFUSE):

@@ -13,6 +13,7 @@ from lance_spark.actions.remotes.following import Remote
 from lance_spark.actions.remotes.pull import pull
 from lance_spark.actions.remotes.push import push
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
 
@@ -36,7 +37,7 @@ def source(table, storage):
 
 
 def cloned(source, target):
-    return clone(source, pin_latest(source.location, None), target)
+    return clone(source, pin_latest(source.location, None), target, LocalRunner())
 
 
 def options_of(location):
@@ -70,20 +71,20 @@ def test_a_local_clone_of_a_dataset_on_s3(source, bucket, client, storage, tmp_p
 
     append(local, 10, 11)
     opened(local.uri, storage).delete("id in (2, 10)")
-    merge(local, pin_latest(local, "origin/exp"), None, MergeOptions())
-    assert push(local, source, None).version is not None
+    merge(local, pin_latest(local, "origin/exp"), None, MergeOptions(), LocalRunner())
+    assert push(local, source, None, LocalRunner()).version is not None
     assert rows_of(source.location) == rows_of(local) == [3, 5, 6, 11]
 
     append(source.location, 12)
     opened(source.location.uri, storage).optimize.compact_files()
     append(source.location, 20, branch="exp")
-    assert pull(local, source, None, None).merged.fast_forward is not None
-    fetch(local, source)
+    assert pull(local, source, None, None, LocalRunner()).merged.fast_forward is not None
+    fetch(local, source, LocalRunner())
     assert rows_of(local) == [3, 5, 6, 11, 12]
     assert_followed(local, source)
     create_branch_at(local, "mine", pin_latest(local, "origin/exp"))
     append(local, 21, branch="mine")
-    assert push(local, source, "mine").created
+    assert push(local, source, "mine", LocalRunner()).created
     assert rows_of(source.location, "mine") == [2, 3, 5, 20, 21]
 
 
@@ -95,7 +96,7 @@ def test_a_clone_in_another_bucket_and_back(source, bucket, other_bucket, client
     assert not any("/data/" in key for key in objects(client, other_bucket))
     append(local, 10)
     opened(local.uri, storage).add_columns({"w": "id * 2"})
-    push(local, source, None)
+    push(local, source, None, LocalRunner())
     assert rows_of(source.location) == [2, 3, 6, 10]
     assert (
         opened(source.location.uri, storage).to_table().to_pylist() == opened(local.uri, storage).to_table().to_pylist()
@@ -104,9 +105,9 @@ def test_a_clone_in_another_bucket_and_back(source, bucket, other_bucket, client
     lance.write_dataset(table, source.location.uri, mode="append", storage_options=storage)
     lance.write_dataset(table, local.uri, mode="append", storage_options=storage)
     with pytest.raises(Refused, match="fast-forward"):
-        push(local, source, None)
-    pull(local, source, None, None)
-    push(local, source, None)
+        push(local, source, None, LocalRunner())
+    pull(local, source, None, None, LocalRunner())
+    push(local, source, None, LocalRunner())
     assert rows_of(source.location) == rows_of(local) == [2, 3, 6, 10, 11, 11]
 
 
@@ -115,13 +116,13 @@ def test_a_push_makes_a_remote_on_s3(other_bucket, client, storage, tmp_path):
     write(local.uri, storage, [1, 2, 3])
     lance.dataset(local.uri).delete("id = 2")
     remote = Remote("backup", backup)
-    push(local, remote, None)
+    push(local, remote, None, LocalRunner())
     assert rows_of(backup) == [1, 3]
     append(local, 4)
     create_branch_at(local, "exp", pin_latest(local, None))
     append(local, 5, branch="exp")
-    push(local, remote, "exp")
-    push(local, remote, None)
+    push(local, remote, "exp", LocalRunner())
+    push(local, remote, None, LocalRunner())
     assert (rows_of(backup), rows_of(backup, "exp")) == ([1, 3, 4], [1, 3, 4, 5])
     again = locate(str(tmp_path / "again.lance"), storage)
     cloned(Remote("origin", backup), again)
@@ -139,10 +140,10 @@ def test_a_remote_that_may_only_be_read(source, faulty, storage_through, bucket,
     assert rows_of(local) == [2, 3, 6]
     append(local, 10)
     with pytest.raises(PermissionDenied):
-        push(local, remote, None)
+        push(local, remote, None, LocalRunner())
     assert objects(client, bucket) == before
     faulty.rule = lambda _: None
-    push(local, remote, None)
+    push(local, remote, None, LocalRunner())
     assert rows_of(source.location) == [2, 3, 6, 10]
 
 
@@ -153,7 +154,7 @@ def test_a_remote_that_does_not_answer_is_told_from_one_that_is_not_there(source
     gone = {**storage, "aws_endpoint": closed_port, "client_max_retries": "0", "client_retry_timeout": "1"}
     silent = Remote("origin", locate(source.location.uri, gone))
     with pytest.raises(StorageFailure):
-        fetch(local, silent)
+        fetch(local, silent, LocalRunner())
     with pytest.raises(StorageFailure):
-        push(local, silent, None)
+        push(local, silent, None, LocalRunner())
     assert rows_of(source.location) == [2, 3, 6]

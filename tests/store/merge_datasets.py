@@ -12,6 +12,7 @@ from cleanup_datasets import NOW, clean, place
 from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.errors import LanceSparkError
 from lance_spark.replay.plan import MergeResult
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
 
@@ -52,7 +53,7 @@ def add(uri: str, start: int, stop: int, branch: str | None = None) -> None:
 def run(uri: str, source: str | None = "exp", into: str | None = None, **options: Any) -> MergeResult:
     """Merge the newest version of a branch into another one."""
     location = locate(uri)
-    return merge(location, pin_latest(location, source), into, MergeOptions(**options))
+    return merge(location, pin_latest(location, source), into, MergeOptions(**options), LocalRunner())
 
 
 def error_of(uri: str, source: str | None = "exp", into: str | None = None, **options: Any) -> LanceSparkError | None:

@@ -26,6 +26,7 @@ from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.plan import MergeResult
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store import clones, copying, indexes, planting, refs, replaying
 from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.uri import locate
@@ -53,9 +54,9 @@ def made_clone(
     wanted = pin_latest(there, None) if pin is None else pin_version(there, pin.branch, pin.version)
     given = CloneOptions(deep=way == "deep", **options)
     if way != "planted":
-        return clone(origin(source), wanted, locate(target), given)
+        return clone(origin(source), wanted, locate(target), LocalRunner(), given)
     with stores_of_their_own():
-        return clone(origin(source), wanted, locate(target), given)
+        return clone(origin(source), wanted, locate(target), LocalRunner(), given)
 
 
 class Prepared:
@@ -78,20 +79,20 @@ class Prepared:
 
 
 def fetched(local: str, source: str, name: str = "origin", **options: Any) -> FetchResult:
-    return fetch(locate(local), origin(source, name), FetchOptions(**options))
+    return fetch(locate(local), origin(source, name), LocalRunner(), FetchOptions(**options))
 
 
 def pulled(local: str, source: str, branch: str | None = None, into: str | None = None, **options: Any) -> PullResult:
-    return pull(locate(local), origin(source), branch, into, MergeOptions(**options))
+    return pull(locate(local), origin(source), branch, into, LocalRunner(), MergeOptions(**options))
 
 
 def pushed(local: str, source: str, branch: str | None = None, name: str = "origin", **options: Any) -> PushResult:
-    return push(locate(local), origin(source, name), branch, PushOptions(**options))
+    return push(locate(local), origin(source, name), branch, LocalRunner(), PushOptions(**options))
 
 
 def merged(local: str, source: str | None, into: str | None = None, **options: Any) -> MergeResult:
     location = locate(local)
-    return merge(location, pin_latest(location, source), into, MergeOptions(**options))
+    return merge(location, pin_latest(location, source), into, MergeOptions(**options), LocalRunner())
 
 
 def branch_off(uri: str, name: str, source: str | None = None) -> None:

@@ -77,7 +77,7 @@ def restore_by_pylance(uri):
 
 
 def restore_by_us(uri):
-    restore(locate(uri), PinnedVersion(None, 3))
+    restore(locate(uri), PinnedVersion(None, 3), LocalRunner())
     return lambda: lance.dataset(uri)
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 import pytest
-from cleanup_datasets import append, clean, let_pass, place, versions
+from cleanup_datasets import RUNNER, append, clean, let_pass, place, versions
 from local_datasets import numbers
 
 from lance_spark.actions import picking
@@ -19,7 +19,6 @@ from lance_spark.actions.restore import restore
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
 from lance_spark.store import commits, datasets, relocating, replaying
 from lance_spark.store.uri import locate
 
@@ -78,7 +77,7 @@ JOBS = {
 def test_what_pylance_commits_with_the_window_undoes_nothing(two, job, rule):
     under_way = lance.dataset(two)
     meanwhile(two)
-    report = apply_plan(plan_cleanup(locate(two), CleanupPolicy(**rule, unverified_age=timedelta(0)), LocalRunner()))
+    report = apply_plan(plan_cleanup(locate(two), CleanupPolicy(**rule, unverified_age=timedelta(0)), RUNNER))
     assert report.versions["main"].get("removed", 0) == 0
     assert report.versions["main"]["a job under way may need it"] >= 1
     if job is compact:
@@ -109,10 +108,10 @@ def test_a_stored_plan_is_held_against_the_window_again_when_it_is_carried_out(t
     meanwhile(two)
     with monkeypatch.context() as patch:  # the clock of whoever made the plan is two days ahead
         let_pass(patch, 2)
-        made = plan_cleanup(locate(two), CleanupPolicy(retain_versions=1), LocalRunner())
+        made = plan_cleanup(locate(two), CleanupPolicy(retain_versions=1), RUNNER)
         made.store(str(tmp_path / "plan"))
         assert made.report().versions["main"]["removed"] == 2
-    stored = open_plan(locate(two), locate(str(tmp_path / "plan")), LocalRunner())
+    stored = open_plan(locate(two), locate(str(tmp_path / "plan")), RUNNER)
     report = apply_plan(stored)
     assert report.count("deleted") == (0, 0)
     assert {row["reason"] for row in report.outcomes} == {"became live"}
@@ -121,7 +120,7 @@ def test_a_stored_plan_is_held_against_the_window_again_when_it_is_carried_out(t
 
 def test_the_report_says_that_there_was_no_window(two):
     for window, said in ((timedelta(0), True), (timedelta(hours=1), False)):
-        report = plan_cleanup(locate(two), CleanupPolicy(commit_window=window), LocalRunner()).report()
+        report = plan_cleanup(locate(two), CleanupPolicy(commit_window=window), RUNNER).report()
         assert ("only while nobody else commits" in str(report)) == said
         assert any("commit window is 0" in text for text in report.warnings) == said
 
@@ -142,7 +141,7 @@ def while_under_way(monkeypatch, uri, branch=None):
 
 def test_a_merge_takes_what_others_did_and_was_cleaned_up_for_what_it_is(two, monkeypatch):
     left = while_under_way(monkeypatch, two)
-    merge(locate(two), PinnedVersion("exp", 3), None, MergeOptions())
+    merge(locate(two), PinnedVersion("exp", 3), None, MergeOptions(), RUNNER)
     assert not left
     assert 3 not in versions(two)
     assert ids(two) == [0, 1, 2, 4, 5, 50, 90]
@@ -152,11 +151,11 @@ def test_a_cherry_pick_and_a_revert_do_as_well(two, monkeypatch):
     for version in (2, 3):
         lance.dataset(two).tags.create(f"needed-{version}", ("exp", version))
     left = while_under_way(monkeypatch, two)
-    picking.cherry_pick(locate(two), PinnedVersion("exp", 3), None)
+    picking.cherry_pick(locate(two), PinnedVersion("exp", 3), None, RUNNER)
     assert not left
     assert ids(two) == [0, 1, 2, 4, 5, 50, 90]
     left = while_under_way(monkeypatch, two, "exp")
-    picking.revert(locate(two), PinnedVersion("exp", 3), "exp")
+    picking.revert(locate(two), PinnedVersion("exp", 3), "exp", RUNNER)
     assert not left
     assert ids(two, "exp") == [0, 1, 2, 4, 5, 90]
 

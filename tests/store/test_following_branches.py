@@ -31,6 +31,7 @@ from lance_spark.actions.restore import restore
 from lance_spark.actions.status import status
 from lance_spark.actions.write import plan_write
 from lance_spark.errors import Refused
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.uri import locate
 
@@ -56,9 +57,9 @@ def test_only_a_fetch_writes_to_one(mine, source):
     writes = (
         lambda: merged(mine, None, follower),
         lambda: pulled(mine, source, None, follower),
-        lambda: cherry_pick(here, pin_latest(here, "origin/main"), follower),
-        lambda: revert(here, at, follower),
-        lambda: restore(here, pin_version(here, follower, at.version - 1)),
+        lambda: cherry_pick(here, pin_latest(here, "origin/main"), follower, LocalRunner()),
+        lambda: revert(here, at, follower, LocalRunner()),
+        lambda: restore(here, pin_version(here, follower, at.version - 1), LocalRunner()),
         lambda: plan_write({"path": mine, "branch": follower}, pa.schema([("id", pa.int64())]), overwrite=False),
     )
     for write in writes:
@@ -79,7 +80,7 @@ def test_one_that_was_deleted_and_fetched_anew_says_what_is_lost_and_how_to_go_o
         assert "no common version. If 'origin/main' was deleted and fetched anew" in said
         assert "lance-git checkout -b NAME origin/main" in said
     branch_off(mine, "again", "origin/main")
-    picked = cherry_pick(locate(mine), pin_latest(locate(mine), None), "again")
+    picked = cherry_pick(locate(mine), pin_latest(locate(mine), None), "again", LocalRunner())
     assert picked.summary.rows_added == 1
     assert pushed(mine, source, "again").version is not None
     assert ids_of(source, "again") == sorted([*ids_of(source), 300])

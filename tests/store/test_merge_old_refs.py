@@ -9,6 +9,7 @@ from local_datasets import ids, make_dataset, numbers
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
 
@@ -30,7 +31,7 @@ def append(path, start, count):
 def merged(uri, source, into=None):
     """The result, and the rows of the branch that was merged into."""
     location = locate(uri)
-    result = merge(location, pin_latest(location, source), into, MergeOptions())
+    result = merge(location, pin_latest(location, source), into, MergeOptions(), LocalRunner())
     return result, sorted(ids(uri, **({"branch": into} if into else {})))
 
 

@@ -12,6 +12,7 @@ from lance_spark.actions.picking import cherry_pick, revert
 from lance_spark.actions.restore import restore
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
 
@@ -26,11 +27,11 @@ def dataset(uri, request):
 
 
 def merge_into(uri, source, into):
-    return merge(locate(uri), pin_latest(locate(uri), source), into, MergeOptions())
+    return merge(locate(uri), pin_latest(locate(uri), source), into, MergeOptions(), LocalRunner())
 
 
 def picked(uri):
-    return cherry_pick(locate(uri), PinnedVersion("a", 2), None)
+    return cherry_pick(locate(uri), PinnedVersion("a", 2), None, LocalRunner())
 
 
 def ids(uri, branch=None):
@@ -94,7 +95,7 @@ def test_a_branch_that_was_not_touched_by_the_pick_goes_on(dataset):
 def test_a_restore_then_a_change_then_a_merge_doubles_nothing(dataset):
     merge_into(dataset, "a", None)
     head(dataset).delete("id = 10")
-    restore(locate(dataset), PinnedVersion(None, 2))
+    restore(locate(dataset), PinnedVersion(None, 2), LocalRunner())
     updated(dataset, None)
     add(dataset, 50, 51, "a")
     with suppress(Conflict):
@@ -105,8 +106,8 @@ def test_a_restore_then_a_change_then_a_merge_doubles_nothing(dataset):
 def test_a_revert_of_a_delete_then_an_update_then_a_merge_doubles_nothing(dataset):
     head(dataset).delete("id = 3")
     create_branch_at(locate(dataset), "c", pin_latest(locate(dataset), None))
-    revert(locate(dataset), PinnedVersion(None, 2), None)
-    revert(locate(dataset), PinnedVersion(None, 2), "c")
+    revert(locate(dataset), PinnedVersion(None, 2), None, LocalRunner())
+    revert(locate(dataset), PinnedVersion(None, 2), "c", LocalRunner())
     head(dataset).update({"v": "7"}, where="id = 3")
     add(dataset, 50, 51, "c")
     with pytest.raises(Conflict):

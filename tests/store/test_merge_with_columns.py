@@ -9,6 +9,7 @@ import pytest
 from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 
 
@@ -32,7 +33,7 @@ def exp(location):
 
 
 def publish(location, source="exp"):
-    return merge(location, pin_latest(location, source), None, MergeOptions())
+    return merge(location, pin_latest(location, source), None, MergeOptions(), LocalRunner())
 
 
 def add(location, table, branch=None):
@@ -82,7 +83,7 @@ def test_fewer_fragments_and_other_columns_are_refused_before_anything_happens(l
     with pytest.raises(Refused, match=r"(?s)compacted or removed.*two steps"):
         publish(location)
     assert lance.dataset(location.uri).version == 3
-    merge(location, pin_latest(location, "exp").__class__("exp", 4), None, MergeOptions())
+    merge(location, pin_latest(location, "exp").__class__("exp", 4), None, MergeOptions(), LocalRunner())
     publish(location)
     assert lance.dataset(location.uri).to_table()["w"].to_pylist() == list(range(6, 16))
 
@@ -92,7 +93,7 @@ def test_rows_that_both_sides_deleted_together_are_refused_beside_other_columns(
     exp(location).delete("id < 3")
     lance.dataset(location.uri).delete("id = 3 or id = 4")
     with pytest.raises(Refused, match="compacted or removed"):
-        merge(location, pin_latest(location, "exp"), None, MergeOptions(dry_run=True))
+        merge(location, pin_latest(location, "exp"), None, MergeOptions(dry_run=True), LocalRunner())
     with pytest.raises(Refused, match="compacted or removed"):
         publish(location)
     assert now(location).count_rows() == 13

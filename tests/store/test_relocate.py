@@ -24,6 +24,7 @@ from lance_spark.actions.restore import restore
 from lance_spark.errors import InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.relocation import Relocation
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
 
@@ -241,7 +242,7 @@ def test_versions_from_before_the_move_can_be_restored(uri, stable, change):
     change(uri)
     moved = move(uri)
     relocate(locate(moved))
-    restore(locate(moved), PinnedVersion("exp", version))
+    restore(locate(moved), PinnedVersion("exp", version), LocalRunner())
     assert rows(exp(moved)) == before
     assert_sound(exp(moved))
     assert {found["name"] for found in exp(moved).list_indices()} == {"id_idx"}
@@ -256,7 +257,7 @@ def test_what_only_pylance_can_restore_is_not_brought_back_from_nowhere(uri):
     relocate(locate(moved))
     before = contents(moved)
     with pytest.raises(Refused, match="which is not there"):
-        restore(locate(moved), PinnedVersion("exp", version))
+        restore(locate(moved), PinnedVersion("exp", version), LocalRunner())
     assert contents(moved) == before
 
 

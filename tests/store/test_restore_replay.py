@@ -19,6 +19,7 @@ from lance_spark.actions.picking import revert
 from lance_spark.actions.restore import restore, restore_version
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.uri import locate
 
 STABLE = pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable"])
@@ -96,7 +97,7 @@ def test_the_version_that_comes_back_is_the_one_that_was(uri, stable, story):
     for step in story:
         CHANGES[step](uri)
     before = every_version(uri)
-    done = restore_version(locate(uri), PinnedVersion(None, pinned.version))
+    done = restore_version(locate(uri), PinnedVersion(None, pinned.version), LocalRunner())
     now = head(uri)
     assert done.version == PinnedVersion(None, now.version)
     assert now.version > max(before)
@@ -134,7 +135,7 @@ def test_a_restored_branch_reads_inherited_files_where_they_are(uri, stable):
     exp(uri).optimize.compact_files()
     expected = rows(lance.dataset(place(uri, "exp"), version=version))
     before = contents(f"{uri}/data")
-    restore(locate(uri), PinnedVersion("exp", version))
+    restore(locate(uri), PinnedVersion("exp", version), LocalRunner())
     assert rows(exp(uri)) == expected
     assert contents(f"{uri}/data") == before
     assert_sound(exp(uri))
@@ -145,7 +146,7 @@ def test_a_restored_branch_reads_inherited_files_where_they_are(uri, stable):
 def test_the_log_says_what_came_back(uri):
     forked(uri, index=False)
     add(uri, 40, 41)
-    restore(locate(uri), PinnedVersion(None, 3))
+    restore(locate(uri), PinnedVersion(None, 3), LocalRunner())
     newest = log(locate(uri), None)[0]
     assert (newest.version, newest.action, newest.message) == (5, "restore", "Restore main@3")
 
@@ -156,12 +157,12 @@ def test_a_restore_can_be_restored_and_reverted(uri):
     changed = head(uri).version
     for version in (4, changed, 4, changed):
         expected = rows(lance.dataset(uri, version=version))
-        restore(locate(uri), PinnedVersion(None, version))
+        restore(locate(uri), PinnedVersion(None, version), LocalRunner())
         assert rows(head(uri)) == expected
         assert_sound(head(uri))
     add(uri, 60, 61)
-    restored = restore(locate(uri), PinnedVersion(None, 4))
-    revert(locate(uri), PinnedVersion(None, min(restored.version, head(uri).version)), None)
+    restored = restore(locate(uri), PinnedVersion(None, 4), LocalRunner())
+    revert(locate(uri), PinnedVersion(None, min(restored.version, head(uri).version)), None, LocalRunner())
     assert_sound(head(uri))
 
 
@@ -181,7 +182,7 @@ def test_rows_that_are_appended_in_the_same_moment_are_kept(uri, monkeypatch):
     forked(uri)
     head(uri).delete("id < 5")
     late(monkeypatch, lambda: add(uri, 70, 73))
-    made = restore(locate(uri), PinnedVersion(None, 4))
+    made = restore(locate(uri), PinnedVersion(None, 4), LocalRunner())
     assert ids(lance.dataset(uri, version=made.version)) == ids(head(uri)) == [*range(30), 70, 71, 72]
     assert_sound(head(uri))
 
@@ -199,7 +200,7 @@ def test_what_changes_no_rows_does_not_stop_it(uri, monkeypatch, change):
     forked(uri)
     head(uri).delete("id < 5")
     late(monkeypatch, lambda: change(uri))
-    restore(locate(uri), PinnedVersion(None, 4))
+    restore(locate(uri), PinnedVersion(None, 4), LocalRunner())
     assert ids(head(uri)) == [*range(30)]
     assert_sound(head(uri))
 
@@ -211,7 +212,7 @@ def test_what_nobody_has_seen_is_not_taken_back(uri, monkeypatch, change):
     head(uri).delete("id = 20")
     late(monkeypatch, lambda: CHANGES[change](uri))
     with pytest.raises(Conflict, match=r"Version 7 of 'main' was committed while main@4 was being restored; nothing"):
-        restore(locate(uri), PinnedVersion(None, 4))
+        restore(locate(uri), PinnedVersion(None, 4), LocalRunner())
     assert head(uri).version == 7
     assert_sound(head(uri))
 
@@ -221,7 +222,7 @@ def test_what_pylance_has_to_restore_is_told_when_it_covers_a_commit(uri, monkey
     head(uri).update_config({"mine": "yes"})
     late(monkeypatch, lambda: add(uri, 70, 71), restoring.datasets, "restore")
     with pytest.raises(Conflict, match="restored as 7, but version 6 was committed meanwhile and is covered"):
-        restore(locate(uri), PinnedVersion(None, 4))
+        restore(locate(uri), PinnedVersion(None, 4), LocalRunner())
     assert ids(lance.dataset(uri, version=6)) == [*range(30), 70]
 
 
@@ -233,7 +234,7 @@ def test_an_index_made_in_between_finds_rows_that_come_back(uri, stable, deleted
     head(uri).delete(deleted)
     gone = head(uri).version
     head(uri).create_scalar_index("id", "BTREE")
-    revert(locate(uri), PinnedVersion(None, gone), None)
+    revert(locate(uri), PinnedVersion(None, gone), None, LocalRunner())
     assert ids(head(uri)) == [*range(30)]
     assert_sound(head(uri))
     head(uri).optimize.optimize_indices()
@@ -252,6 +253,7 @@ import sys
 from lance_spark.actions import restore as restoring
 from lance_spark.errors import Conflict, Refused
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store.uri import locate
 
 def committing(location, theirs, plan):
@@ -262,7 +264,7 @@ def committing(location, theirs, plan):
 commit, restoring.replaying.commit = restoring.replaying.commit, committing
 for _ in range(int(sys.argv[2])):
     try:
-        restoring.restore(locate(sys.argv[1]), PinnedVersion(None, 4))
+        restoring.restore(locate(sys.argv[1]), PinnedVersion(None, 4), LocalRunner())
     except (Conflict, Refused) as error:
         print(error, file=sys.stderr)
 """

@@ -10,6 +10,7 @@ from lance_spark.actions.clone import deep_clone, shallow_clone
 from lance_spark.actions.restore import restore
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.refs.model import PinnedVersion, RefSpec
+from lance_spark.runner.local import LocalRunner
 from lance_spark.store import datasets
 from lance_spark.store.clones import record_name
 from lance_spark.store.uri import locate
@@ -19,7 +20,7 @@ CLONES = pytest.mark.parametrize("clone", [shallow_clone, deep_clone], ids=lambd
 
 def test_restoring_adds_a_version_and_loses_none(uri):
     make_dataset(uri, numbers(1), numbers(1, 1), numbers(1, 2))
-    restored = restore(locate(uri), pin(uri, version=2))
+    restored = restore(locate(uri), pin(uri, version=2), LocalRunner())
     assert (restored.branch, restored.version) == (None, 4)
     assert [ids(uri, version=version) for version in (1, 2, 3, 4)] == [[0], [0, 1], [0, 1, 2], [0, 1]]
     assert lance.dataset(uri).to_table()["id"].to_pylist() == ids(uri) == [0, 1]
@@ -30,7 +31,7 @@ def test_restoring_on_a_branch_touches_that_branch_only(uri):
     create_branch(locate(uri), "a/b", RefSpec())
     write(uri, numbers(1, 9), branch="a/b")
     before = contents(uri)
-    assert restore(locate(uri), pin(uri, branch="a/b", version=1)).version == 3
+    assert restore(locate(uri), pin(uri, branch="a/b", version=1), LocalRunner()).version == 3
     assert all(path.startswith("tree/a/b/") for path in written_since(before, uri))
     assert (ids(uri, branch="a/b"), ids(uri, branch="a/b", version=2)) == ([0, 1, 2], [0, 1, 2, 9])
 
@@ -40,7 +41,7 @@ def test_restoring_the_newest_or_a_missing_version_changes_nothing(uri, version,
     make_dataset(uri, numbers(1), numbers(1))
     before = contents(uri)
     with pytest.raises(error):
-        restore(locate(uri), PinnedVersion(None, version))
+        restore(locate(uri), PinnedVersion(None, version), LocalRunner())
     assert contents(uri) == before
 
 
@@ -48,7 +49,7 @@ def test_a_version_opened_for_reading_stays_what_it_was_when_it_is_restored(uri)
     make_dataset(uri, numbers(1), numbers(1, 1))
     pinned = pin(uri, version=1)
     handle = datasets.open_pinned(locate(uri), pinned)
-    restore(locate(uri), pinned)
+    restore(locate(uri), pinned, LocalRunner())
     assert (handle.version, ids(uri, version=1), ids(uri)) == (1, [0], [0])
 
 

@@ -11,10 +11,10 @@ from lance_spark.actions.catalog.overview import overview
 from lance_spark.actions.cleanup.fleet import FleetOptions, FleetTable, clean_fleet
 from lance_spark.catalog.model import MANIFEST, Catalog, is_inside
 from lance_spark.catalog.names import TABLE
-from lance_spark.cleanup.fleet import FleetReport, State, failed
+from lance_spark.cleanup.fleet import State, failed
 from lance_spark.cleanup.lake import ORPHAN, LakeReport, Upkeep, catalog_policy, without
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
-from lance_spark.runner.interface import Runner
+from lance_spark.runner.interface import Engine
 from lance_spark.store.catalog import manifest
 from lance_spark.store.catalog.directories import list_root
 
@@ -37,7 +37,7 @@ class _Lake:
     notes: tuple[str, ...]
 
 
-def clean_lake(catalog: Catalog, options: FleetOptions, runner: Runner, now: datetime) -> LakeReport:
+def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: datetime) -> LakeReport:
     """Clean up all tables of a catalog, each a row of the report, whatever becomes of the others; then its own table.
 
     Clones among the tables keep what they read, also those that are deregistered. Directories that no row names go
@@ -47,7 +47,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, runner: Runner, now: dat
     compacted, problem = _compact(catalog, options.execute)
     itself = [FleetTable(_ITSELF, catalog.manifest)] if catalog.reads_manifest else []
     policies = {**(options.policies or {}), _ITSELF: catalog_policy(options.policy)}
-    found = clean_fleet([*lake.tables, *lake.readers, *itself], replace(options, policies=policies), runner)
+    found = clean_fleet([*lake.tables, *lake.readers, *itself], replace(options, policies=policies), engine)
     report, rows = without(found, _ITSELF)
     upkeep = [Upkeep.of_catalog(MANIFEST, row, compacted) for row in rows if row["state"] != "empty"]
     if problem is not None:
@@ -62,7 +62,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, runner: Runner, now: dat
     lost = [
         failed(name, "", "its row leads to no directory below the catalog", CorruptData.exit_code) for name in lake.lost
     ]
-    return LakeReport(catalog.uri, FleetReport([*report.rows, *lost], options.execute), upkeep, notes)
+    return LakeReport(catalog.uri, replace(report, rows=[*report.rows, *lost]), upkeep, notes)
 
 
 def _lake(catalog: Catalog) -> _Lake:

@@ -72,6 +72,7 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
         outcomes=total.to_pylist(),
         versions=version_counts(plan.facts.survey, plan.facts.verdicts),
         warnings=plan.facts.warnings,
+        ran_on=plan.runner.name,
     )
 
 

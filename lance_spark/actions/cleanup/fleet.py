@@ -10,15 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.cleanup.fleet import BASES, ROWS, FleetReport, clones_among, empty, failed, held_back, unreadable
+from lance_spark.actions.cleanup.plan import OPERATION, plan_cleanup
+from lance_spark.cleanup.fleet import LOOKS, ROWS, FleetReport, clones_among, empty, failed, held_back, unreadable
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation, is_within
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.interface import Item, Runner
+from lance_spark.runner.interface import Engine, Item, Runner
 from lance_spark.runner.local import LocalRunner
+from lance_spark.runner.work import Work
 from lance_spark.store import chains
 from lance_spark.store.survey import branch_directories
 
@@ -51,17 +52,15 @@ class FleetOptions:
     """Of all tasks together."""
 
 
-def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, runner: Runner) -> FleetReport:
-    """Clean up tables; each is a row of the report, whatever becomes of the others.
+def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, engine: Engine) -> FleetReport:
+    """Clean up tables side by side; each is a row of the report, whatever becomes of the others.
 
     First the manifests of all are looked at: where one reads files of another, they are kept. While a table cannot be
     looked at, no other one is cleaned: it may be a clone of any of them.
     """
     uris = {table.name: table.location.uri for table in tables}
-    bases = runner.collect(
-        "look", runner.flat_map("look for clones", _dealt(tables, runner), bases_of, BASES)
-    ).to_pylist()
-    blind = unreadable(bases)
+    looks = _looked(tables, engine)
+    blind = unreadable(looks)
     if blind:
         rows = [
             failed(table.name, table.location.uri, *(blind.get(table.name) or held_back(blind)))
@@ -69,14 +68,31 @@ def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, runner: Run
             if table.is_cleaned
         ]
         return FleetReport(rows, options.execute)
-    clones = clones_among(bases, uris)
+    clones = clones_among(looks, uris)
     cleaned = [table for table in tables if table.is_cleaned]
+    runner = engine.for_work(OPERATION, _work_of(cleaned, looks))
     share = options.max_deletes_per_second
     if share is not None:
         share /= max(1, min(runner.parallelism, len(cleaned)))
-    work = [_Work(table, _policy(table, options, clones[table.name]), options.execute, share) for table in cleaned]
+    shared = _Shared(options.execute, share, runner.name)
+    work = [_Work(table, _policy(table, options, clones[table.name]), shared) for table in cleaned]
     done = runner.collect("clean up", runner.flat_map("clean up", _dealt(work, runner), clean_some, ROWS)).to_pylist()
-    return FleetReport(sorted(done, key=lambda row: row["table"]), options.execute)
+    return FleetReport(sorted(done, key=lambda row: row["table"]), options.execute, runner.name)
+
+
+def _looked(tables: Sequence[FleetTable], engine: Engine) -> list[dict[str, Any]]:
+    """Rows of LOOKS about all tables."""
+    runner = engine.for_work(OPERATION, Work(tables=len(tables)))
+    found = runner.flat_map("look for clones", _dealt(tables, runner), look_at, LOOKS)
+    rows: list[dict[str, Any]] = runner.collect("look", found).to_pylist()
+    return rows
+
+
+def _work_of(tables: Sequence[FleetTable], looks: Sequence[Mapping[str, Any]]) -> Work:
+    """The work of cleaning tables up. Each version is at least two files, and at most one manifest to read."""
+    names = {table.name for table in tables}
+    versions, files = (sum(row[name] for row in looks if row["table"] in names) for name in ("versions", "files"))
+    return Work(tables=len(tables), manifests=versions, files=2 * versions + files)
 
 
 def _dealt(items: Sequence[Item], runner: Runner) -> list[Sequence[Item]]:
@@ -86,13 +102,22 @@ def _dealt(items: Sequence[Item], runner: Runner) -> list[Sequence[Item]]:
 
 
 @dataclass(frozen=True)
+class _Shared:
+    """What is the same for all tables."""
+
+    execute: bool
+    max_deletes_per_second: float | None
+    """Of one task."""
+    ran_on: str
+
+
+@dataclass(frozen=True)
 class _Work:
-    """What one task gets."""
+    """What is to be done to one table."""
 
     table: FleetTable
     policy: CleanupPolicy
-    execute: bool
-    max_deletes_per_second: float | None
+    shared: _Shared
 
 
 def _policy(table: FleetTable, options: FleetOptions, clones: tuple[str, ...]) -> CleanupPolicy:
@@ -100,34 +125,42 @@ def _policy(table: FleetTable, options: FleetOptions, clones: tuple[str, ...]) -
     return replace(policy, clones=(*policy.clones, *clones))
 
 
-def bases_of(tables: Sequence[FleetTable]) -> Iterator[pa.RecordBatch]:
-    """The places outside of themselves that tables read files from; runs on executors.
+def look_at(tables: Sequence[FleetTable]) -> Iterator[pa.RecordBatch]:
+    """LOOKS: the places outside of themselves that tables read files from, and their sizes; runs on executors.
 
     The newest version of every branch tells: base paths stay in a manifest once they are registered.
     """
+    nothing = {"base": "", "versions": 0, "files": 0, "error": "", "exit_code": 0}
     for table in tables:
         rows: list[dict[str, Any]]
         try:
-            rows = [{"table": table.name, "base": base, "error": ""} for base in sorted(_bases(table.location))]
+            found = [_look_at_chain(table.location, name) for name in (None, *branch_directories(table.location))]
+            bases = {uri for look in found for uri in look.bases if not is_within(uri, table.location.uri)}
+            rows = [{"base": base} for base in sorted(bases)]
+            rows.append({"versions": sum(look.versions for look in found), "files": sum(look.files for look in found)})
         except LanceSparkError as problem:
-            rows = [{"table": table.name, "base": "", "error": problem.message, "exit_code": problem.exit_code}]
-        yield pa.RecordBatch.from_pylist(rows, BASES)
+            rows = [{"error": problem.message, "exit_code": problem.exit_code}]
+        yield pa.RecordBatch.from_pylist([{"table": table.name, **nothing, **row} for row in rows], LOOKS)
 
 
-def _bases(location: DatasetLocation) -> set[str]:
-    found: set[str] = set()
-    for branch in (None, *branch_directories(location)):
-        found |= _bases_of_chain(location, branch)
-    return {uri for uri in found if not is_within(uri, location.uri)}
+@dataclass(frozen=True)
+class _Look:
+    """What is known of one branch of a table without reading all its versions."""
+
+    versions: int
+    files: int = 0
+    bases: frozenset[str] = frozenset()
 
 
-def _bases_of_chain(location: DatasetLocation, branch: str | None) -> set[str]:
-    """Of its newest version that can be understood. Nobody can read the others, so they need nothing."""
-    for version in reversed(chains.version_names(location, branch)):
+def _look_at_chain(location: DatasetLocation, branch: str | None) -> _Look:
+    """By its newest version that can be understood. Nobody can read the others, so they need nothing."""
+    versions = chains.version_names(location, branch)
+    for version in reversed(versions):
         with suppress(CorruptData, NotFound):
-            bases = chains.read_snapshot(location, PinnedVersion(branch, version)).bases
-            return {root.uri for root in bases.values()}
-    return set()
+            snapshot = chains.read_snapshot(location, PinnedVersion(branch, version))
+            bases = frozenset(root.uri for root in snapshot.bases.values())
+            return _Look(len(versions), snapshot.contents.fragment_count, bases)
+    return _Look(len(versions))
 
 
 def clean_some(works: Sequence[_Work]) -> Iterator[pa.RecordBatch]:
@@ -142,12 +175,12 @@ def _cleaned(work: _Work) -> dict[str, Any]:
         if not chains.version_names(location, None):
             return empty(name, location.uri)
         plan = plan_cleanup(location, work.policy, LocalRunner(_THREADS))
-        report = apply_plan(plan, work.max_deletes_per_second) if work.execute else plan.report()
+        report = apply_plan(plan, work.shared.max_deletes_per_second) if work.shared.execute else plan.report()
     except LanceSparkError as problem:
         if _is_gone(location):
             return empty(name, location.uri)
         return failed(name, location.uri, problem.message, problem.exit_code)
-    return _row(name, report)
+    return _row(name, replace(report, ran_on=work.shared.ran_on))
 
 
 def _is_gone(location: DatasetLocation) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.actions.cleanup.evidence import look
+from lance_spark.actions.cleanup.extent import about_rows, work_of_sums, work_of_survey
 from lance_spark.actions.cleanup.marking import Marking
 from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.actions.cleanup.stages import ListFiles
@@ -25,19 +26,18 @@ from lance_spark.cleanup.sums import add_up
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
-from lance_spark.runner.interface import Frame, Runner
+from lance_spark.runner.interface import Engine, Frame, Runner
 from lance_spark.store import plans
 from lance_spark.store.survey import survey
 from lance_spark.store.uri import locate
 
 _ROWS_OF_A_REQUEST, _ROWS_OF_A_WALK = 1_000, 20_000
 """Files below which listing them side by side costs more than it saves."""
-_BYTES_PER_FILE = 60
-"""What a file takes in a manifest, at the least."""
+OPERATION = "cleanup"
 
 
 def plan_cleanup(
-    location: DatasetLocation, policy: CleanupPolicy, runner: Runner, inventory: Frame | None = None
+    location: DatasetLocation, policy: CleanupPolicy, engine: Engine, inventory: Frame | None = None
 ) -> CleanupPlan:
     """Decide what a cleanup would delete.
 
@@ -47,6 +47,7 @@ def plan_cleanup(
     """
     moment = Moment(time.time_ns())
     seen = look(location, policy.clones, policy.clones_from)
+    runner = engine.for_work(OPERATION, work_of_survey(seen, policy, moment))
     marking = Marking(seen, policy, runner)
     verdicts = tuple(judge(seen, policy, moment, marking.ages(moment)))
     marking.mark_the_rest(verdicts, moment)
@@ -69,7 +70,7 @@ def plan_cleanup(
     return CleanupPlan(facts, runner, decided)
 
 
-def open_plan(location: DatasetLocation, directory: DatasetLocation, runner: Runner) -> CleanupPlan:
+def open_plan(location: DatasetLocation, directory: DatasetLocation, engine: Engine) -> CleanupPlan:
     """A plan that was stored. Raises NotFound, CorruptData, and InvalidOption for the plan of another dataset."""
     document = plans.read_document(directory)
     if document.get("dataset") != location.uri:
@@ -78,6 +79,7 @@ def open_plan(location: DatasetLocation, directory: DatasetLocation, runner: Run
             hint="Give the dataset the plan was made for.",
         )
     facts, parts = from_document(document, location)
+    runner = engine.for_work(OPERATION, work_of_sums(facts.sums))
     return CleanupPlan(facts, runner, directory=directory, parts=tuple(parts))
 
 
@@ -103,20 +105,14 @@ def _decided(seen: Survey, runner: Runner, judgement: Judgement, marks: Frame, i
     else:
         listed = runner.map("read the inventory", inventory, lister.inventory, FILES)
     return runner.keep(
-        runner.match("decide", (listed, marks), partial(decide, judgement=judgement), DECIDED, _rows(seen))
+        runner.match("decide", (listed, marks), partial(decide, judgement=judgement), DECIDED, about_rows(seen))
     )
 
 
 def _splits(seen: Survey, runner: Runner) -> int:
     """Into how many large ranges to cut the listing: each costs a request, or a walk through the directories."""
     worth = _ROWS_OF_A_WALK if seen.location.is_local else _ROWS_OF_A_REQUEST
-    return min(runner.parallelism, 1 + _rows(seen) // worth)
-
-
-def _rows(seen: Survey) -> int:
-    """About how many files and marks there are, told by the sizes of the latest manifests."""
-    named = sum(chain.versions[-1].size // _BYTES_PER_FILE for _, chain in seen.owned() if chain.versions)
-    return 2 * (named + sum(2 * len(chain.files) for _, chain in seen.owned()))
+    return min(runner.parallelism, 1 + about_rows(seen) // worth)
 
 
 def _sums(runner: Runner, seen: Survey, decided: Frame) -> pa.Table:

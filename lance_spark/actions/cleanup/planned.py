@@ -79,6 +79,7 @@ class CleanupPlan:
             planned=self.facts.sums.to_pylist(),
             versions=version_counts(self.facts.survey, self.facts.verdicts),
             warnings=self.facts.warnings,
+            ran_on=self.runner.name,
         )
 
     def apply(self, max_deletes_per_second: float | None = None) -> CleanupReport:

@@ -18,6 +18,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.replay.trace import BEGIN, CLONE, Trace, read_trace
 from lance_spark.replay.tracking import Follows, Pair, following_name
+from lance_spark.runner.interface import Engine
 from lance_spark.store import chains, planting, refs
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
 from lance_spark.store.reader import Reader
@@ -63,7 +64,7 @@ class CloneResult:
 
 
 def clone(
-    source: Remote, pin: PinnedVersion, target: DatasetLocation, options: CloneOptions | None = None
+    source: Remote, pin: PinnedVersion, target: DatasetLocation, engine: Engine, options: CloneOptions | None = None
 ) -> CloneResult:
     """Clone a dataset, to be at ``pin``; across stores as well.
 
@@ -82,7 +83,7 @@ def clone(
         _make_main(source, main, target, wanted.deep, reader)
         _follow_main(source, target, reader)
         notes = protect(target, source, _followed_versions(target, source))
-        fetched = fetch(target, source, _what_to_fetch(pin, main, wanted))
+        fetched = fetch(target, source, engine, _what_to_fetch(pin, main, wanted))
         notes = tuple(dict.fromkeys((*notes, *fetched.notes)))
         version = _branch(source, pin, target).version
     contents = reader.contents(source.location, pin)

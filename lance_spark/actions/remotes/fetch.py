@@ -21,6 +21,7 @@ from lance_spark.replay.fetching import RemoteChain, in_order, meetings, message
 from lance_spark.replay.placing import Reference
 from lance_spark.replay.trace import BEGIN, FETCH, PUSH, Trace
 from lance_spark.replay.tracking import Edge, Follows, Pair, following_name, read_follows
+from lance_spark.runner.interface import Engine
 from lance_spark.store import chains, planting, refs
 from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.reader import Reader
@@ -39,7 +40,7 @@ class FetchOptions:
     """Copy the files, too."""
 
 
-def fetch(local: DatasetLocation, remote: Remote, options: FetchOptions | None = None) -> FetchResult:
+def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions | None = None) -> FetchResult:
     """Fetch from a remote.
 
     Every branch of the remote is followed by a local one, ``origin/main`` for main. What a killed fetch left is
@@ -49,14 +50,14 @@ def fetch(local: DatasetLocation, remote: Remote, options: FetchOptions | None =
     wanted = options or FetchOptions()
     if local.uri == remote.location.uri:
         raise InvalidOption(f"{local.uri} cannot be a remote of itself.")
-    return _Fetch(local, remote, wanted).run()
+    return _Fetch(local, remote, engine, wanted).run()
 
 
 class _Fetch:
     """One run. Holds what was read, and what is known after each step."""
 
-    def __init__(self, local: DatasetLocation, remote: Remote, options: FetchOptions) -> None:
-        self.local, self.remote, self.options = local, remote, options
+    def __init__(self, local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions) -> None:
+        self.local, self.remote, self.engine, self.options = local, remote, engine, options
         table = refs.read_refs(local)
         self.before = followed(table, remote.name)
         self.follows = dict(self.before)
@@ -219,7 +220,7 @@ class _Fetch:
             )
 
         try:
-            result = replay(make)
+            result = replay(make, self.engine)
         except Refused:
             # Of several changes at once pylance cannot commit some; then the version is written down as a whole.
             return self._plant(chain, follows, version)

@@ -18,6 +18,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.replay.delta import delta
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.tracking import following_name
+from lance_spark.runner.interface import Engine
 from lance_spark.store import chains, refs
 from lance_spark.store.datasets import pin_latest
 
@@ -34,8 +35,26 @@ class PullResult:
         return {"action": "pull", "fetch": self.fetched.as_record(), "merge": self.merged.as_record()}
 
 
+@dataclass(frozen=True)
+class _Target:
+    """The local branch that is pulled into, and what copies files to it."""
+
+    location: DatasetLocation
+    branch: str | None
+    engine: Engine
+
+    def merge(self, pin: PinnedVersion, options: MergeOptions) -> MergeResult:
+        """Merge a version into it."""
+        return merge(self.location, pin, self.branch, options, self.engine)
+
+
 def pull(
-    local: DatasetLocation, remote: Remote, branch: str | None, into: str | None, options: MergeOptions | None = None
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    into: str | None,
+    engine: Engine,
+    options: MergeOptions | None = None,
 ) -> PullResult:
     """Fetch one branch of a remote and merge it into a local one (None is main for both).
 
@@ -45,29 +64,24 @@ def pull(
     """
     wanted = options or MergeOptions()
     check_writable(local, into)
-    fetched = fetch(local, remote, FetchOptions(branches=[branch]))
+    fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
     head = pin_latest(local, following_name(remote.name, branch))
-    merged = _merge(local, remote, branch, into, head, wanted)
+    merged = _merge(_Target(local, into, engine), remote, branch, head, wanted)
     if merged.up_to_date and not wanted.dry_run:
         _note_held(local, into, head)
     return PullResult(fetched, merged)
 
 
 def _merge(
-    local: DatasetLocation,
-    remote: Remote,
-    branch: str | None,
-    into: str | None,
-    head: PinnedVersion,
-    options: MergeOptions,
+    target: _Target, remote: Remote, branch: str | None, head: PinnedVersion, options: MergeOptions
 ) -> MergeResult:
     try:
-        return merge(local, head, into, options)
+        return target.merge(head, options)
     except Refused:
-        steps = _steps(local, remote, branch, into, head)
+        steps = _steps(target.location, remote, branch, target.branch, head)
         if not steps:
             raise
-    return _one_by_one(local, steps, into, options)
+    return _one_by_one(target, steps, options)
 
 
 def _note_held(local: DatasetLocation, into: str | None, head: PinnedVersion) -> None:
@@ -101,12 +115,10 @@ def _steps(
     return [step for step in steps if graph.held(step, ours).get(base.chain, -1) >= base.version]
 
 
-def _one_by_one(
-    local: DatasetLocation, steps: Sequence[PinnedVersion], into: str | None, options: MergeOptions
-) -> MergeResult:
+def _one_by_one(target: _Target, steps: Sequence[PinnedVersion], options: MergeOptions) -> MergeResult:
     """A merge of each; the branch has nothing of its own, so every one is a fast-forward."""
     wanted = replace(options, ff_only=False)
-    found = [merge(local, step, into, wanted) for step in (steps[:1] if options.dry_run else steps)]
+    found = [target.merge(step, wanted) for step in (steps[:1] if options.dry_run else steps)]
     merged = next((result for result in reversed(found) if result.version is not None), found[-1])
     note = (f"in {len(steps)} steps, because pylance cannot commit all of it at once",) if len(steps) > 1 else ()
     return replace(merged, fast_forward=True, notes=(*merged.notes, *note))

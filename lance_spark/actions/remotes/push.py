@@ -22,7 +22,7 @@ from lance_spark.replay.fetching import reshaping
 from lance_spark.replay.plan import MergeResult
 from lance_spark.replay.trace import BEGIN, RECEIVE, Trace, read_trace
 from lance_spark.replay.tracking import Edge, Follows, Pair, following_name
-from lance_spark.runner.interface import Runner
+from lance_spark.runner.interface import Engine
 from lance_spark.store import chains, planting, refs
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
 
@@ -64,8 +64,8 @@ def push(
     local: DatasetLocation,
     remote: Remote,
     branch: str | None,
+    engine: Engine,
     options: PushOptions | None = None,
-    runner: Runner | None = None,
 ) -> PushResult:
     """Bring a remote's branch to what the local one of the same name has, as one version if pylance can commit it so.
 
@@ -82,16 +82,16 @@ def push(
             return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
         _create_remote(local, remote, branch)
     exists = branch is None or refs.read_branch(remote.location, branch) is not None
-    fetched = fetch(local, remote, FetchOptions(branches=[branch] if exists else None))
+    fetched = fetch(local, remote, engine, FetchOptions(branches=[branch] if exists else None))
     if not exists and wanted.dry_run:
         return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)
     if not exists:
-        _create_branch(local, remote, str(branch))
-    result = _bring(local, remote, branch, wanted, runner)
+        _create_branch(local, remote, str(branch), engine)
+    result = _bring(local, remote, branch, wanted, engine)
     if not wanted.dry_run:
         if result.version is not None or result.indexes_carried:
             # The next fetch would find the push as well, by its trace; so nothing is lost if it ends here.
-            fetched = fetch(local, remote, FetchOptions(branches=[branch]))
+            fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
         tell(local, remote, branch)
     return PushResult(
         remote=remote.name,
@@ -105,20 +105,20 @@ def push(
 
 
 def _bring(
-    local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, runner: Runner | None
+    local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, engine: Engine
 ) -> MergeResult:
     """One version of all, or, of what pylance cannot commit at once, one for each version that changed columns."""
     pin = pin_latest(local, branch)
     try:
-        return _replay(local, remote, branch, pin, options, runner)
+        return _replay(local, remote, branch, pin, options, engine)
     except Refused:
         steps = [] if options.dry_run else _steps(local, remote, branch, pin)
         if not steps:
             raise
     for step in steps:
-        _replay(local, remote, branch, step, PushOptions(), runner)
-        fetch(local, remote, FetchOptions(branches=[branch]))
-    return _replay(local, remote, branch, pin, options, runner)
+        _replay(local, remote, branch, step, PushOptions(), engine)
+        fetch(local, remote, engine, FetchOptions(branches=[branch]))
+    return _replay(local, remote, branch, pin, options, engine)
 
 
 def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
@@ -142,7 +142,7 @@ def _replay(
     branch: str | None,
     pin: PinnedVersion,
     options: PushOptions,
-    runner: Runner | None,
+    engine: Engine,
 ) -> MergeResult:
     following = following_name(remote.name, branch)
 
@@ -173,7 +173,7 @@ def _replay(
             reader=graph.reader,
         )
 
-    return replay(make, runner, options.dry_run)
+    return replay(make, engine, options.dry_run)
 
 
 def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote: Remote, branch: str | None) -> None:
@@ -245,7 +245,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))
 
 
-def _create_branch(local: DatasetLocation, remote: Remote, branch: str) -> None:
+def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: Engine) -> None:
     """The branch at the remote, from the newest version there that ours comes from; and the one that follows it."""
     pin = pin_latest(local, branch)
     table = refs.read_refs(local)
@@ -268,4 +268,4 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str) -> None:
     source = PinnedVersion(follows.branch, pair.remote)
     with suppress(AlreadyExists):  # somebody else made it a moment ago; whether it is a fast-forward is seen later
         create_branch_at(remote.location, branch, source)
-    fetch(local, remote, FetchOptions(branches=[branch]))
+    fetch(local, remote, engine, FetchOptions(branches=[branch]))

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
-import pyarrow as pa
-
+from lance_spark.actions.replay.copying import copy_files
 from lance_spark.actions.replay.planning import Request, plan_replay
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import MAIN
-from lance_spark.replay.placing import Copy
 from lance_spark.replay.plan import MergeResult, ReplayPlan
-from lance_spark.runner.interface import Runner
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import copying, replaying
+from lance_spark.runner.interface import Engine
+from lance_spark.store import replaying
 from lance_spark.store.indexes import carry_indexes
 
 _ATTEMPTS = 50
 _LONGEST_PAUSE = 0.5
 """Seconds; others are given the time to finish their commits."""
-_MANY, _MUCH = 256, 256 * 1024 * 1024
-"""Files, and bytes, from which executors copy: fewer are copied before a job has started."""
-_COPIED = pa.schema([("bytes", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -36,9 +31,10 @@ class Outcome:
     version: int | None
     carried: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    ran_on: str | None = None
 
 
-def replay(make: Callable[[], Request], runner: Runner | None = None, dry_run: bool = False) -> MergeResult:
+def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -> MergeResult:
     """Plan and carry out. ``make`` is asked again after every commit of somebody else's, for the newest versions.
 
     Raises Conflict, naming what clashes, and then nothing was changed; Refused; NotFound.
@@ -55,7 +51,7 @@ def replay(make: Callable[[], Request], runner: Runner | None = None, dry_run: b
             replaying.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
             continue  # the bases have ids now
         else:
-            _copy(request, plan, runner or LocalRunner())
+            ran_on = copy_files(plan, partial(_place, request), engine)
             try:
                 version = replaying.commit(request.location, request.their_location, plan)
             except Conflict:
@@ -63,7 +59,7 @@ def replay(make: Callable[[], Request], runner: Runner | None = None, dry_run: b
                     raise
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
                 continue
-            outcome = Outcome(plan, version)
+            outcome = Outcome(plan, version, ran_on=ran_on)
         if request.with_indexes:
             outcome = _with_indexes(request, outcome)
         return _result(request, plan, outcome)
@@ -87,26 +83,6 @@ def _examples(rows: tuple[str, ...]) -> str:
     return "".join(f"\n      {row}" for row in rows)
 
 
-def _copy(request: Request, plan: ReplayPlan, runner: Runner) -> None:
-    """All files of the plan, and those that lie beside them."""
-    copies = plan.copies
-    if not copies:
-        return
-    target = DatasetLocation(plan.ours.root.uri, request.location.options)
-    sources = {copy.source: _place(request, copy.source.uri) for copy in copies}
-    items = [(sources[copy.source], copy, target) for copy in copies]
-    if len(copies) < _MANY and sum(copy.size for copy in copies) < _MUCH:
-        runner = LocalRunner()
-    runner.collect("copy", runner.flat_map("copy", items, copy_one, _COPIED))
-
-
-def copy_one(item: tuple[DatasetLocation, Copy, DatasetLocation]) -> Iterator[pa.RecordBatch]:
-    """Copy one file with what lies beside it; runs on executors."""
-    source, copy, target = item
-    size = copying.copy_placed(source, copy, target)
-    yield pa.RecordBatch.from_pydict({"bytes": [size]}, schema=_COPIED)
-
-
 def _place(request: Request, uri: str) -> DatasetLocation:
     """A root with the storage options that open it: those of whichever side is in the same store."""
     there = request.their_location
@@ -116,7 +92,7 @@ def _place(request: Request, uri: str) -> DatasetLocation:
 
 def _with_indexes(request: Request, outcome: Outcome) -> Outcome:
     carried, missing = carry_indexes(request.location, request.their_location, outcome.plan, outcome.version)
-    return Outcome(outcome.plan, outcome.version, carried, missing)
+    return replace(outcome, carried=carried, missing=missing)
 
 
 def _result(request: Request, plan: ReplayPlan, outcome: Outcome, dry_run: bool = False) -> MergeResult:
@@ -134,4 +110,5 @@ def _result(request: Request, plan: ReplayPlan, outcome: Outcome, dry_run: bool 
         indexes_missing=outcome.missing,
         notes=plan.change.notes,
         dry_run=dry_run,
+        ran_on=outcome.ran_on,
     )

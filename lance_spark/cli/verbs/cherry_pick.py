@@ -22,5 +22,5 @@ def command(session: Session, ref: str, message: str | None, dry_run: bool) -> i
     from lance_spark.actions.picking import cherry_pick
     from lance_spark.cli.replays import report
 
-    result = cherry_pick(session.location, session.resolve(ref), session.own_branch, message, dry_run)
+    result = cherry_pick(session.location, session.resolve(ref), session.own_branch, session.engine, message, dry_run)
     return report(session.output, result)

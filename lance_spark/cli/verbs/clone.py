@@ -83,10 +83,10 @@ def command(
     options = CloneOptions(given["deep"], single_branch, given["dry_run"])
     remote = RemoteDataset(ORIGIN, places.source)
     if options.dry_run:
-        result = clone(remote, pin, places.target, options)
+        result = clone(remote, pin, places.target, session.engine, options)
     else:
         with _workspace(places, pin, begun):
-            result = clone(remote, pin, places.target, options)
+            result = clone(remote, pin, places.target, session.engine, options)
         change_workspace(places.workspace, partial(with_branch, branch=result.branch))
         change_workspace(places.workspace, with_clone_finished)
     data = {**result.as_record(), "workspace": places.workspace}

@@ -24,5 +24,6 @@ def command(session: Session, remote: str | None, branches: tuple[str, ...], dry
     from lance_spark.cli.remotes import fetched_text, find_remote
 
     wanted = [branch_or_none(branch) for branch in branches] or None
-    result = fetch(session.location, find_remote(session, remote), FetchOptions(wanted, dry_run=dry_run))
+    options = FetchOptions(wanted, dry_run=dry_run)
+    result = fetch(session.location, find_remote(session, remote), session.engine, options)
     session.output.show(result.as_record(), fetched_text(session.output, result))

@@ -25,4 +25,5 @@ def command(session: Session, ref: str, message: str | None, ff_only: bool, refe
     from lance_spark.cli.replays import report
 
     options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
-    return report(session.output, merge(session.location, session.resolve(ref), session.own_branch, options))
+    result = merge(session.location, session.resolve(ref), session.own_branch, options, session.engine)
+    return report(session.output, result)

@@ -40,7 +40,7 @@ def command(
     wanted = into if branch is None else branch_or_none(branch)
     options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
     try:
-        result = pull(session.location, found, wanted, into, options)
+        result = pull(session.location, found, wanted, into, session.engine, options)
     except NotFound:
         if branch is None and into is not None:
             _check_counterpart(found, into)

@@ -37,7 +37,7 @@ def command(session: Session, remote: str | None, branch: str | None, message: s
 
     wanted = session.branch if branch is None else branch_or_none(branch)
     check_own(session.location, wanted)
-    result = push(session.location, find_remote(session, remote), wanted, PushOptions(message, dry_run))
+    result = push(session.location, find_remote(session, remote), wanted, session.engine, PushOptions(message, dry_run))
     session.output.show(result.as_record(), "\n".join(_lines(session.output, result)))
     return 0 if result.replayed is None else exit_code(result.replayed)
 

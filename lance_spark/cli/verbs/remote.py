@@ -64,7 +64,7 @@ def show(session: Session, name: str) -> None:
     from lance_spark.cli.remotes import find_remote, known_here
 
     check_known_remote(known_here(session), name)
-    found = fetch(session.location, find_remote(session, name), FetchOptions(dry_run=True))
+    found = fetch(session.location, find_remote(session, name), session.engine, FetchOptions(dry_run=True))
     header = ("branch", "newest", "fetched", "as", "")
     table = session.output.table(header, [_row(branch) for branch in found.branches], right=(1, 2))
     session.output.show(

@@ -40,7 +40,7 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     made = None
     if not dry_run:
         confirm(f"Version {pin} will be made the newest of '{current}' again; {what}.", yes)
-        made = restore_version(session.location, pin)
+        made = restore_version(session.location, pin, session.engine)
     data = {
         "action": "restore",
         "version": version_json(pin),

@@ -1,0 +1,23 @@
+"""The engine to take when nobody said which: the smallest that does the work well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lance_spark.runner.interface import Engine, Runner
+from lance_spark.runner.work import Work
+
+
+@dataclass(frozen=True)
+class AutoEngine:
+    """One engine for little work, another one beyond."""
+
+    small: Engine
+    large: Callable[[], Engine]
+    """Asked when there is work for it and not before: a cluster takes long to start."""
+
+    def for_work(self, operation: str, work: Work) -> Runner:
+        """The runner of one of them; see Work.is_little."""
+        chosen = self.small if work.is_little else self.large()
+        return chosen.for_work(operation, work)

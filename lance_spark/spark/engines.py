@@ -1,0 +1,46 @@
+"""Which engine a handle or a job runs on: threads of this process for little work, Spark beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, get_args
+
+from lance_spark.errors import InvalidOption
+from lance_spark.runner.auto import AutoEngine
+from lance_spark.runner.interface import Engine
+from lance_spark.runner.local import LocalRunner
+from lance_spark.spark.runner import SparkEngine
+from lance_spark.spark.session import needed_session, session_or_none
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Where = Literal["auto", "spark", "local"]
+_HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose where='local'."
+
+
+def engine_of(spark: SparkSession | None, where: Where = "auto") -> Engine:
+    """The engine of a handle. Without a session, and without an active one, "auto" is threads for all work.
+
+    Raises InvalidOption for another ``where``. What "spark" raises without a session, Refused, comes with the work.
+    """
+    return engine_for(where, lambda: session_or_none(spark))
+
+
+def engine_for(
+    where: Where,
+    session: Callable[[], SparkSession | None],
+    parallelism: int | None = None,
+    say: Callable[[str], object] = str,
+) -> Engine:
+    """The engine of that name. ``session`` is called when there is work for Spark and not before.
+
+    ``parallelism`` is the number of tasks side by side; ``say`` is told the stage that begins.
+    """
+    if where not in get_args(Where):
+        raise InvalidOption(f"Work runs on {', '.join(map(repr, get_args(Where)))}, not on {where!r}.")
+    local = LocalRunner(parallelism, say)
+    on_spark = SparkEngine(lambda: needed_session(session(), _HINT), parallelism, say)
+    if where == "auto":
+        return AutoEngine(local, lambda: local if session() is None else on_spark)
+    return local if where == "local" else on_spark
