@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +12,8 @@ from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.location import DatasetLocation
 from lance_spark.spark.engines import engine_of
+from lance_spark.spark.runner import SPARK
+from lance_spark.spark.types import to_spark
 from lance_spark.store.uri import locate
 
 if TYPE_CHECKING:
@@ -34,9 +38,21 @@ def plan(
     elif inventory is not None and not isinstance(inventory, pa.Table):
         spark = inventory.sparkSession
         inventory = inventory.toArrow() if where == "local" else inventory
-    return plan_cleanup(location, policy or CleanupPolicy(), engine_of(spark, where), inventory)
+    return _shown(spark, where, plan_cleanup(location, policy or CleanupPolicy(), engine_of(spark, where), inventory))
 
 
 def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, where: Where) -> CleanupPlan:
     """A plan that was stored in a directory."""
-    return open_plan(location, locate(directory, location.storage_options), engine_of(spark, where))
+    place = locate(directory, location.storage_options)
+    return _shown(spark, where, open_plan(location, place, engine_of(spark, where)))
+
+
+def _shown(spark: SparkSession | None, where: Where, plan: CleanupPlan) -> CleanupPlan:
+    """The plan with candidates of one kind: whether they are a DataFrame must not depend on how many there are."""
+    if where == "local" or spark is None or plan.runner.name == SPARK:
+        return plan
+    return replace(plan, shown=partial(_data_frame, spark))
+
+
+def _data_frame(spark: SparkSession, candidates: pa.Table) -> DataFrame:
+    return spark.createDataFrame(candidates, to_spark(candidates.schema))

@@ -81,8 +81,8 @@ def retried(spark: SparkSession, uri: str) -> list[int]:
 def cleaned(table: LanceTable) -> dict[str, object]:
     """Old versions removed by Spark jobs; what a dry run had said, and what is left."""
     policy = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0))
-    said = table.plan_cleanup(policy).candidates().count()
-    report = table.cleanup(policy, execute=True)
+    said = table.plan_cleanup(policy, where="spark").candidates().count()
+    report = table.cleanup(policy, execute=True, where="spark")
     removed = {branch: counts["removed"] for branch, counts in report.versions.items()}
     return {"said": said, "deleted": report.count("deleted")[0], "removed": removed}
 

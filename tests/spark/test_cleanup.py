@@ -74,7 +74,7 @@ def paths(plan):
 )
 def test_spark_and_the_local_runner_decide_the_same(spark, history, policy):
     table = LanceTable.for_path(spark, history)
-    on_spark, local = table.plan_cleanup(policy), table.plan_cleanup(policy, where="local")
+    on_spark, local = (table.plan_cleanup(policy, where=where) for where in ("spark", "local"))
     assert paths(on_spark) == paths(local)
     planned = [report.planned for report in (on_spark.report(), local.report())]
     assert planned[0] == planned[1]
@@ -104,7 +104,7 @@ def test_a_cleanup_leaves_what_is_kept_and_nothing_else(spark, history, where):
 
 @pytest.mark.one_spark
 def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
-    plan = LanceTable.for_path(spark, history).plan_cleanup(EVERYTHING_OLD)
+    plan = LanceTable.for_path(spark, history).plan_cleanup(EVERYTHING_OLD, where="spark")
     frame = plan.candidates()
     assert frame.columns[:7] == ["path", "kind", "size", "last_modified", "branch", "reason", "verified"]
     for row in frame.collect():
@@ -115,10 +115,10 @@ def test_candidates_are_a_data_frame_with_absolute_paths(spark, history):
 @pytest.mark.one_spark
 def test_a_stored_plan_is_carried_out_later_and_what_became_live_stays(spark, history, tmp_path):
     table = LanceTable.for_path(spark, history)
-    table.plan_cleanup(EVERYTHING_OLD).store(str(tmp_path / "plan"))
+    table.plan_cleanup(EVERYTHING_OLD, where="spark").store(str(tmp_path / "plan"))
     table.tags.create("rescued", version=4)
     lance.dataset(history, version=5).restore()
-    report = table.open_cleanup_plan(str(tmp_path / "plan")).apply()
+    report = table.open_cleanup_plan(str(tmp_path / "plan"), where="spark").apply()
     assert report.count("kept")[0] > 0
     assert lance.dataset(history).checkout_version("rescued").count_rows() == 40
     assert lance.dataset(history).to_table()["id"].to_pylist() == [*range(40)]
@@ -148,7 +148,7 @@ def test_a_manifest_that_cannot_be_read_stops_the_job_with_its_name(spark, histo
     manifest.write_bytes(manifest.read_bytes()[:-20])
     before = all_files(history)
     with pytest.raises(CorruptData, match=manifest.name):
-        LanceTable.for_path(spark, history).cleanup(EVERYTHING_OLD, execute=True)
+        LanceTable.for_path(spark, history).cleanup(EVERYTHING_OLD, execute=True, where="spark")
     assert all_files(history) == before
 
 

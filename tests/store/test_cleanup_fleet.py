@@ -1,5 +1,6 @@
 """Many tables in one cleanup: clones among them are protected, and one bad table does not stop the others."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from lance_spark.actions.cleanup.fleet import FleetOptions, FleetTable, clean_fl
 from lance_spark.cleanup.fleet import clones_among
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import PermissionDenied
+from lance_spark.runner.work import Work
 from lance_spark.store.uri import locate
 
 EVERYTHING = CleanupPolicy(
@@ -30,6 +32,31 @@ def lake(tmp_path):
 
 def clean(lake, execute=True, **options):
     return clean_fleet(lake, FleetOptions(EVERYTHING, execute, **options), RUNNER)
+
+
+class Asked:
+    """Threads, and what they were asked for."""
+
+    def __init__(self):
+        self.work = []
+
+    def for_work(self, operation, work):
+        self.work.append((operation, work))
+        return RUNNER
+
+
+def test_the_engine_is_told_how_many_tables_there_are_and_then_how_large(lake):
+    engine = Asked()
+    report = clean_fleet(lake, FleetOptions(EVERYTHING), engine)
+    looked, cleaned = (work for operation, work in engine.work if operation == "cleanup")
+    versions = sum(len(lance.dataset(table.location.uri).versions()) for table in lake)
+    assert looked == Work(tables=3)
+    assert (cleaned.tables, cleaned.manifests >= versions) == (3, True)
+    assert cleaned.files > 2 * cleaned.manifests
+    assert cleaned.is_little
+    assert report.ran_on == "local"
+    assert {json.loads(row["report"])["ran_on"] for row in report.rows} == {"local"}
+    assert json.loads(report.to_json())["ran_on"] == "local"
 
 
 def rows(report):

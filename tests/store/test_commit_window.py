@@ -163,7 +163,7 @@ def test_a_cherry_pick_and_a_revert_do_as_well(two, monkeypatch):
 def test_a_restore_is_a_conflict(two, monkeypatch):
     left = while_under_way(monkeypatch, two)
     with pytest.raises(Conflict, match="Version 3, 4 of 'main' was committed while"):
-        restore(locate(two), PinnedVersion(None, 1))
+        restore(locate(two), PinnedVersion(None, 1), RUNNER)
     assert not left
     assert ids(two) == [0, 1, 2, 4, 5, 90]
 

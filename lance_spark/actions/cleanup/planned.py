@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -32,6 +32,8 @@ class CleanupPlan:
     directory: DatasetLocation | None = None
     """Where the candidates are stored, if they are."""
     parts: tuple[str, ...] = ()
+    shown: Callable[[Frame], Frame] | None = None
+    """What candidates are shown as, where that is not what the runner has."""
 
     @property
     def location(self) -> DatasetLocation:
@@ -39,7 +41,11 @@ class CleanupPlan:
         return self.facts.survey.location
 
     def candidates(self) -> Frame:
-        """The files to delete as CANDIDATES: a DataFrame on Spark, an Arrow table without."""
+        """The files to delete as CANDIDATES: a DataFrame where there is a session, else an Arrow table."""
+        found = self._candidates()
+        return found if self.shown is None else self.shown(found)
+
+    def _candidates(self) -> Frame:
         if self.directory is not None:
             return self.runner.flat_map(
                 "read the plan", self.parts, partial(_read_candidates, self.directory), CANDIDATES

@@ -1,0 +1,154 @@
+"""Handles and catalogs made with None for the session: all but DataFrames works, and those have an error of ours."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import lance
+import pytest
+from merge_datasets import add, forked, head
+
+from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
+from lance_spark.actions.catalog.declaring import declare_table
+from lance_spark.errors import InvalidOption, NotFound, Refused
+
+EVERYTHING_OLD = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), error_if_tagged_old_versions=False)
+
+
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch):
+    """No session is active, and nobody may start one."""
+    from pyspark.sql import SparkSession
+
+    def start(self):
+        raise AssertionError("a session was started")
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
+
+
+@pytest.fixture
+def table(uri):
+    """30 rows on main, and on a branch 'exp' five more."""
+    forked(uri)
+    add(uri, 30, 35, "exp")
+    return LanceTable.for_path(None, uri)
+
+
+def ids(table, branch=None):
+    return sorted(head(table.location.uri, branch).to_table()["id"].to_pylist())
+
+
+def test_branches_tags_and_handles(table):
+    table.tags.create("v1")
+    assert [tag.name for tag in table.tags.list()] == ["v1"]
+    assert table.checkout(tag="v1").version == table.version
+    assert table.checkout(branch="exp").count_rows() == 35
+    assert table.schema.names == ["id", "v"]
+    table.branches.create("more", tag="v1")
+    table.branches.delete("more")
+
+
+def test_a_merge_copies_with_threads_and_says_so(table):
+    planned = table.branches.merge("exp", dry_run=True)
+    done = table.branches.merge("exp")
+    assert ids(table) == [*range(35)]
+    assert (planned.ran_on, done.ran_on, done.as_record()["ran_on"]) == (None, "local", "local")
+
+
+def test_picking_reverting_and_restoring(table):
+    newest = table.checkout(branch="exp").version
+    table.cherry_pick("exp", newest)
+    assert ids(table) == [*range(35)]
+    table.revert(table.version)
+    assert ids(table) == [*range(30)]
+    restored = table.checkout(version=1).restore()
+    assert (restored.count_rows(), ids(table)) == (10, [*range(10)])
+
+
+def test_a_transaction_is_published_or_not(table):
+    with table.transaction("published") as step:
+        add(table.location.uri, 50, 53, step.branch)
+    assert ids(table) == [*range(30), 50, 51, 52]
+    with pytest.raises(Refused, match="audit"), table.transaction(audit=lambda step: step.count_rows() < 3) as step:
+        add(table.location.uri, 60, 63, step.branch)
+    assert ids(table) == [*range(30), 50, 51, 52]
+
+
+def test_clones_and_remotes(table, tmp_path):
+    mine = table.clone(str(tmp_path / "mine.lance"))
+    add(mine.location.uri, 70, 72)
+    assert mine.remotes.push(message="two more").replayed.ran_on == "local"
+    assert ids(table) == [*range(30), 70, 71]
+    add(table.location.uri, 80, 81)
+    assert mine.remotes.fetch(dry_run=True).of("main").state != "up to date"
+    mine.remotes.pull()
+    assert ids(mine) == [*range(30), 70, 71, 80]
+    assert table.shallow_clone(str(tmp_path / "shallow.lance")).count_rows() == 33
+    assert table.deep_clone(str(tmp_path / "deep.lance")).count_rows() == 33
+
+
+def test_a_cleanup_and_a_stored_plan(table, tmp_path):
+    plan = table.plan_cleanup(EVERYTHING_OLD)
+    files, _ = plan.report().to_delete
+    assert plan.candidates().num_rows == files > 0
+    plan.store(str(tmp_path / "plan"))
+    report = table.open_cleanup_plan(str(tmp_path / "plan")).apply()
+    assert (report.count("deleted")[0], report.ran_on) == (files, "local")
+    assert table.cleanup(EVERYTHING_OLD, execute=True).count("deleted") == (0, 0)
+    assert ids(table, "exp") == [*range(35)]
+
+
+def test_a_filter_counts_in_this_process(table):
+    assert table.count_rows("id < 7") == 7
+    assert table.checkout(branch="exp").count_rows("id % 2 = 0") == 18
+    with pytest.raises(InvalidOption, match="no_such"):
+        table.count_rows("no_such = 1")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda table: table.to_df(), id="to_df"),
+        pytest.param(lambda table: table.versions(), id="versions"),
+        pytest.param(lambda table: table.cleanup(where="spark"), id="cleanup on Spark"),
+        pytest.param(lambda table: table.plan_cleanup(where="spark"), id="plan on Spark"),
+    ],
+)
+def test_what_needs_a_session_says_how_to_give_one(table, call):
+    with pytest.raises(Refused, match="no Spark session") as raised:
+        call(table)
+    assert "LanceTable.for_path(spark, uri)" in (raised.value.hint or "")
+
+
+def test_another_place_to_run_is_refused_with_the_names_of_all(table):
+    with pytest.raises(InvalidOption, match="'auto', 'spark', 'local'"):
+        table.cleanup(where="cluster")
+
+
+def test_a_catalog_and_its_tables(tmp_path):
+    catalog = LanceCatalog(None, str(tmp_path / "lake"))
+    catalog.create_namespace("ns")
+    place = declare_table(catalog.catalog, "ns.t").location.uri
+    forked(place)
+    assert catalog.list_tables("ns") == ["ns.t"]
+    table = catalog.table("ns.t")
+    add(place, 30, 31, "exp")
+    assert table.branches.merge("exp").ran_on == "local"
+    assert table.count_rows() == 31
+    catalog.rename_table("ns.t", "ns.u")
+    with pytest.raises(Refused, match="no Spark session"):
+        catalog.register_views()
+    with pytest.raises(Refused, match="no Spark session"):
+        catalog.table("ns.u").to_df()
+
+
+def test_no_dataset_is_told_as_ever(tmp_path):
+    with pytest.raises(NotFound):
+        LanceTable.for_path(None, str(tmp_path / "nothing.lance"))
+
+
+def test_lance_writes_what_a_handle_reads(table):
+    """Without Spark rows are written by pylance, into any branch."""
+    lance.write_dataset(head(table.location.uri).to_table(), table.location.branch_uri("exp"), mode="overwrite")
+    assert table.checkout(branch="exp").count_rows() == 30
