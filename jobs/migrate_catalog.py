@@ -19,9 +19,9 @@ from collections.abc import Sequence
 
 from lance_spark.actions.catalog.migrate import Migration, migrate
 from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.cleanup.report import table
 from lance_spark.errors import LanceSparkError
 from lance_spark.options.storage import storage_from
+from lance_spark.show.tables import table
 from lance_spark.store.plans import write_report
 
 

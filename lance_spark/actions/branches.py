@@ -6,15 +6,16 @@ from lance_spark.actions.resolve import resolve
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_create_branch, check_delete_branch
+from lance_spark.refs.listing import BranchList
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, RefTable
 from lance_spark.refs.names import check_branch_name, check_new_branch_name
 from lance_spark.store import files, refs
 from lance_spark.store.unfinished import clear_unfinished
 
 
-def list_branches(location: DatasetLocation) -> list[Branch]:
+def list_branches(location: DatasetLocation) -> BranchList:
     """All branches but main, by name."""
-    return sorted(refs.read_refs(location).branches.values(), key=lambda branch: branch.name)
+    return BranchList(sorted(refs.read_refs(location).branches.values(), key=lambda branch: branch.name))
 
 
 def create_branch(location: DatasetLocation, name: str, source: RefSpec) -> Branch:

@@ -13,6 +13,7 @@ from lance_spark.actions.chains import Chain, Pending, World
 from lance_spark.errors import NotFound
 from lance_spark.history.columns import columns
 from lance_spark.history.entries import ConfigChange, Index, LogEntry, VersionDetail
+from lance_spark.history.log import History
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, decode_contents
 from lance_spark.refs.model import PinnedVersion
@@ -44,6 +45,14 @@ def log(
     walk, first = _begin(branch, start, world, scope)
     found = list(islice(walk.entries(first), count))
     return tuple(replace(entry, parents=walk.shown_parents(entry)) for entry in found)
+
+
+def recent(
+    location: DatasetLocation, start: PinnedVersion, count: int | None, stat: bool = False, scope: Scope = "merged"
+) -> History:
+    """The newest ``count`` versions from ``start`` on, all without a count, as a value that can be printed."""
+    found = log(location, start.branch, start, None if count is None else count + 1, stat, scope)
+    return History(location.uri, start, found[:count], older=count is not None and len(found) > count)
 
 
 def iter_log(location: DatasetLocation, branch: str | None, scope: Scope = "chain") -> Iterator[LogEntry]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from lance_spark.actions.resolve import resolve
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_create_tag, check_existing_tag
-from lance_spark.refs.model import RefSpec, Tag
+from lance_spark.refs.listing import TagList
+from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import check_new_tag_name, check_tag_name
 from lance_spark.store import refs
 
 
-def list_tags(location: DatasetLocation) -> list[Tag]:
+def list_tags(location: DatasetLocation) -> TagList:
     """All tags, by name."""
-    return sorted(refs.read_refs(location).tags.values(), key=lambda tag: tag.name)
+    return TagList(sorted(refs.read_refs(location).tags.values(), key=lambda tag: tag.name))
 
 
 def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:

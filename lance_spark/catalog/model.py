@@ -8,8 +8,10 @@ from typing import Literal, get_args
 from urllib.parse import quote
 
 from lance_spark.catalog.names import Identifier, from_object_id
+from lance_spark.catalog.showing import namespace_card, removed_card, table_info_card
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
+from lance_spark.show.card import Card, Shown
 
 Mode = Literal["v1", "v2", "compatibility"]
 MANIFEST = "__manifest"
@@ -80,8 +82,8 @@ def check_inside(path: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class TableInfo:
+@dataclass(frozen=True, repr=False)
+class TableInfo(Shown):
     """A table, described."""
 
     identifier: Identifier
@@ -95,13 +97,19 @@ class TableInfo:
     declared: bool | None = None
     """Whether it has no data yet, only a name; None where nobody looked."""
 
+    def _card(self) -> Card:
+        return table_info_card(self)
 
-@dataclass(frozen=True)
-class NamespaceInfo:
+
+@dataclass(frozen=True, repr=False)
+class NamespaceInfo(Shown):
     """A namespace, described."""
 
     identifier: Identifier
     properties: dict[str, str]
+
+    def _card(self) -> Card:
+        return namespace_card(self)
 
 
 @dataclass(frozen=True)
@@ -138,8 +146,8 @@ class Declaration:
     """Tells this declaration from any other one."""
 
 
-@dataclass(frozen=True)
-class Removed:
+@dataclass(frozen=True, repr=False)
+class Removed(Shown):
     """A table that was dropped or deregistered."""
 
     identifier: Identifier
@@ -148,3 +156,6 @@ class Removed:
     properties: dict[str, str]
     data_kept: bool
     """Whether its files are still there."""
+
+    def _card(self) -> Card:
+        return removed_card(self)

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from lance_spark.cleanup.report import readable, table
 from lance_spark.location import is_within
+from lance_spark.show.card import Card, Grid, Shown
+from lance_spark.show.words import masked, readable
 
 State = Literal["done", "would", "empty", "failed"]
 """Cleaned; would be cleaned; nothing was written yet, or it was dropped meanwhile; not cleaned."""
@@ -44,8 +45,8 @@ ROWS = pa.schema(
 """What became of each table: versions, files and bytes that went or would go, and its own report as JSON."""
 
 
-@dataclass(frozen=True)
-class FleetReport:
+@dataclass(frozen=True, repr=False)
+class FleetReport(Shown):
     """What a cleanup of many tables did, or would do."""
 
     rows: Sequence[Mapping[str, Any]]
@@ -74,13 +75,21 @@ class FleetReport:
 
     def __str__(self) -> str:
         """A row per table, the errors of those that were not cleaned, and one line that sums it up."""
-        rows = [
+        parts = [self._table().text(), *self._told()]
+        return masked("\n\n".join([*(part for part in parts if part), self.summary()]))
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, "", self.summary(), grids=(self._table(),), notes=tuple(self._told()))
+
+    def _table(self) -> Grid:
+        rows = tuple(
             (row["table"], row["state"], f"{row['versions']:,}", f"{row['files']:,}", readable(row["bytes"]))
             for row in self.rows
-        ]
-        parts = [table(("table", "state", "versions", "files", "bytes"), rows, right={2, 3, 4})]
-        parts += [f"{row['table']}: {row['error'] or str(row['failed']) + ' files failed'}" for row in self.problems]
-        return "\n\n".join([*(part for part in parts if part), self.summary()])
+        )
+        return Grid(("table", "state", "versions", "files", "bytes"), rows, right=frozenset({2, 3, 4}))
+
+    def _told(self) -> list[str]:
+        return [f"{row['table']}: {row['error'] or str(row['failed']) + ' files failed'}" for row in self.problems]
 
     def summary(self) -> str:
         """One line."""

@@ -14,7 +14,8 @@ from lance_spark.cleanup.policy import (
     DEFAULT_UNVERIFIED_AGE,
     CleanupPolicy,
 )
-from lance_spark.cleanup.report import readable, table
+from lance_spark.show.card import Card, Grid, Shown
+from lance_spark.show.words import counted, masked, readable
 
 CATALOG, ORPHAN = "catalog", "orphan"
 KEPT_VERSIONS = 100
@@ -72,8 +73,8 @@ class Upkeep:
         )
 
 
-@dataclass(frozen=True)
-class LakeReport:
+@dataclass(frozen=True, repr=False)
+class LakeReport(Shown):
     """What a cleanup of a catalog did, or would do."""
 
     catalog: str
@@ -120,32 +121,37 @@ class LakeReport:
 
     def __str__(self) -> str:
         """A row per table, what else was looked after, what went wrong, and one line that sums it up."""
+        parts = [self._table().text()]
+        parts += ["\n".join(self._told())]
+        parts += ["\n".join(f"note: {note}" for note in self.notes)]
+        return masked("\n\n".join([*(part for part in parts if part), self.summary()]))
+
+    def _card(self) -> Card:
+        notes = (*self._told(), *self.notes)
+        return Card(type(self).__name__, self.catalog, self.summary(), grids=(self._table(),), notes=notes)
+
+    def _table(self) -> Grid:
         rows = [
             (row["table"], row["state"], row["versions"], row["files"], row["bytes"], "") for row in self.tables.rows
         ]
         rows += [(each.name, each.state, each.versions, each.files, each.bytes, each.what) for each in self.upkeep]
-        parts = [table(("table", "state", "versions", "files", "bytes", ""), map(_formatted, rows), right={2, 3, 4})]
-        parts += ["\n".join(f"{name}: {why}" for name, why in self.problems)]
-        parts += ["\n".join(f"note: {note}" for note in self.notes)]
-        return "\n\n".join([*(part for part in parts if part), self.summary()])
+        header = ("table", "state", "versions", "files", "bytes", "")
+        return Grid(header, tuple(map(_formatted, rows)), right=frozenset({2, 3, 4}))
+
+    def _told(self) -> list[str]:
+        return [f"{name}: {why}" for name, why in self.problems]
 
     def summary(self) -> str:
         """One line."""
         files = sum(row["files"] for row in self.tables.rows) + sum(each.files for each in self.upkeep)
         size = sum(row["bytes"] for row in self.tables.rows) + sum(each.bytes for each in self.upkeep)
         orphans = sum(each.kind == ORPHAN for each in self.upkeep)
-        counted = _counted(len(self.tables.rows), "table", "tables")
-        counted += f", {_counted(orphans, 'directory', 'directories')} of no table" if orphans else ""
+        looked_at = counted(len(self.tables.rows), "table")
+        looked_at += f", {counted(orphans, 'directory', 'directories')} of no table" if orphans else ""
         bad = f"; {len(self.problems)} with problems" if self.problems else ""
-        said = (
-            f"{_counted(files, 'file', 'files')}, {readable(size)} {'deleted' if self.executed else 'would be deleted'}"
-        )
+        said = f"{counted(files, 'file')}, {readable(size)} {'deleted' if self.executed else 'would be deleted'}"
         where = f" (ran on {self.tables.ran_on})" if self.tables.ran_on else ""
-        return f"{'' if self.executed else 'dry run: '}{counted}: {said}{bad}{where}"
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+        return f"{'' if self.executed else 'dry run: '}{looked_at}: {said}{bad}{where}"
 
 
 def _formatted(row: tuple[Any, ...]) -> tuple[str, ...]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lance_spark.cleanup.decide import DELETE, KEEP, UNKNOWN_KIND
 from lance_spark.cleanup.outcome import DELETED, FAILED, GONE, KEPT
+from lance_spark.show.card import Card, Grid, Shown
+from lance_spark.show.words import masked, readable
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
-
-@dataclass(frozen=True)
-class CleanupReport:
+@dataclass(frozen=True, repr=False)
+class CleanupReport(Shown):
     """The result of a plan, or of carrying it out."""
 
     plan_id: str
@@ -67,8 +67,14 @@ class CleanupReport:
 
     def __str__(self) -> str:
         """Tables of versions and of files and bytes by kind and branch, and one line that sums it up."""
-        parts = [self._versions_table(), self._files_table(), *(f"warning: {text}" for text in self.warnings)]
-        return "\n\n".join(part for part in [*parts, self.summary()] if part)
+        files = self._files_table().text() or _NOTHING
+        parts = [self._versions_table().text(), files, *(f"warning: {text}" for text in self.warnings)]
+        return masked("\n\n".join(part for part in [*parts, self.summary()] if part))
+
+    def _card(self) -> Card:
+        grids = (self._versions_table(), self._files_table())
+        notes = () if grids[1].rows else (_NOTHING,)
+        return Card(type(self).__name__, self.dataset, self.summary(), grids=grids, notes=(*notes, *self.warnings))
 
     def summary(self) -> str:
         """One line."""
@@ -81,11 +87,11 @@ class CleanupReport:
     def _told(self) -> str:
         return ", ".join([f"plan {self.plan_id}", *([f"ran on {self.ran_on}"] if self.ran_on else [])])
 
-    def _versions_table(self) -> str:
+    def _versions_table(self) -> Grid:
         rows = [(branch, f"{counts.get('removed', 0):,}", _reasons(counts)) for branch, counts in self.versions.items()]
-        return table(("branch", "versions that go", "versions that stay"), rows, right={1})
+        return Grid(("branch", "versions that go", "versions that stay"), tuple(rows), right=frozenset({1}))
 
-    def _files_table(self) -> str:
+    def _files_table(self) -> Grid:
         if self.executed:
             found = [
                 (row["branch"], row["kind"], row["outcome"], row["reason"], row["files"], row["bytes"], row["example"])
@@ -97,12 +103,15 @@ class CleanupReport:
                 for row in self.planned
                 if row["action"] != KEEP or row["reason"] == UNKNOWN_KIND
             ]
-        rows = [(*row[:4], f"{row[4]:,}", readable(row[5]), row[6] if _worth_showing(row) else "") for row in found]
-        if not rows:
-            return "Nothing to delete."
-        return table(("branch", "kind", "what", "why", "files", "bytes", "such as"), rows, right={4, 5})
+        rows = [
+            (*map(str, row[:4]), f"{row[4]:,}", readable(row[5]), str(row[6]) if _worth_showing(row) else "")
+            for row in found
+        ]
+        header = ("branch", "kind", "what", "why", "files", "bytes", "such as")
+        return Grid(header, tuple(rows), right=frozenset({4, 5}))
 
 
+_NOTHING = "Nothing to delete."
 _ENDS = (DELETED, GONE, FAILED, KEPT)
 
 
@@ -112,29 +121,3 @@ def _worth_showing(row: tuple[Any, ...]) -> bool:
 
 def _reasons(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items()) if reason != "removed")
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """Text in columns, those in ``right`` aligned to the right."""
-    lines = [tuple(header), *(tuple(row) for row in rows)]
-    if len(lines) == 1:
-        return ""
-    widths = [max(len(str(line[column])) for line in lines) for column in range(len(header))]
-    numbers = set(right)
-    return "\n".join(
-        "  ".join(
-            str(cell).rjust(width) if column in numbers else str(cell).ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
-def readable(size: int) -> str:
-    """A number of bytes with a unit."""
-    amount = float(size)
-    for unit in _UNITS[:-1]:
-        if amount < 1024:
-            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} {_UNITS[-1]}"

@@ -14,6 +14,8 @@ import click
 
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
+from lance_spark.show.lines import HEAD, PLUS
+from lance_spark.show.tables import table_lines
 
 _SPANS = ((365 * 86_400, "year"), (30 * 86_400, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
 
@@ -58,20 +60,9 @@ class Output:
         bright: Iterable[int] = (),
     ) -> str:
         """Text in columns, those in ``right`` aligned to the right, the rows in ``bright`` in colour."""
-        lines = [tuple(header), *(tuple(row) for row in rows)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-        numbers, shining = set(right), set(bright)
-        aligned = [
-            "  ".join(
-                cell.rjust(width) if column in numbers else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        head, body = self.paint(aligned[0], bold=True), aligned[1:]
-        return "\n".join(
-            [head, *(self.paint(line, fg="green") if row in shining else line for row, line in enumerate(body))]
-        )
+        styles: dict[str, dict[str, Any]] = {HEAD: {"bold": True}, PLUS: {"fg": "green"}}
+        lines = table_lines(header, rows, right, bright)
+        return "\n".join(self.paint(text, **styles.get(style, {})) for line in lines for style, text in line)
 
     def _on_stderr(self, text: str, color: str) -> str:
         return click.style(text, fg=color, bold=True) if self.color and sys.stderr.isatty() else text
@@ -102,8 +93,3 @@ def stamp(moment: datetime | None) -> str | None:
 def version_json(pin: PinnedVersion) -> dict[str, Any]:
     """A version as JSON has it."""
     return {"branch": pin.branch or MAIN, "version": pin.version}
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lance_spark.cli.output import Output
-from lance_spark.history import text
+from lance_spark.show import lines as text
 
 _STYLES: dict[str, dict[str, Any]] = {
     text.VERSION: {"fg": "yellow"},
@@ -17,6 +17,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     text.CHANGE: {"fg": "yellow"},
     text.FAINT: {"dim": True},
     text.GRAPH: {"fg": "blue"},
+    text.HEAD: {"bold": True},
 }
 
 

@@ -1,12 +1,11 @@
-"""Which remote is meant, and what a fetch from it brought, in words."""
+"""Which remote is meant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lance_spark.actions.remotes.naming import ORIGIN, known_remotes
-from lance_spark.cli.output import Output, counted
 from lance_spark.cli.session import Session
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.refs.names import MAIN
@@ -14,9 +13,6 @@ from lance_spark.store import refs
 
 if TYPE_CHECKING:
     from lance_spark.actions.remotes.following import Remote
-    from lance_spark.actions.remotes.result import Fetched, FetchResult
-
-_WORDS = {"begun anew": "begun anew: the remote's branch is another one than before", "gone": "gone at the remote"}
 
 
 def find_remote(session: Session, typed: str | None) -> Remote:
@@ -82,27 +78,3 @@ def _how_to_add(session: Session) -> str:
 
 def _is_place(text: str) -> bool:
     return "/" in text or text.startswith(".")
-
-
-def fetched_text(output: Output, result: FetchResult) -> str:
-    """What is new, as a table; one line if nothing is."""
-    news = [found for found in result.branches if found.state != "up to date"]
-    lines = []
-    if news:
-        lines.append(f"{'Would fetch' if result.dry_run else 'Fetched'} from {result.remote} ({result.uri}):")
-        rows = [(found.into, _versions(found), _WORDS.get(found.state, found.state)) for found in news]
-        lines.append(output.table(("branch", "version", ""), rows))
-    else:
-        lines.append(f"{result.remote} has nothing new ({counted(len(result.branches), 'branch', 'branches')}).")
-    lines += [f"Forget it: lance-git branch -d {found.into}" for found in news if found.state == "gone"]
-    return "\n".join([*lines, *note_lines(result.notes)])
-
-
-def note_lines(notes: tuple[str, ...]) -> Iterator[str]:
-    """What the user has to know besides."""
-    return (f"note: {note}" for note in notes)
-
-
-def _versions(found: Fetched) -> str:
-    before, after = ("" if version is None else str(version) for version in (found.before, found.after))
-    return f"{before} -> {after}" if before and after and before != after else after or before

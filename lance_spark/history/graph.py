@@ -1,9 +1,10 @@
-"""Draws the graph of versions in lanes, as ``git log --graph`` does."""
+"""The graph of versions in lanes: step by step, and drawn as text as ``git log --graph`` does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from lance_spark.history.entries import LogEntry
 from lance_spark.refs.model import PinnedVersion
@@ -11,6 +12,24 @@ from lance_spark.refs.model import PinnedVersion
 NODE, MERGE_NODE = "*", "M"
 """A version, and one that took in another branch."""
 _LANE = "|"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens to the lanes next, from top to bottom."""
+
+    kind: Literal["join", "node", "fan", "close"]
+    """``join``: lane ``other`` is led into ``place``. ``node``: a version stands in ``place``; where nothing led
+    there, that is a new lane, the last one. ``fan``: a lane begins to the right of ``place``. ``close``: lane
+    ``place`` ends, and those to its right move left."""
+    count: int
+    """Lanes before it; for a node with its own."""
+    place: int
+    other: int = 0
+    entry: LogEntry | None = None
+    """Of a node."""
+    target: PinnedVersion | None = None
+    """The version that a lane which begins leads to."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +44,8 @@ class GraphRow:
     """What to draw beside further lines about the same version."""
 
 
-def draw(entries: Iterable[LogEntry]) -> Iterator[GraphRow]:
-    """The rows of a log. ``entries`` come newest first, each before those it was made from.
+def steps(entries: Iterable[LogEntry]) -> Iterator[Step]:
+    """How the lanes of a log run. ``entries`` come newest first, each before those it was made from.
 
     A merge from a branch that is not among the entries (it was deleted, or is on a remote) gets no lane.
     """
@@ -34,57 +53,46 @@ def draw(entries: Iterable[LogEntry]) -> Iterator[GraphRow]:
     known = {entry.pin for entry in listed}
     lanes: list[PinnedVersion] = []
     for entry in listed:
-        place, rows = _place(lanes, entry.pin)
-        yield from rows
-        first, taken_in = entry.parents[:1], [parent for parent in entry.parents[1:] if parent in known]
-        node = MERGE_NODE if len(entry.parents) > 1 else NODE
-        line = " ".join(node if lane == place else _LANE for lane in range(len(lanes)))
-        following = _led_on(lanes, place, first, taken_in)
-        yield GraphRow(line, entry, below=_bars(lanes, place if not first else None))
-        lanes[:] = following.lanes
-        yield from following.rows
+        if entry.pin not in lanes:
+            lanes.append(entry.pin)
+        place = lanes.index(entry.pin)
+        while (other := _last(lanes, entry.pin)) != place:
+            yield Step("join", len(lanes), place, other)
+            del lanes[other]
+        yield Step("node", len(lanes), place, entry=entry)
+        if not entry.parents:
+            yield Step("close", len(lanes), place)
+            del lanes[place]
+            continue
+        lanes[place] = entry.parents[0]
+        taken_in = next((parent for parent in entry.parents[1:] if parent in known), None)
+        if taken_in is not None:
+            yield Step("fan", len(lanes), place, target=taken_in)
+            lanes.insert(place + 1, taken_in)
 
 
-@dataclass(frozen=True)
-class _Turn:
-    lanes: list[PinnedVersion]
-    rows: tuple[GraphRow, ...]
-
-
-def _place(lanes: list[PinnedVersion], pin: PinnedVersion) -> tuple[int, list[GraphRow]]:
-    """The lane of a version; all other lanes that lead to it are led into that one."""
-    if pin not in lanes:
-        lanes.append(pin)
-        return len(lanes) - 1, []
-    place = lanes.index(pin)
-    rows = []
-    while (other := _last(lanes, pin)) != place:
-        rows.append(GraphRow(_joined(len(lanes), place, other)))
-        del lanes[other]
-    return place, rows
-
-
-def _led_on(
-    lanes: list[PinnedVersion], place: int, first: Sequence[PinnedVersion], taken_in: Sequence[PinnedVersion]
-) -> _Turn:
-    """The lanes below a version, and the rows that lead to them."""
-    if first:
-        after = [*lanes[:place], first[0], *lanes[place + 1 :]]
-        if not taken_in:
-            return _Turn(after, ())
-        row = GraphRow(_fanned_out(len(lanes), place))
-        return _Turn([*after[: place + 1], taken_in[0], *after[place + 1 :]], (row,))
-    after = [*lanes[:place], *lanes[place + 1 :]]
-    moved = len(lanes) > place + 1
-    return _Turn(after, (GraphRow(_closed(len(lanes), place)),) if moved else ())
+def draw(entries: Iterable[LogEntry]) -> Iterator[GraphRow]:
+    """The rows of a log, as text; ``entries`` as for :func:`steps`."""
+    for step in steps(entries):
+        if step.kind == "join":
+            yield GraphRow(_joined(step.count, step.place, step.other))
+        elif step.kind == "fan":
+            yield GraphRow(_fanned_out(step.count, step.place))
+        elif step.kind == "close":
+            if step.count > step.place + 1:
+                yield GraphRow(_closed(step.count, step.place))
+        elif step.entry is not None:
+            node = MERGE_NODE if len(step.entry.parents) > 1 else NODE
+            line = " ".join(node if lane == step.place else _LANE for lane in range(step.count))
+            yield GraphRow(line, step.entry, below=_bars(step.count, None if step.entry.parents else step.place))
 
 
 def _last(lanes: Sequence[PinnedVersion], pin: PinnedVersion) -> int:
     return len(lanes) - 1 - lanes[::-1].index(pin)
 
 
-def _bars(lanes: Sequence[PinnedVersion], ended: int | None) -> str:
-    return " ".join(" " if lane == ended else _LANE for lane in range(len(lanes))).rstrip()
+def _bars(count: int, ended: int | None) -> str:
+    return " ".join(" " if lane == ended else _LANE for lane in range(count)).rstrip()
 
 
 def _joined(count: int, place: int, other: int) -> str:

@@ -10,30 +10,11 @@ from lance_spark.history.entries import LogEntry, VersionDetail
 from lance_spark.history.fragments import Stat
 from lance_spark.history.graph import GraphRow, draw
 from lance_spark.refs.names import is_own_tag
+from lance_spark.show.lines import BRANCH, CHANGE, FAINT, GRAPH, MINUS, PLAIN, PLUS, TAG, VERSION, Line
+from lance_spark.show.tables import aligned
+from lance_spark.show.words import counted, readable
 
-Span = tuple[str, str]
-"""(style, text)."""
-Line = list[Span]
-
-PLAIN, VERSION, BRANCH, TAG, PLUS, MINUS, CHANGE, FAINT, GRAPH = (
-    "plain",
-    "version",
-    "branch",
-    "tag",
-    "added",
-    "removed",
-    "changed",
-    "faint",
-    "graph",
-)
-"""Styles."""
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _LONGEST_VALUE = 60
-
-
-def plain_text(lines: Iterable[Line]) -> str:
-    """The lines without styles."""
-    return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
 
 
 def log_lines(entries: Iterable[LogEntry]) -> Iterator[Line]:
@@ -64,12 +45,15 @@ def _padded(text: str, width: int) -> str:
 
 
 def _head(entry: LogEntry) -> Line:
-    line = [(VERSION, str(entry.pin)), *_names(entry), (PLAIN, f"  {entry.words}")]
-    if entry.source is not None:
-        line.append((PLAIN, f" of {entry.source}{_remote(entry)}"))
+    line = [(VERSION, str(entry.pin)), *_names(entry), (PLAIN, f"  {happened(entry)}")]
     if entry.total_rows is not None:
-        line.append((PLAIN, f"  {_count(entry.total_rows, 'row')}"))
+        line.append((PLAIN, f"  {counted(entry.total_rows, 'row')}"))
     return [*line, (FAINT, f"  {entry.timestamp:%Y-%m-%d %H:%M:%S}")]
+
+
+def happened(entry: LogEntry) -> str:
+    """What made the version, and of what: ``merge (append) of exp@3``."""
+    return entry.words if entry.source is None else f"{entry.words} of {entry.source}{_remote(entry)}"
 
 
 def _remote(entry: LogEntry) -> str:
@@ -97,14 +81,15 @@ def _further(entry: LogEntry) -> Iterator[Line]:
     if entry.message:
         yield from ([(PLAIN, line)] for line in entry.message.splitlines())
     if entry.stat is not None:
-        yield _stat(entry.stat)
+        yield stat_line(entry.stat)
 
 
 def _indented(line: Line) -> Line:
     return [(PLAIN, "    "), *line]
 
 
-def _stat(stat: Stat) -> Line:
+def stat_line(stat: Stat) -> Line:
+    """What a version added and removed."""
     parts: list[Line] = []
     if stat.rows_added is not None and stat.rows_removed is not None:
         parts.append(_both(f"{stat.rows_added:,}", f"{stat.rows_removed:,}", "rows"))
@@ -126,12 +111,12 @@ def show_lines(detail: VersionDetail) -> Iterator[Line]:
     yield from log_lines([detail.entry])
     yield []
     files = [
-        _count(detail.fragments, "fragment"),
-        f"{_count(detail.data_files, 'data file')}, {readable(detail.bytes)}",
+        counted(detail.fragments, "fragment"),
+        f"{counted(detail.data_files, 'data file')}, {readable(detail.bytes)}",
     ]
     if detail.deletion_files:
         files.append(
-            f"{_count(detail.deleted_rows, 'deleted row')} in {_count(detail.deletion_files, 'deletion file')}"
+            f"{counted(detail.deleted_rows, 'deleted row')} in {counted(detail.deletion_files, 'deletion file')}"
         )
     row_ids = ", stable row ids" if detail.stable_row_ids else ""
     facts = {
@@ -156,7 +141,7 @@ def _fact(name: str, value: str) -> Line:
 def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[Line]:
     if rows:
         yield [(FAINT, title)]
-        yield from ([(PLAIN, f"  {line}")] for line in _aligned(rows))
+        yield from ([(PLAIN, f"  {line}")] for line in aligned(rows))
 
 
 def diff_lines(diff: Diff, stat_only: bool = False) -> Iterator[Line]:
@@ -168,7 +153,7 @@ def diff_lines(diff: Diff, stat_only: bool = False) -> Iterator[Line]:
         for example in diff.examples:
             yield from _example(example)
     yield _summary(diff)
-    yield [*_stat(diff.stat)[_rows_end(diff.stat) :], (PLAIN, f", {_fragments(diff)}")]
+    yield [*stat_line(diff.stat)[_rows_end(diff.stat) :], (PLAIN, f", {_fragments(diff)}")]
     yield from ([(FAINT, f"note: {note}")] for note in diff.notes)
 
 
@@ -188,7 +173,7 @@ def _columns(diff: Diff) -> Iterator[Line]:
 
 def _values(diff: Diff) -> Iterator[Line]:
     for values in diff.values:
-        told = f"written anew in {_count(values.fragments, 'fragment')}, {_count(values.rows, 'row')}"
+        told = f"written anew in {counted(values.fragments, 'fragment')}, {counted(values.rows, 'row')}"
         yield [(CHANGE, f"~ values of {values.column}"), (PLAIN, f"  {told}")]
 
 
@@ -219,7 +204,7 @@ def _summary(diff: Diff) -> Line:
 
 def _fragments(diff: Diff) -> str:
     counts = diff.fragments
-    return f"{_count(counts.same, 'fragment')} in common, {counts.added:,} new, {counts.removed:,} gone, " + (
+    return f"{counted(counts.same, 'fragment')} in common, {counts.added:,} new, {counts.removed:,} gone, " + (
         f"{counts.changed:,} changed"
     )
 
@@ -227,22 +212,3 @@ def _fragments(diff: Diff) -> str:
 def _value(value: Any) -> str:
     said = "null" if value is None else str(value)
     return said if len(said) <= _LONGEST_VALUE else said[: _LONGEST_VALUE - 3] + "..."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def readable(size: int) -> str:
-    """A number of bytes with a unit."""
-    amount = float(size)
-    for unit in _UNITS[:-1]:
-        if amount < 1024:
-            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} {_UNITS[-1]}"

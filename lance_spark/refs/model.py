@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from lance_spark.refs.listing import branch_card, tag_card
 from lance_spark.refs.names import MAIN
+from lance_spark.show.card import Card, Shown
 
 ROOT = "lance_spark.root"
 """Key in the metadata of a branch that shares nothing with the one it was created from: its first own version replaced
 the whole table."""
 
 
-@dataclass(frozen=True)
-class Branch:
+@dataclass(frozen=True, repr=False)
+class Branch(Shown):
     """One branch, as its ref file describes it."""
 
     name: str
@@ -33,9 +35,12 @@ class Branch:
         """The version it descends from; None for one that only lies there and shares nothing with it."""
         return None if ROOT in self.metadata else PinnedVersion(self.parent_branch, self.parent_version)
 
+    def _card(self) -> Card:
+        return branch_card(self)
 
-@dataclass(frozen=True)
-class Tag:
+
+@dataclass(frozen=True, repr=False)
+class Tag(Shown):
     """One tag, as its ref file describes it."""
 
     name: str
@@ -45,6 +50,9 @@ class Tag:
     created_at: datetime | None = None
     """Time of creation, UTC; None where an older writer did not record it."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def _card(self) -> Card:
+        return tag_card(self)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,11 @@ from typing import Any
 
 from lance_spark.replay.placing import Copy, Placed
 from lance_spark.replay.snapshot import Snapshot
+from lance_spark.replay.telling import replay_card, replay_lines
 from lance_spark.replay.threeway import Change, Conflict, Sides
 from lance_spark.replay.trace import Trace
+from lance_spark.show.card import Card, Shown
+from lance_spark.show.lines import plain_text
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,8 @@ class Summary:
         }
 
 
-@dataclass(frozen=True)
-class MergeResult:
+@dataclass(frozen=True, repr=False)
+class MergeResult(Shown):
     """What a merge, cherry-pick, revert, pull or push did, or would do."""
 
     action: str
@@ -132,6 +135,13 @@ class MergeResult:
     dry_run: bool = False
     ran_on: str | None = None
     """Where files were copied, "local" or "spark"; None if none was."""
+
+    def __str__(self) -> str:
+        """As ``lance-git merge`` says it."""
+        return plain_text(replay_lines(self))
+
+    def _card(self) -> Card:
+        return replay_card(self)
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lance_spark.refs.names import MAIN
+from lance_spark.replay.relocated import NOTHING_ELSEWHERE, base_grid, done, problems, relocation_lines
 from lance_spark.replay.relocating import BaseState
+from lance_spark.show.card import Card, Shown
+from lance_spark.show.lines import plain_text
+from lance_spark.show.words import counted
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class Relocated:
         }
 
 
-@dataclass(frozen=True)
-class Relocation:
+@dataclass(frozen=True, repr=False)
+class Relocation(Shown):
     """Every base path of the newest versions, and what was changed, or would be."""
 
     uri: str
@@ -52,6 +56,19 @@ class Relocation:
     branches: tuple[Relocated, ...]
     notes: tuple[str, ...] = ()
     dry_run: bool = False
+
+    def __str__(self) -> str:
+        """As ``lance-git relocate`` says it."""
+        return plain_text(relocation_lines(self))
+
+    def _card(self) -> Card:
+        if not self.bases:
+            return Card(type(self).__name__, self.uri, NOTHING_ELSEWHERE, notes=self.notes)
+        did = "would be" if self.dry_run else "were"
+        repaired = f"{len(self.repaired):,} of {len(self.bases):,} base paths {did} repaired"
+        bad = f", {counted(len(self.problems), 'problem')}" if self.problems else ""
+        notes = (*problems(self), *done(self), *self.notes)
+        return Card(type(self).__name__, self.uri, repaired + bad, grids=(base_grid(self),), notes=notes)
 
     @property
     def repaired(self) -> tuple[BaseState, ...]:

@@ -16,10 +16,12 @@ from lance_spark.actions.catalog import (
     registering,
     renaming,
 )
+from lance_spark.actions.catalog.glance import look_at_catalog
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.reading import open_table
 from lance_spark.catalog.names import identify_table
 from lance_spark.refs.model import RefSpec
+from lance_spark.show.card import Card, Shown
 from lance_spark.spark.saving import write_table
 from lance_spark.spark.session import needed_session
 from lance_spark.spark.table import LanceTable
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from lance_spark.spark.saving import SaveMode
 
 
-class LanceCatalog:
+class LanceCatalog(Shown):
     """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
 
     A name is ``"ns1.ns2.flights"``, with backticks around a part that holds a dot, or a list of its parts. Namespace
@@ -60,7 +62,10 @@ class LanceCatalog:
         self._spark = spark
 
     def __repr__(self) -> str:
-        return f"LanceCatalog({self.catalog.root!r}, mode={self.catalog.mode!r})"
+        return f"LanceCatalog({self.catalog.uri!r}, mode={self.catalog.mode!r})"
+
+    def _card(self) -> Card:
+        return look_at_catalog(type(self).__name__, self.catalog)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"catalog": self.catalog, "_spark": None}

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from lance_spark.actions import branches as branch_actions
 from lance_spark.actions import tags as tag_actions
+from lance_spark.actions.glance import look_at_branches, look_at_tags
 from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.actions.resolve import resolve
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import parse_ref
 from lance_spark.refs.model import Branch, RefSpec, Tag
 from lance_spark.refs.names import branch_or_none
+from lance_spark.show.card import Card, Shown
 from lance_spark.spark.engines import engine_of
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from lance_spark.replay.plan import MergeResult
 
 
-@dataclass(frozen=True)
-class Branches:
+@dataclass(frozen=True, repr=False)
+class Branches(Shown):
     """The branches of a dataset."""
 
     location: DatasetLocation
@@ -65,9 +67,12 @@ class Branches:
         source = resolve(self.location, spec_of(branch=name))
         return merge(self.location, source, branch_or_none(into), options, engine_of(self.spark))
 
+    def _card(self) -> Card:
+        return look_at_branches(type(self).__name__, self.location)
 
-@dataclass(frozen=True)
-class Tags:
+
+@dataclass(frozen=True, repr=False)
+class Tags(Shown):
     """The tags of a dataset."""
 
     location: DatasetLocation
@@ -90,6 +95,9 @@ class Tags:
     def delete(self, name: str) -> None:
         """Delete a tag. Raises NotFound."""
         tag_actions.delete_tag(self.location, name)
+
+    def _card(self) -> Card:
+        return look_at_tags(type(self).__name__, self.location)
 
 
 def spec_of(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lance_spark.actions.glance import look_at_remotes
 from lance_spark.actions.merge import MergeOptions
 from lance_spark.actions.place import dataset_at
 from lance_spark.actions.remotes.fetch import FetchOptions, fetch
@@ -17,6 +18,7 @@ from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none
+from lance_spark.show.card import Card, Shown
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.moving import moving_branch
 from lance_spark.store import refs
@@ -24,13 +26,11 @@ from lance_spark.store import refs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lance_spark.actions.remotes.pull import PullResult
-    from lance_spark.actions.remotes.push import PushResult
-    from lance_spark.actions.remotes.result import FetchResult
+    from lance_spark.actions.remotes.result import FetchResult, PullResult, PushResult
 
 
-@dataclass(frozen=True)
-class Remotes:
+@dataclass(frozen=True, repr=False)
+class Remotes(Shown):
     """The remotes of a dataset. A remote is named by its URI, or by the name under which it was fetched before.
 
     Branch ``b`` of remote ``origin`` is followed by the local branch ``origin/b``, which only a fetch writes to. A
@@ -106,6 +106,9 @@ class Remotes:
         pushed = moving_branch(self.ref, "push") if branch is None else branch_or_none(branch)
         options = PushOptions(message=message, dry_run=dry_run)
         return push(self.location, self._remote(remote), pushed, engine_of(self.spark), options)
+
+    def _card(self) -> Card:
+        return look_at_remotes(type(self).__name__, self.location)
 
     def _remote(self, remote: str | Remote) -> Remote:
         if isinstance(remote, Remote):

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lance_spark.actions import auto_cleanup, clone, picking
+from lance_spark.actions.glance import look_at_table
+from lance_spark.actions.history import recent
 from lance_spark.actions.place import dataset_at
 from lance_spark.actions.read import PinnedRead, blob_names, read_schema
 from lance_spark.actions.relocate import relocate
@@ -29,6 +31,7 @@ from lance_spark.options.storage import PREFIX
 from lance_spark.refs.model import PinnedVersion, RefSpec
 from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
+from lance_spark.show.card import Card, Shown
 from lance_spark.spark import cleanup
 from lance_spark.spark.datasource import OWN_NAME, register
 from lance_spark.spark.engines import engine_of
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from lance_spark.actions.cleanup.planned import CleanupPlan
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.report import CleanupReport
+    from lance_spark.history.log import History
     from lance_spark.replay.plan import MergeResult
     from lance_spark.replay.relocation import Relocation
     from lance_spark.spark.engines import Where
@@ -58,8 +62,8 @@ if TYPE_CHECKING:
 _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
-@dataclass(frozen=True)
-class LanceTable:
+@dataclass(frozen=True, repr=False)
+class LanceTable(Shown):
     """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
 
     spark: SparkSession | None
@@ -153,6 +157,14 @@ class LanceTable:
         if filter is None or session_or_none(self.spark) is None:
             return scanning.count_rows(self.location, self._pin(), filter)
         return self.to_df(columns=[ROW_ID], filter=filter).count()
+
+    def log(self, count: int | None = 30, stat: bool = False, all: bool = False) -> History:
+        """The newest versions, as ``lance-git log --graph`` shows them; in a notebook the graph is drawn.
+
+        They are those of this handle's branch, of its parents before its fork, and those that merges took in; with
+        ``all`` those of all branches. ``stat`` tells what each added and removed. Raises NotFound, CorruptData.
+        """
+        return recent(self.location, self._pin(), count, stat, "all" if all else "merged")
 
     def versions(self) -> DataFrame:
         """The branch's history: ``version bigint, timestamp timestamp, metadata map<string,string>``."""
@@ -288,6 +300,9 @@ class LanceTable:
     def disable_auto_cleanup(self) -> None:
         """Switch that off for this branch."""
         auto_cleanup.disable_auto_cleanup(self.location, self._pin().branch)
+
+    def _card(self) -> Card:
+        return look_at_table(type(self).__name__, self.location, self.ref)
 
     def _target(self, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
         return dataset_at(uri, self.location.storage_options if storage_options is None else storage_options)

@@ -89,6 +89,15 @@ def _keep(location: DatasetLocation, pin: PinnedVersion, dataset: lance.LanceDat
             _open.popitem(last=False)
 
 
+def summarise(location: DatasetLocation, pin: PinnedVersion) -> VersionInfo:
+    """What the manifest of one version says: when it was committed, and pylance's summary; no other one is read."""
+    dataset = open_pinned(location, pin)
+    with translated(location, f"summing up {pin}"):
+        found = dataset._ds.current_version()
+    moment = datetime.fromtimestamp(int(found["timestamp"]) / 1e9, timezone.utc)
+    return VersionInfo(pin.version, moment, dict(found["metadata"]))
+
+
 def _stamp(dataset: lance.LanceDataset) -> int:
     # The public versions() gives the same number, but reads the manifests of the whole history for it.
     return int(dataset._ds.current_version()["timestamp"])

@@ -35,9 +35,10 @@ def read_ref_files(location: DatasetLocation) -> RefTable:
     return RefTable(branches, read_tags(location, names))
 
 
-def read_branches(location: DatasetLocation) -> RefTable:
-    """All branches, and no tags, of which there may be many; nor a look at whether there is a dataset."""
-    return RefTable(_each(location, read_branch, list_ref_names(location, BRANCHES)), {})
+def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> RefTable:
+    """All branches or some, and no tags, of which there may be many; nor a look at whether there is a dataset."""
+    wanted = list_ref_names(location, BRANCHES) if names is None else names
+    return RefTable(_each(location, read_branch, wanted), {})
 
 
 def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]:

@@ -71,7 +71,7 @@ def check_job(job: list[str], uri: str, home: Path) -> None:
     """The cleanup job as people schedule it: a plan first, then the plan carried out, then a refusal."""
     for number in range(3):
         lance.write_dataset(pa.table({"id": pa.array([number], pa.int64())}), uri, mode="overwrite")
-    arguments = ["--older-than", "0s", "--on-tagged", "keep"]
+    arguments = ["--older-than", "0s", "--commit-window", "0s", "--on-tagged", "keep"]
     plan_here = [sys.executable, str(JOB), uri, *arguments, "--local"]  # without Spark, which then carries it out
     planned = run([*plan_here, "--plan-dir", str(home / "plan"), "--report", str(home / "dry.json")], home)
     assert planned.returncode == 0, planned.stderr[-3000:]
@@ -83,6 +83,6 @@ def check_job(job: list[str], uri: str, home: Path) -> None:
     dry, done = (json.loads((home / name).read_text()) for name in ("dry.json", "done.json"))
     assert dry["to_delete"] == done["totals"]["deleted"]
     assert dry["to_delete"]["files"] > 4
-    refused = run([sys.executable, str(JOB), uri, "--older-than", "0s", "--local"], home)
+    refused = run([sys.executable, str(JOB), uri, "--older-than", "0s", "--commit-window", "0s", "--local"], home)
     assert refused.returncode == 3
     assert "error: 1 tagged versions match the cleanup policy: 'v1' (main@1)" in refused.stderr

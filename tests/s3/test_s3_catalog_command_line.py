@@ -52,7 +52,18 @@ def test_a_day_with_a_catalog_on_s3(command, bucket, storage, tmp_path):
     job = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(job)
     report = tmp_path / "report.json"
-    cleanup = ("--catalog", root, "--local", "--older-than", "0s", "--execute", "--report", report)
+    cleanup = (
+        "--catalog",
+        root,
+        "--local",
+        "--older-than",
+        "0s",
+        "--commit-window",
+        "0s",
+        "--execute",
+        "--report",
+        report,
+    )
     assert command(job.main, *cleanup)[0] == 0
     told = json.loads(report.read_text())
     assert {table["table"]: table["state"] for table in told["tables"]} == {

@@ -42,7 +42,18 @@ def test_all_tables_are_cleaned_in_one_job_as_without_spark(spark, lake, tmp_pat
     spec = importlib.util.spec_from_file_location("cleanup_job", JOB)
     job = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(job)
-    command = ["--catalog", root, "--older-than", "0s", "--parallelism", "2", "--report", str(tmp_path / "report.json")]
+    command = [
+        "--catalog",
+        root,
+        "--older-than",
+        "0s",
+        "--commit-window",
+        "0s",
+        "--parallelism",
+        "2",
+        "--report",
+        str(tmp_path / "report.json"),
+    ]
 
     def told(*arguments):
         assert job.main([*command, *arguments]) == 6, "one of the tables cannot be cleaned"

@@ -19,9 +19,9 @@ from lance_spark.actions.merge import MergeOptions, merge
 from lance_spark.actions.remotes.clone import CloneOptions, CloneResult, clone
 from lance_spark.actions.remotes.fetch import FetchOptions, fetch
 from lance_spark.actions.remotes.following import Remote
-from lance_spark.actions.remotes.pull import PullResult, pull
-from lance_spark.actions.remotes.push import PushOptions, PushResult, push
-from lance_spark.actions.remotes.result import FetchResult
+from lance_spark.actions.remotes.pull import pull
+from lance_spark.actions.remotes.push import PushOptions, push
+from lance_spark.actions.remotes.result import FetchResult, PullResult, PushResult
 from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion

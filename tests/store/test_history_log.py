@@ -12,8 +12,9 @@ from local_datasets import make_dataset, numbers
 from lance_spark.actions.history import iter_log, log, show
 from lance_spark.actions.tags import create_tag
 from lance_spark.errors import CorruptData, NotFound
-from lance_spark.history.text import graph_lines, log_lines, plain_text, show_lines
+from lance_spark.history.text import graph_lines, log_lines, show_lines
 from lance_spark.refs.model import PinnedVersion, RefSpec
+from lance_spark.show.lines import plain_text
 from lance_spark.store import files
 from lance_spark.store.uri import locate
 

@@ -15,6 +15,8 @@ from lance_spark.actions.catalog.opening import open_catalog
 
 JOBS = Path(__file__).parents[2] / "jobs"
 
+AT_ONCE = ("--older-than", "0s", "--commit-window", "0s")
+
 
 def job(name):
     spec = importlib.util.spec_from_file_location(name, JOBS / f"{name}.py")
@@ -36,7 +38,17 @@ def lake(tmp_path):
 
 def test_cleanup_of_a_catalog_says_what_would_go_and_then_does_it(lake, tmp_path, capsys):
     cleanup, report = job("cleanup"), tmp_path / "report.json"
-    command = ["--catalog", str(lake), "--older-than", "0s", "--local", "--report", str(report)]
+    command = [
+        "--catalog",
+        str(lake),
+        "--older-than",
+        "0s",
+        "--commit-window",
+        "0s",
+        "--local",
+        "--report",
+        str(report),
+    ]
     assert cleanup.main(command) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("dry run: 2 tables: ")
     assert len(lance.dataset(str(lake / "b.lance")).versions()) == 2
@@ -51,7 +63,7 @@ def test_cleanup_of_a_catalog_says_what_would_go_and_then_does_it(lake, tmp_path
 
 def test_cleanup_ends_with_6_where_a_table_was_left_and_with_its_code_where_all_were(lake, capsys):
     cleanup = job("cleanup")
-    command = ["--catalog", str(lake), "--older-than", "0s", "--local", "--execute"]
+    command = ["--catalog", str(lake), *AT_ONCE, "--local", "--execute"]
     lance.dataset(str(lake / "b.lance")).tags.create("old", 1)
     assert cleanup.main(command) == 6
     assert "b: " in capsys.readouterr().out

@@ -2,9 +2,7 @@
 
 import json
 
-import pytest
-
-from lance_spark.cleanup.report import CleanupReport, readable, table
+from lance_spark.cleanup.report import CleanupReport
 
 
 def planned(action, files, size, reason="why", example=None):
@@ -89,29 +87,3 @@ def test_json_has_everything_and_totals_only_of_what_was_done():
     assert (done["versions"], done["planned"], done["outcomes"]) == (VERSIONS, [*PLANNED], [*OUTCOME_ROWS])
     dry = json.loads(report(executed=False).to_json())
     assert (dry["totals"], dry["outcomes"], dry["executed"]) == ({}, [], False)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1,023 B"),
-        (1024, "1.0 KiB"),
-        (1536, "1.5 KiB"),
-        (2**20, "1.0 MiB"),
-        (5 * 2**40, "5.0 TiB"),
-        (2**50, "1.0 PiB"),
-        (2**62, "4,096.0 PiB"),
-    ],
-)
-def test_bytes_are_shown_with_a_unit(size, text):
-    assert readable(size) == text
-
-
-def test_columns_are_as_wide_as_their_widest_cell_and_numbers_end_at_the_right():
-    assert table(("name", "files"), [("a", "1,000,000"), ("long name", "1")], right={1}).splitlines() == [
-        "name           files",
-        "a          1,000,000",
-        "long name          1",
-    ]
-    assert table(("name",), []) == ""

@@ -1,31 +1,10 @@
 """The graph of versions, drawn in lanes."""
 
-from datetime import datetime, timezone
-
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from log_entries import entries, histories
 
-from lance_spark.history.entries import LogEntry
 from lance_spark.history.graph import draw
-from lance_spark.refs.model import PinnedVersion
-
-NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
-
-def pin(text):
-    branch, _, version = text.partition("@")
-    return PinnedVersion(None if branch == "main" else branch, int(version))
-
-
-def entries(*lines):
-    """Each line: a version, then those it was made from."""
-    found = []
-    for line in lines:
-        name, *parents = line.split()
-        where = pin(name)
-        found.append(LogEntry(where.branch, where.version, NOW, "Append", parents=tuple(map(pin, parents))))
-    return found
 
 
 def drawn(*lines):
@@ -85,17 +64,6 @@ def test_a_limited_log_leaves_lanes_open():
 def test_a_lane_that_moves_is_never_drawn_beside_a_version_that_ended():
     (row,) = draw(entries("main@1"))
     assert row.below == ""
-
-
-@st.composite
-def histories(draw_value):
-    """Versions in the order they were made; each made from one before, or from none, and perhaps merging another."""
-    count = draw_value(st.integers(1, 12))
-    lines = []
-    for number in range(count):
-        parents = draw_value(st.lists(st.integers(0, number - 1), max_size=2, unique=True)) if number else []
-        lines.append(" ".join([f"b@{number + 1}", *(f"b@{parent + 1}" for parent in parents)]))
-    return lines[::-1]
 
 
 @given(histories())

@@ -6,8 +6,9 @@ from lance_spark.history.columns import ColumnChange
 from lance_spark.history.difference import ColumnValues, Diff, FragmentCounts, RowCounts, RowExample
 from lance_spark.history.entries import LogEntry
 from lance_spark.history.fragments import Stat
-from lance_spark.history.text import diff_lines, graph_lines, log_lines, plain_text, readable
+from lance_spark.history.text import diff_lines, graph_lines, log_lines
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.show.lines import plain_text
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MAIN_7 = PinnedVersion(None, 7)
@@ -98,7 +99,3 @@ def test_values_that_json_does_not_have_become_text():
     row = {"f": float("inf"), "list": [{"t": timedelta(seconds=2)}], "date": WHEN.date()}
     (record,) = difference(examples=(RowExample("added", after=row),)).as_record()["examples"]
     assert record["after"] == {"f": "inf", "list": [{"t": "2.0"}], "date": "2026-01-02"}
-
-
-def test_sizes():
-    assert [readable(size) for size in (0, 1023, 2048, 5 * 2**30)] == ["0 B", "1,023 B", "2.0 KiB", "5.0 GiB"]

@@ -16,6 +16,7 @@ from lance_spark.catalog.model import Catalog
 from lance_spark.catalog.names import DELIMITER, TABLE, Identifier, is_sound
 from lance_spark.catalog.repairs import RemoveRows
 from lance_spark.catalog.tables import AddTables
+from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.store.catalog import manifest
 from lance_spark.store.catalog.directories import list_root, look
 from lance_spark.store.catalog.snapshots import read_rows
@@ -29,8 +30,8 @@ class Skipped:
     why: str
 
 
-@dataclass(frozen=True)
-class Migration:
+@dataclass(frozen=True, repr=False)
+class Migration(Shown):
     """What a migration would do, or did."""
 
     catalog: Catalog
@@ -57,6 +58,11 @@ class Migration:
         lines = [self.summary]
         lines += [f"skipped {found.directory}: {found.why}" for found in self.skipped]
         return "\n".join(lines)
+
+    def _card(self) -> Card:
+        rows = [(str(name), self.state) for name in self.tables]
+        rows += [(found.directory, f"skipped: {found.why}") for found in self.skipped]
+        return Card(type(self).__name__, self.catalog.uri, self.summary, grids=(Grid(("table", "state"), tuple(rows)),))
 
 
 def plan_migration(catalog: Catalog) -> Migration:

@@ -14,11 +14,12 @@ from lance_spark.catalog.model import Catalog, check_inside
 from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_namespace, identify_table
 from lance_spark.catalog.tables import RenameTable
 from lance_spark.errors import AlreadyExists, CorruptData
+from lance_spark.show.card import Card, Shown
 from lance_spark.store.catalog import manifest
 
 
-@dataclass(frozen=True)
-class Renamed:
+@dataclass(frozen=True, repr=False)
+class Renamed(Shown):
     """What a rename did."""
 
     old: Identifier
@@ -26,6 +27,11 @@ class Renamed:
     left_behind: str | None = None
     """The old directory, relative to the root, where files stayed that could not be taken along: another table names
     them, or a job committed to them in the very moment of the rename."""
+
+    def _card(self) -> Card:
+        left = f"files stayed in {self.left_behind}" if self.left_behind else ""
+        summary = "; ".join(part for part in (f"is {self.new} now", left) if part)
+        return Card(type(self).__name__, str(self.old), summary, (("now", str(self.new)), ("left behind", left)))
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Frame, Runner
+from lance_spark.show.card import Card, Shown
 from lance_spark.store import plans
 from lance_spark.store.uri import locate
 
 
-@dataclass(frozen=True)
-class CleanupPlan:
+@dataclass(frozen=True, repr=False)
+class CleanupPlan(Shown):
     """What a cleanup would delete, as it was decided at one moment. Printing it shows the report of a dry run."""
 
     facts: PlanFacts
@@ -95,6 +96,11 @@ class CleanupPlan:
     def __str__(self) -> str:
         """The report of a dry run."""
         return str(self.report())
+
+    def _card(self) -> Card:
+        stored = () if self.directory is None else (f"stored in {self.directory.uri}",)
+        found = self.report()._card()
+        return replace(found, what=type(self).__name__, notes=(*found.notes, *stored))
 
 
 def _read_candidates(directory: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lance_spark.actions.merge import MergeOptions, base_of, merge, remember
 from lance_spark.actions.remotes.fetch import FetchOptions, fetch
 from lance_spark.actions.remotes.following import Remote, followed
 from lance_spark.actions.remotes.naming import check_writable
-from lance_spark.actions.remotes.result import FetchResult
+from lance_spark.actions.remotes.result import PullResult
 from lance_spark.actions.replay.ancestry import Graph, only_base
 from lance_spark.errors import NotFound, Refused
 from lance_spark.location import DatasetLocation
@@ -21,18 +20,6 @@ from lance_spark.replay.tracking import following_name
 from lance_spark.runner.interface import Engine
 from lance_spark.store import chains, refs
 from lance_spark.store.datasets import pin_latest
-
-
-@dataclass(frozen=True)
-class PullResult:
-    """What a pull brought."""
-
-    fetched: FetchResult
-    merged: MergeResult
-
-    def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"action": "pull", "fetch": self.fetched.as_record(), "merge": self.merged.as_record()}
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.remotes.fetch import FetchOptions, check_free, fetch
 from lance_spark.actions.remotes.following import Remote, followed, is_own_push, node_of, pusher, write_down
 from lance_spark.actions.remotes.naming import check_writable
+from lance_spark.actions.remotes.result import PushResult
 from lance_spark.actions.remotes.telling import tell
 from lance_spark.actions.replay.ancestry import Graph, nothing_in_common
 from lance_spark.actions.replay.applying import replay
@@ -33,31 +33,6 @@ class PushOptions:
 
     message: str | None = None
     dry_run: bool = False
-
-
-@dataclass(frozen=True)
-class PushResult:
-    """What a push gave the remote, or would give it."""
-
-    remote: str
-    uri: str
-    branch: str
-    created: bool
-    """Whether the remote did not have the branch before."""
-    replayed: MergeResult | None
-    """None for a dry run that would create the branch."""
-    notes: tuple[str, ...] = ()
-    dry_run: bool = False
-
-    @property
-    def version(self) -> int | None:
-        """The version at the remote; None if it had everything."""
-        return None if self.replayed is None else self.replayed.version
-
-    def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
-        replayed = None if self.replayed is None else self.replayed.as_record()
-        return {"action": "push", **vars(self), "replayed": replayed, "version": self.version, "notes": [*self.notes]}
 
 
 def push(

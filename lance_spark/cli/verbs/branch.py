@@ -13,13 +13,14 @@ from lance_spark.actions.remotes.naming import follower_refused
 from lance_spark.actions.rename import check_rename, rename_branch
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
-from lance_spark.cli.output import age, counted, stamp, version_json
+from lance_spark.cli.output import age, stamp, version_json
 from lance_spark.cli.session import Session
 from lance_spark.errors import AlreadyExists, InvalidOption, Refused
 from lance_spark.refs.edit import check_delete_branch
 from lance_spark.refs.model import Branch, PinnedVersion
 from lance_spark.refs.names import MAIN, check_branch_name, check_new_branch_name
 from lance_spark.replay.tracking import Follows, read_follows
+from lance_spark.show.words import counted
 from lance_spark.store import datasets, refs
 from lance_spark.store.workspace import change_workspace
 from lance_spark.workspace.model import with_branch
@@ -169,7 +170,7 @@ def _short_text(session: Session, entries: list[dict[str, Any]]) -> str:
 
 
 def _verbose_text(session: Session, found: list[Branch], entries: list[dict[str, Any]]) -> str:
-    from lance_spark.cleanup.report import readable
+    from lance_spark.show.words import readable
 
     created = {branch.name: (_origin(branch), age(branch.created_at)) for branch in found}
     rows = []
@@ -206,7 +207,7 @@ def _delete(session: Session, asked: Asked, name: str) -> None:
     if session.branch == name:
         raise Refused(f"Branch '{name}' is the current branch.", hint=f"Leave it first: {session.how_to_switch()}.")
     from lance_spark.actions.own_files import own_files
-    from lance_spark.cleanup.report import readable
+    from lance_spark.show.words import readable
 
     branch = table.branches[name]
     follows = read_follows(branch)

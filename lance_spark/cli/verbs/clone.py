@@ -176,9 +176,9 @@ def _release(places: Places) -> None:
 
 
 def _lines(result: CloneResult, places: Places) -> Iterator[str]:
-    from lance_spark.cli.output import counted
-    from lance_spark.cli.remotes import note_lines
-    from lance_spark.history.text import readable
+    from lance_spark.actions.remotes.saying import note_lines
+    from lance_spark.show.lines import plain_text
+    from lance_spark.show.words import counted, readable
 
     files = f"{counted(result.files, 'file')}, {readable(result.bytes)}"
     yield f"{'Would clone' if result.dry_run else 'Cloned'} {result.source} into {result.target}."
@@ -191,4 +191,4 @@ def _lines(result: CloneResult, places: Places) -> Iterator[str]:
         yield f"  Its branches are followed by {shown}."
     if not places.is_one_directory:
         yield f"  Workspace in {places.workspace}."
-    yield from note_lines(result.notes)
+    yield from (plain_text([line]) for line in note_lines(result.notes))

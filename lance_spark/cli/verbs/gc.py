@@ -12,10 +12,11 @@ import click
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.exit_codes import PARTLY_DONE
-from lance_spark.cli.output import Output, counted
+from lance_spark.cli.output import Output
 from lance_spark.cli.session import Session
 from lance_spark.errors import InvalidOption
 from lance_spark.options.text import to_span
+from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
     from lance_spark.cleanup.policy import CleanupPolicy
@@ -45,8 +46,8 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     every branch, those of the last day, tagged versions, the versions branches were made from, and what clones need.
     """
     from lance_spark.actions.cleanup.plan import plan_cleanup
-    from lance_spark.cleanup.report import readable
     from lance_spark.runner.local import LocalRunner
+    from lance_spark.show.words import readable
 
     if execute and dry_run:
         raise InvalidOption("--execute and --dry-run do not go together.")

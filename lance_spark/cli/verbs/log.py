@@ -23,16 +23,14 @@ def command(session: Session, ref: str | None, count: int, graph: bool, stat: bo
     Those of REF or of the current branch, and of its parents before its fork. A version's manifest is read when its
     line is printed, so a long history costs nothing until -n asks for it.
     """
-    from lance_spark.actions.history import Scope, log
+    from lance_spark.actions.history import Scope, recent
     from lance_spark.cli.printing import painted
     from lance_spark.history.text import graph_lines, log_lines
 
     start = session.resolve(ref)
     scope: Scope = "all" if everything else "merged" if graph else "chain"
-    wanted = count or None
-    entries = log(session.location, start.branch, start, None if wanted is None else wanted + 1, stat, scope)
-    shown = entries if wanted is None else entries[:wanted]
-    lines = graph_lines(shown) if graph else log_lines(shown)
-    session.output.show({"versions": [entry.as_record() for entry in shown]}, painted(session.output, lines))
-    if len(shown) < len(entries):
-        session.output.note(f"There are older versions: -n {wanted and 2 * wanted}, or -n 0 for all.")
+    found = recent(session.location, start, count or None, stat, scope)
+    lines = graph_lines(found.entries) if graph else log_lines(found.entries)
+    session.output.show({"versions": [entry.as_record() for entry in found]}, painted(session.output, lines))
+    if found.older:
+        session.output.note(f"There are older versions: -n {2 * count}, or -n 0 for all.")

@@ -33,8 +33,10 @@ def command(
     """
     from lance_spark.actions.merge import MergeOptions
     from lance_spark.actions.remotes.pull import pull
-    from lance_spark.cli.remotes import fetched_text, find_remote
-    from lance_spark.cli.replays import exit_code, replay_lines
+    from lance_spark.actions.remotes.saying import pulled_lines
+    from lance_spark.cli.printing import painted
+    from lance_spark.cli.remotes import find_remote
+    from lance_spark.cli.replays import exit_code
 
     into, found = session.own_branch, find_remote(session, remote)
     wanted = into if branch is None else branch_or_none(branch)
@@ -45,10 +47,7 @@ def command(
         if branch is None and into is not None:
             _check_counterpart(found, into)
         raise
-    lines = list(replay_lines(session.output, result.merged))
-    if any(fetched.state != "up to date" for fetched in result.fetched.branches):
-        lines.insert(0, fetched_text(session.output, result.fetched))
-    session.output.show(result.as_record(), "\n".join(lines))
+    session.output.show(result.as_record(), painted(session.output, pulled_lines(result)))
     return exit_code(result.merged)
 
 

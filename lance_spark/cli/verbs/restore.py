@@ -6,10 +6,11 @@ import click
 
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
-from lance_spark.cli.output import counted, version_json
+from lance_spark.cli.output import version_json
 from lance_spark.cli.session import Session
 from lance_spark.errors import Refused
 from lance_spark.refs.names import MAIN
+from lance_spark.show.words import counted
 from lance_spark.store.datasets import list_version_numbers
 
 

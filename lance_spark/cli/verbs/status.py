@@ -9,8 +9,8 @@ import click
 
 from lance_spark.actions.remotes.naming import ORIGIN
 from lance_spark.cli.command import verb
-from lance_spark.cli.output import counted
 from lance_spark.cli.session import Session
+from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
     from lance_spark.actions.status import Status, Tracking

@@ -10,7 +10,8 @@ import click
 from lance_spark.cli.catalog.printing import name_json
 from lance_spark.cli.catalog.session import Session
 from lance_spark.cli.command import verb
-from lance_spark.cli.output import counted, stamp
+from lance_spark.cli.output import stamp
+from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
     from lance_spark.catalog.model import NamespaceInfo, TableInfo

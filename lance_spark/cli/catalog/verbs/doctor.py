@@ -12,8 +12,9 @@ from lance_spark.cli.catalog.session import Session
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.exit_codes import PARTLY_DONE
-from lance_spark.cli.output import Output, counted
+from lance_spark.cli.output import Output
 from lance_spark.errors import InvalidOption
+from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
     from lance_spark.catalog.findings import Finding

@@ -11,8 +11,8 @@ from lance_spark.cli.catalog.printing import location_of, name_json, removed_jso
 from lance_spark.cli.catalog.session import Session
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
-from lance_spark.cli.output import counted
 from lance_spark.errors import InvalidOption
+from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
     from lance_spark.actions.catalog.rehearsing import Doomed

@@ -10,7 +10,8 @@ import click
 from lance_spark.cli.catalog.printing import item_json, item_text
 from lance_spark.cli.catalog.session import Session
 from lance_spark.cli.command import verb
-from lance_spark.cli.output import Output, counted
+from lance_spark.cli.output import Output
+from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
     from lance_spark.actions.catalog.overview import Item

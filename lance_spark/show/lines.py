@@ -1,0 +1,40 @@
+"""Lines of text whose parts have styles: who prints them adds colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lance_spark.show.words import masked
+
+Span = tuple[str, str]
+"""(style, text)."""
+Line = list[Span]
+
+PLAIN, VERSION, BRANCH, TAG, PLUS, MINUS, CHANGE, FAINT, GRAPH, HEAD = (
+    "plain",
+    "version",
+    "branch",
+    "tag",
+    "added",
+    "removed",
+    "changed",
+    "faint",
+    "graph",
+    "head",
+)
+"""Styles."""
+
+
+def plain_text(lines: Iterable[Line]) -> str:
+    """The lines without styles."""
+    return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
+
+
+def said(text: str) -> Line:
+    """A line without any style."""
+    return [(PLAIN, text)]
+
+
+def said_of_places(text: str) -> Line:
+    """The same for a text with URIs, which may be those of somebody else: what may be secret in them does not show."""
+    return said(masked(text))

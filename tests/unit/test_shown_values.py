@@ -1,0 +1,209 @@
+"""What results and refs show as a line, as text and in notebooks."""
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from xml.etree import ElementTree
+
+import pytest
+
+from lance_spark.actions.remotes.result import Fetched, FetchResult, PullResult, PushResult
+from lance_spark.catalog.model import Catalog, NamespaceInfo, Removed, TableInfo
+from lance_spark.catalog.names import Identifier
+from lance_spark.catalog.showing import catalog_card
+from lance_spark.cleanup.fleet import FleetReport, empty, failed
+from lance_spark.cleanup.lake import LakeReport, Upkeep
+from lance_spark.cleanup.report import CleanupReport
+from lance_spark.history.overview import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.listing import BranchList, TagList
+from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo
+from lance_spark.replay.plan import MergeResult, Summary
+from lance_spark.replay.relocating import BaseState
+from lance_spark.replay.relocation import Relocated, Relocation
+from lance_spark.replay.snapshot import Root
+from lance_spark.replay.threeway import Conflict
+
+WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+MADE = "2026-01-02 03:04:05 UTC"
+LEAKY = "https://me:hush-hush@host/t.lance?sig=hush-hush"
+EVIL = "<script>x</script>"
+LOCATION = DatasetLocation.at("s3://b/t.lance", {"aws_secret_access_key": "hush-hush"})
+
+EXP, FIX = Branch("exp", None, 3, WHEN), Branch("fix", "exp", 4, WHEN)
+V1, OLD = Tag("v1", "exp", 4, WHEN), Tag("old", None, 1)
+SUMMARY = Summary(2, 1200, 3, 0, ("c",), (), 2, 2048)
+MERGED = MergeResult("merge", "main", "exp@4", "main@3", 5, False, False, SUMMARY)
+CLASH = replace(
+    MERGED, version=None, dry_run=True, conflicts=(Conflict("both wrote <b>", "main@4", "exp@4", (7,), ("id: 1",)),)
+)
+FETCHED = FetchResult("origin", "s3://b/o", (Fetched("main", "origin/main", "updated", 3, 4, 9),))
+PUSHED = PushResult("origin", "s3://b/o", "main", False, replace(MERGED, action="receive"))
+REPORT = CleanupReport(
+    "p-1",
+    "s3://b/t.lance",
+    False,
+    ({"branch": "main", "kind": "data", "action": "delete", "reason": "old", "files": 2, "bytes": 10, "example": "d"},),
+    versions={"main": {"removed": 1, "latest": 2}},
+    warnings=("beware",),
+)
+FLEET = FleetReport([empty("a", "s3://b/a"), failed("z", "s3://b/z", "no access", 21)], True)
+RELOCATED = Relocation(
+    "s3://b/t.lance",
+    (BaseState("exp", 1, "s3://old/t.lance", "old place", 3, target=Root("s3://b/t.lance")),),
+    (Relocated("exp", 4, 5, 3),),
+)
+TABLE = TableInfo(Identifier(("ns", "t")), LOCATION, "t.lance", {"owner": "ops"}, True, True)
+
+LINES = [
+    (EXP, f"<Branch exp: from main@3, made {MADE}>"),
+    (V1, f"<Tag v1: at exp@4, made {MADE}>"),
+    (OLD, "<Tag old: at main@1>"),
+    (MERGED, "<MergeResult: merge of exp@4 into main@5, one version>"),
+    (replace(MERGED, fast_forward=True), "<MergeResult: merge of exp@4 into main@5, fast-forward>"),
+    (replace(MERGED, up_to_date=True), "<MergeResult: merge of exp@4 into main@5, already up to date>"),
+    (replace(MERGED, version=None), "<MergeResult: merge of exp@4 into main, would be one version>"),
+    (CLASH, "<MergeResult: merge of exp@4 into main, 1 conflict>"),
+    (FETCHED, "<FetchResult origin s3://b/o: brought origin/main>"),
+    (replace(FETCHED, branches=(), dry_run=True), "<FetchResult origin s3://b/o: would bring nothing new>"),
+    (PullResult(FETCHED, MERGED), "<PullResult origin s3://b/o: merge of exp@4 into main@5, one version>"),
+    (PUSHED, "<PushResult origin s3://b/o: push of exp@4 into main@5, one version>"),
+    (
+        PushResult("origin", "s3://b/o", "new", True, None, dry_run=True),
+        "<PushResult origin s3://b/o: branch 'new' would be created>",
+    ),
+    (REPORT, "<CleanupReport s3://b/t.lance: dry run: 2 files, 10 B would be deleted (plan p-1)>"),
+    (FLEET, "<FleetReport: 2 tables: 0 files, 0 B deleted; 1 of them with problems>"),
+    (LakeReport("s3://b", FLEET), "<LakeReport s3://b: 2 tables: 0 files, 0 B deleted; 1 with problems>"),
+    (RELOCATED, "<Relocation s3://b/t.lance: 1 of 1 base paths were repaired>"),
+    (
+        Relocation("/t", (), ()),
+        "<Relocation /t: No branch has a base path: nothing is read from anywhere else.>",
+    ),
+    (TABLE, "<TableInfo ns.t: in s3://b/t.lance, declared, without data>"),
+    (NamespaceInfo(Identifier(()), {"a": "b"}), "<NamespaceInfo the root: 1 property>"),
+    (Removed(Identifier(("t",)), "t.lance", {}, True), "<Removed t: its files are still there>"),
+]
+names = [type(value).__name__ for value, _ in LINES]
+
+
+@pytest.mark.parametrize(("value", "line"), LINES, ids=names)
+def test_every_value_is_one_line(value, line):
+    assert repr(value) == line
+
+
+@pytest.mark.parametrize("value", [value for value, _ in LINES], ids=names)
+def test_every_value_has_text_and_html(value):
+    assert str(value).strip()
+    assert "hush-hush" not in f"{value!r} {value} {value._repr_html_()}"
+    assert list(ElementTree.fromstring(value._repr_html_()).itertext())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (MERGED, "merge of exp@4: main@5 (since main@3)\n  +1,200 -3 rows; 2 files copied, 2.0 KiB; new columns: c"),
+        (
+            CLASH,
+            "exp@4 cannot be combined with main:\n  - both wrote <b> (fragment 7): main@4 against exp@4\n      id: 1",
+        ),
+        (FETCHED, "Fetched from origin (s3://b/o):\nbranch       version\norigin/main  3 -> 4   updated"),
+        (
+            RELOCATED,
+            "  ".join(["branch", "base path       ", "state    ", "files", "read from"]) + "\n" + "exp     s3:",
+        ),
+        (EXP, f"Branch exp\n  made from  main@3\n  made       {MADE}"),
+        (BranchList([EXP, FIX]), f"branch  made from  made\nexp     main@3     {MADE}\nfix     exp@4      {MADE}"),
+        (TagList([V1, OLD]), f"tag  version  made\nv1   exp@4    {MADE}\nold  main@1"),
+        (BranchList(), "no branches"),
+        (TagList(), "no tags"),
+    ],
+)
+def test_texts(value, text):
+    assert str(value).startswith(text)
+
+
+def test_lists_of_refs_are_lists():
+    branches = BranchList([EXP, FIX])
+    assert branches == [EXP, FIX]
+    assert [branch.name for branch in branches] == ["exp", "fix"]
+    assert branches[:1] == [EXP]
+    assert repr(branches) == f"[{EXP!r},\n {FIX!r}]"
+    assert repr(BranchList()) == "[]"
+    assert "2 branches" in branches._repr_html_()
+    assert "1 tag<" in TagList([V1])._repr_html_()
+
+
+def test_conflicts_are_a_table_in_html():
+    cells = [cell.text for cell in ElementTree.fromstring(CLASH._repr_html_()).iter("td")]
+    assert cells[-5:] == ["both wrote <b>", "main@4", "exp@4", "7", "id: 1"]
+
+
+SEEN = TableGlance(
+    PinnedVersion("exp", 4),
+    VersionInfo(4, WHEN, {"total_rows": "1200", "total_files_size": "2048", "total_data_files": "1"}),
+    tuple(f"c{number}" for number in range(14)),
+)
+
+
+def test_a_table_at_a_glance():
+    card = table_card("LanceTable", "/t.lance", RefSpec(branch="exp"), SEEN)
+    assert card.line() == "<LanceTable /t.lance: at exp@4, 1,200 rows, 2.0 KiB>"
+    assert card.text().splitlines() == [
+        "LanceTable /t.lance",
+        "  at         exp@4, the newest version",
+        f"  committed  {MADE}",
+        "  rows       1,200",
+        "  size       2.0 KiB in 1 data file",
+        "  columns    14: c0, c1, c2, c3, c4, c5 and 8 more",
+    ]
+
+
+@pytest.mark.parametrize("ref", [RefSpec(tag="v1"), RefSpec(version=4), RefSpec(as_of=WHEN)])
+def test_a_handle_that_stands_still_is_not_called_the_newest(ref):
+    assert dict(table_card("LanceTable", "/t", ref, SEEN).facts)["at"] == "exp@4"
+
+
+def test_what_a_manifest_does_not_say_is_left_out():
+    seen = TableGlance(PinnedVersion(None, 4), VersionInfo(4, WHEN, {"total_rows": "many"}), ())
+    assert table_card("LanceTable", "/t", RefSpec(), seen).line() == "<LanceTable /t: at main@4>"
+
+
+def test_of_many_refs_some_are_shown():
+    found = RefNames([*(f"b{number:02}" for number in range(30)), "merged-0123456789abcdef"])
+    assert found.shown == tuple(f"b{number:02}" for number in range(20))
+    card = branches_card("Branches", "/t", RefNames(found.names[:30]), [EXP])
+    assert card.text().startswith("Branches of /t: main and 30 branches\n")
+    assert card.notes == ("10 more: list() has all",)
+    card = tags_card("Tags", "/t", found, [V1])
+    assert card.summary == "30 tags, and 1 that protect what clones and merges read"
+    assert branches_card("Branches", "/t", RefNames(()), ()).line() == "<Branches of /t: main only>"
+
+
+def test_of_many_names_in_a_catalog_some_are_shown():
+    catalog = Catalog(DatasetLocation.at("/lake"))
+    card = catalog_card("LanceCatalog", catalog, ["ns"], [f"t{number}" for number in range(21)])
+    assert card.text().startswith("LanceCatalog /lake\n  mode  compatibility\n\nkind       name\nnamespace  ns\n")
+    assert len(card.grids[0].rows) == 21
+    assert card.notes == ("there are more than 20 tables in the root: list_tables() has all",)
+
+
+def test_no_secret_of_a_foreign_uri_shows():
+    base = BaseState("exp", 1, LEAKY, "absent", 3, target=Root(LEAKY), missing=("x",))
+    shown = [
+        FetchResult("origin", LEAKY, (), (f"cannot reach {LEAKY} {EVIL}",)),
+        PushResult("origin", LEAKY, "main", True, MERGED),
+        PullResult(FetchResult("origin", LEAKY, ()), MERGED),
+        Relocation(LEAKY, (base,), (), (f"see {LEAKY}",)),
+        FleetReport([failed("t", LEAKY, f"{EVIL} {LEAKY}", 20)], True),
+        LakeReport(LEAKY, FleetReport([], False), [Upkeep("orphan", "d", "failed", error=f"{EVIL} {LEAKY}")]),
+        replace(REPORT, dataset=LEAKY, warnings=(f"{EVIL} {LEAKY}",)),
+        replace(TABLE, location=DatasetLocation.at(LEAKY)),
+    ]
+    cards = [remotes_card("Remotes", LEAKY, {"origin": LEAKY})]
+    texts = [f"{value!r} {value} {value._repr_html_()}" for value in shown]
+    texts += [f"{card.line()} {card.text()} {card.html()}" for card in cards]
+    for text in texts:
+        assert "hush-hush" not in text
+        assert "host/t.lance" in text
+    for value in shown:
+        assert "<script" not in value._repr_html_()
