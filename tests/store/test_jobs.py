@@ -38,17 +38,7 @@ def lake(tmp_path):
 
 def test_cleanup_of_a_catalog_says_what_would_go_and_then_does_it(lake, tmp_path, capsys):
     cleanup, report = job("cleanup"), tmp_path / "report.json"
-    command = [
-        "--catalog",
-        str(lake),
-        "--older-than",
-        "0s",
-        "--commit-window",
-        "0s",
-        "--local",
-        "--report",
-        str(report),
-    ]
+    command = ["--catalog", str(lake), *AT_ONCE, "--local", "--report", str(report)]
     assert cleanup.main(command) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("dry run: 2 tables: ")
     assert len(lance.dataset(str(lake / "b.lance")).versions()) == 2
