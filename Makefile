@@ -19,7 +19,6 @@ help: ## this list
 
 demo: venv ## write, audit, publish on 336,776 flights (URI=s3://... to run it elsewhere)
 	@$(call with_python,$(VENV)) $(VENV)/bin/spark-submit --properties-file conf/spark-defaults.conf \
-	    --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties \
 	    jobs/write_audit_publish.py $(if $(URI),--uri $(URI)) $(ARGS)
 
 # tests/conftest.py says which tests share a process, in what order they begin, and which cases are for the night.

@@ -9,7 +9,6 @@ from lance_spark.errors import InvalidOption
 from lance_spark.runner.auto import AutoEngine
 from lance_spark.runner.interface import Engine
 from lance_spark.runner.local import LocalRunner
-from lance_spark.spark.runner import SparkEngine
 from lance_spark.spark.session import needed_session, session_or_none
 
 if TYPE_CHECKING:
@@ -40,7 +39,12 @@ def engine_for(
     if where not in get_args(Where):
         raise InvalidOption(f"Work runs on {', '.join(map(repr, get_args(Where)))}, not on {where!r}.")
     local = LocalRunner(parallelism, say)
-    on_spark = SparkEngine(lambda: needed_session(session(), _HINT), parallelism, say)
+
+    def on_spark() -> Engine:
+        from lance_spark.spark.runner import SparkEngine  # takes half a second, which little work does not need
+
+        return SparkEngine(lambda: needed_session(session(), _HINT), parallelism, say)
+
     if where == "auto":
-        return AutoEngine(local, lambda: local if session() is None else on_spark)
-    return local if where == "local" else on_spark
+        return AutoEngine(local, lambda: local if session() is None else on_spark())
+    return local if where == "local" else on_spark()

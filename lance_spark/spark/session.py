@@ -21,6 +21,8 @@ def session_or_none(given: SparkSession | None) -> SparkSession | None:
     """The session that was given, or the active one if there is one. Starts none."""
     if given is not None:
         return given
+    if "pyspark.sql" not in sys.modules:
+        return None  # and importing it takes half a second
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()

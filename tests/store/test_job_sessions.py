@@ -51,13 +51,13 @@ def test_it_starts_once_quietly_and_stops_at_the_end(world):
 
 
 def test_an_error_stops_it_as_well(world):
-    def job():
+    def fail():
         with JobSession("lance cleanup", "INFO") as session:
             session()
             raise ValueError("x")
 
     with pytest.raises(ValueError, match="x"):
-        job()
+        fail()
     ((started, options),) = world
     assert (started.stopped, options["spark.log.level"]) == (1, "INFO")
 

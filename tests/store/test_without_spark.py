@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import lance
 import pytest
 from merge_datasets import add, forked, head
+from merge_datasets import table as rows_of
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.actions.catalog.declaring import declare_table
@@ -152,3 +155,14 @@ def test_lance_writes_what_a_handle_reads(table):
     """Without Spark rows are written by pylance, into any branch."""
     lance.write_dataset(head(table.location.uri).to_table(), table.location.branch_uri("exp"), mode="overwrite")
     assert table.checkout(branch="exp").count_rows() == 30
+
+
+def test_the_script_of_the_readme_runs(table, tmp_path):
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    found = re.search(r"<!-- without spark -->\n```python\n(.*?)```", text, re.S)
+    assert found
+    code = found[1].replace("s3://bucket/flights.lance", table.location.uri).replace("s3://lake/", str(tmp_path))
+    table.branches.delete("exp")
+    scope = {"rows": rows_of(100, 103)}
+    exec(code, scope)
+    assert (scope["t"].count_rows(), ids(table)) == (33, [*range(30), 100, 101, 102])
