@@ -10,6 +10,7 @@ from lance_spark.refs.listing import BranchList
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, RefTable
 from lance_spark.refs.names import check_branch_name, check_new_branch_name
 from lance_spark.store import files, refs
+from lance_spark.store.dropping import drop_branch
 from lance_spark.store.unfinished import clear_unfinished
 
 
@@ -76,4 +77,4 @@ def delete_branch(location: DatasetLocation, name: str) -> None:
     """Delete a branch and its own files. Raises NotFound, or Refused when something else needs it."""
     check_branch_name(name)
     check_delete_branch(refs.read_refs(location), name)
-    refs.delete_branch(location, name)
+    drop_branch(location, name)

@@ -9,6 +9,7 @@ from lance_spark.refs.edit import check_delete_branch
 from lance_spark.refs.model import Branch, PinnedVersion
 from lance_spark.refs.names import MAIN, check_branch_name, check_new_branch_name
 from lance_spark.store import datasets, refs
+from lance_spark.store.dropping import drop_branch
 
 
 def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
@@ -52,12 +53,12 @@ def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
         _check_untouched(location, old, new)
         check_delete_branch(refs.read_refs(location), old)
     except (Refused, NotFound) as problem:
-        refs.delete_branch(location, new)
+        drop_branch(location, new)
         raise Conflict(
             f"Branch '{old}' was changed while it was renamed, and keeps its name: {problem.message}",
             hint=problem.hint,
         ) from None
-    refs.delete_branch(location, old)
+    drop_branch(location, old)
     return created
 
 

@@ -15,8 +15,9 @@ from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFoun
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions, parse_write_options
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import committing, refs, writing
+from lance_spark.store import committing, writing
 from lance_spark.store.datasets import find_latest, pin_latest
+from lance_spark.store.dropping import drop_branch
 from lance_spark.write.plan import Mode, WritePlan, WriteTarget, append_schema, check_names, check_replaces
 
 
@@ -80,7 +81,7 @@ def give_up(plan: WritePlan, fragments: Sequence[str]) -> None:
     branch = plan.options.branch
     # A branch that somebody has committed to meanwhile is theirs as well by now.
     if plan.created_branch and branch is not None and find_latest(plan.location, branch) == plan.start:
-        refs.delete_branch(plan.location, branch)
+        drop_branch(plan.location, branch)
 
 
 def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:

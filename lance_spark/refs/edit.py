@@ -50,13 +50,6 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
             f"Branch '{name}' cannot be deleted: {_names(children)} was created from it and reads its files.",
             hint=f"Delete {_names(children)} first.",
         )
-    unlistable = sorted(tag for tag in refs.tags if not tag.isascii())
-    if unlistable:
-        raise Refused(
-            f"Branch '{name}' cannot be deleted: pylance looks at all tags first and cannot read tag "
-            f"{_names(unlistable)}, whose name is not ASCII.",
-            hint=f"Delete tag {_names(unlistable)} first.",
-        )
     _check_tags(refs, name)
     nested = sorted(other for other in refs.branches if other.startswith(name + "/"))
     if nested:

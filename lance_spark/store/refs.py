@@ -1,4 +1,4 @@
-"""Reads branches and tags from their ref files, and changes them through pylance."""
+"""Reads branches and tags from their ref files, makes and changes them through pylance; see also store.dropping."""
 
 from __future__ import annotations
 
@@ -98,13 +98,6 @@ def branch_starts(location: DatasetLocation, name: str) -> list[int]:
             if isinstance(dataset.read_transaction(version).operation, lance.LanceOperation.Clone):
                 starts.append(version)
     return starts
-
-
-def delete_branch(location: DatasetLocation, name: str) -> None:
-    """Delete a branch's ref file and directory. Whether it may be deleted is decided in lance_spark.refs.edit."""
-    dataset = open_latest(location)
-    with translated(location, f"deleting branch '{name}'"):
-        dataset.branches.delete(name)
 
 
 class TagWriter:

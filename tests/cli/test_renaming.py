@@ -70,7 +70,7 @@ def test_an_interrupted_rename_leaves_both_names_and_the_old_one_can_go(flights,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(rename.refs, "delete_branch", killed)
+        patch.setattr(rename, "drop_branch", killed)
         assert call(flights, "branch", "-m", "idle", "busy").code == 130
     assert ids(flights, "idle") == ids(flights, "busy") == [10, 20, 30]
     done = call(flights, "branch", "-m", "idle", "busy")

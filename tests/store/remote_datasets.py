@@ -196,6 +196,6 @@ STEPS = {
     replaying: ("add_bases", "commit"),
     copying: ("copy_file",),
     indexes: ("_commit",),
-    refs: ("create_branch", "delete_branch", "replace_metadata"),
+    refs: ("create_branch", "replace_metadata"),
     refs.TagWriter: ("create", "move", "delete"),
 }

@@ -1,0 +1,71 @@
+"""Removes a branch: its ref file, then its own files, its manifests first.
+
+Not through pylance. Before and after it removes a branch's ref file, it reads those of all others, and fails when one
+of them goes in the same moment: either nothing was removed, or the branch's directory stays behind without a ref, and
+its name cannot be used again. And with the last branch that is listed below ``exp/`` it removes the whole directory
+``tree/exp``, with the branch ``exp/new`` that another job is making: its first manifest is older than its ref file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from lance_spark.cleanup.ranges import KeyRange
+from lance_spark.errors import StorageFailure
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.names import is_dataset_directory
+from lance_spark.refs.parse import BRANCHES, ref_file
+from lance_spark.store import files
+
+
+def drop_branch(location: DatasetLocation, name: str) -> None:
+    """Remove a branch's ref file and its own files; those of branches below it stay. Safe to repeat.
+
+    Whether it may be removed is decided in lance_spark.refs.edit. Raises PermissionDenied where the ref file may not be
+    removed, StorageFailure where files of the branch could not be; then its ref file is gone already.
+    """
+    from lance_spark.store.deleting import BATCH, delete_batch, remove_empty_directories  # slow to import
+
+    files.delete(location, [ref_file(BRANCHES, name)])
+    # Listed as a whole first: what a new branch of that name gets, as soon as the manifests are gone, is not ours.
+    found = iter(_own_files(location, name))
+    directories: set[str] = set()
+    failed: list[tuple[str, str]] = []
+    while batch := list(islice(found, BATCH)):
+        directories |= {above for path in batch for above in _directories(path, f"tree/{name}")}
+        failed += delete_batch(location, batch).failed
+    if failed:
+        _raise_failed(location, name, failed)
+    remove_empty_directories(location, sorted(directories))
+
+
+def _own_files(location: DatasetLocation, name: str) -> list[str]:
+    """Manifests first: nobody opens a version that has lost its data."""
+    from lance_spark.store.listing import list_paths
+
+    root = f"tree/{name}/"
+    own = (
+        path
+        for path in list_paths(location, KeyRange(root, f"tree/{name}0"))
+        if path.startswith(root) and is_dataset_directory(path[len(root) :].partition("/")[0])
+    )
+    return sorted(own, key=lambda path: not path.startswith(f"{root}_versions/"))
+
+
+def _directories(path: str, top: str) -> Iterator[str]:
+    """The directories that a file lies in, down to the branch's own."""
+    above = path.rpartition("/")[0]
+    while above.startswith(f"{top}/"):
+        yield above
+        above = above.rpartition("/")[0]
+    yield top
+
+
+def _raise_failed(location: DatasetLocation, name: str, failed: Sequence[tuple[str, str]]) -> None:
+    path, reason = failed[0]
+    raise StorageFailure(
+        f"Branch '{name}' of {location.uri} is deleted, but {len(failed)} of its files could not be removed, such as "
+        f"{path}: {reason}",
+        hint=f"Remove {location.branch_uri(name)} once that is mended.",
+    )

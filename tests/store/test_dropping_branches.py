@@ -1,0 +1,112 @@
+"""Deleting branches while others come and go: the branch is gone with its files, and nothing else is."""
+
+import os
+import shutil
+from pathlib import Path
+
+import lance
+import pytest
+from cleanup_datasets import append, files
+from local_datasets import make_dataset
+from processes import Job, Team
+
+from lance_spark.actions.branches import create_branch, delete_branch, list_branches
+from lance_spark.errors import PermissionDenied, StorageFailure
+from lance_spark.refs.model import RefSpec
+from lance_spark.store import dropping
+from lance_spark.store.uri import locate
+
+ROUNDS = 60
+
+
+@pytest.fixture
+def team():
+    made = Team(2)
+    yield made
+    made.close()
+
+
+def make_and_drop(uri, worker):
+    """Branches that come and go, without a pause."""
+    for number in range(ROUNDS):
+        name = f"exp/{worker}-{number}"
+        create_branch(locate(uri), name, RefSpec())
+        append(uri, 100, branch=name)
+        delete_branch(locate(uri), name)
+
+
+@pytest.mark.slow
+def test_two_processes_that_make_and_delete_branches_at_once_hear_nothing_of_each_other(uri, team):
+    before = make_dataset(uri)
+    there = files(uri)
+    team.run([Job(make_and_drop, (uri, worker)) for worker in range(2)])
+    assert list_branches(locate(uri)) == []
+    assert files(uri) == there
+    assert lance.dataset(uri).to_table() == before.to_table()
+
+
+def test_a_branch_that_another_job_is_making_beside_it_stays(uri):
+    """The last branch below ``exp/`` that has a ref goes while another one has its manifest and no ref yet."""
+    make_dataset(uri)
+    for name in ("exp/old", "exp/new"):
+        create_branch(locate(uri), name, RefSpec())
+    ref = Path(uri, "_refs/branches/exp%2Fnew.json")
+    shutil.move(ref, Path(uri).parent / "ref.json")
+    delete_branch(locate(uri), "exp/old")
+    shutil.move(Path(uri).parent / "ref.json", ref)
+    assert lance.dataset(uri).checkout_version(("exp/new", None)).to_table()["id"].to_pylist() == [0, 1, 2]
+    assert not Path(uri, "tree/exp/old").exists()
+
+
+def test_a_branch_of_the_same_name_that_is_made_as_soon_as_it_can_be_stays(uri, monkeypatch):
+    make_dataset(uri)
+    create_branch(locate(uri), "exp", RefSpec())
+    append(uri, 100, branch="exp")
+    old, own_files = files(uri), dropping._own_files
+
+    def listing(location, name):
+        manifests = [path for path in own_files(location, name) if "/_versions/" in path]
+        yield from manifests
+        create_branch(locate(uri), "exp", RefSpec())
+        yield from (path for path in own_files_before if path not in manifests)
+
+    own_files_before = own_files(locate(uri), "exp")
+    monkeypatch.setattr("lance_spark.store.deleting.BATCH", 1)
+    monkeypatch.setattr(dropping, "_own_files", listing)
+    delete_branch(locate(uri), "exp")
+    assert lance.dataset(uri).checkout_version(("exp", None)).to_table()["id"].to_pylist() == [0, 1, 2]
+    assert {path for path in files(uri) & old if path.startswith("tree/exp/data")} == set()
+
+
+def test_files_that_cannot_be_removed_are_told_and_the_others_are_gone(uri, monkeypatch):
+    make_dataset(uri)
+    create_branch(locate(uri), "exp", RefSpec())
+    append(uri, 100, branch="exp")
+    unlink = os.unlink
+
+    def denied(path):
+        if "/tree/exp/data/" in path:
+            raise PermissionError(13, "Permission denied", path)
+        unlink(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", denied)
+        with pytest.raises(StorageFailure, match=r"Branch 'exp' .* is deleted, but 1 of its files .*tree/exp/data"):
+            delete_branch(locate(uri), "exp")
+    assert list_branches(locate(uri)) == []
+    assert [path.rpartition("/")[0] for path in files(uri) if path.startswith("tree/")] == ["tree/exp/data"]
+
+
+def test_a_ref_file_that_cannot_be_removed_leaves_the_branch_as_it_was(uri, monkeypatch):
+    make_dataset(uri)
+    create_branch(locate(uri), "exp", RefSpec())
+    before = files(uri)
+
+    def denied(path, **_):
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "remove", denied)
+        with pytest.raises(PermissionDenied):
+            delete_branch(locate(uri), "exp")
+    assert files(uri) == before
