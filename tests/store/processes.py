@@ -34,6 +34,7 @@ def processes() -> ForkServerContext:
             "pytest",
             "lance.namespace",
             "pyarrow.parquet",
+            "s3fs",
             "lance_spark.actions.cleanup.plan",
             "lance_spark.actions.merge",
             "lance_spark.actions.catalog.doctor",

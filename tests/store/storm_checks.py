@@ -1,0 +1,127 @@
+"""The everything-at-once run from outside: it is started, and pylance reads what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+
+from processes import Job, Team
+from storm import Place, digest, make, opened, policy, value_of
+from storm_log import OK, Entry, happened, history_problems, problems, read_logs, summary, unexpected
+from storm_workers import WORKERS, warm_up, work
+
+from lance_spark.actions.cleanup.plan import plan_cleanup
+from lance_spark.runner.local import LocalRunner
+
+EVERYTHING = (
+    "append",
+    "delete",
+    "compact",
+    "create branch",
+    "change branch",
+    "merge",
+    "drop branch",
+    "create tag",
+    "move tag",
+    "delete tag",
+    "read",
+    "clean",
+)
+
+FACTS = (("compact", "fragments"), ("clean", "versions"), ("clean", "files"))
+"""Of actions that may be done without effect, how many of what: more than none at least once."""
+
+
+def run_storm(place: Place, team: Team, stable: bool) -> list[Entry]:
+    """Let all workers loose until their time is over; what they say was done."""
+    make(place, stable)
+    workers = [(place, run, name, number) for number, (run, name) in enumerate(WORKERS, start=1)]
+    team.prepare([Job(work, given, warm_up) for given in workers])
+    team.go()
+    time.sleep(place.seconds)
+    team.outcomes()
+    entries = read_logs(place.notes)
+    print(summary(entries))
+    return entries
+
+
+def account(place: Place) -> None:
+    """Every row is where the workers were told it is; all that is listed can be read; and everything took place."""
+    entries = read_logs(place.notes)
+    there, found = read_all(place)
+    found += [*problems(entries, ids_of(place)), *history_problems(entries, there[None]), *unexpected(entries)[:20]]
+    found += wrong_tags(place, entries) + wrong_branches(place, entries)
+    assert not found, "\n".join([*found, "", summary(entries)])
+    assert_took_place(entries)
+
+
+def clean_up(place: Place) -> None:
+    """The cleanup for when nobody writes any more."""
+    alone = policy(commit_window=timedelta(0), delete_unverified=True)
+    assert plan_cleanup(place.location, alone, LocalRunner()).apply().complete
+
+
+def assert_took_place(entries: Iterable[Entry]) -> None:
+    """A run in which nothing happens proves nothing."""
+    done = happened(entries)
+    never = [action for action in EVERYTHING if not done[action]]
+    facts = {(entry.action, what) for entry in entries for what, count in entry.facts.items() if count}
+    never += [what for what in FACTS if what not in facts]
+    assert not never, (never, summary(entries))
+
+
+def ids_of(place: Place, branch: str | None = None) -> list[int]:
+    return opened(place, branch).to_table(columns=["id"])["id"].to_pylist()
+
+
+def read_all(place: Place) -> tuple[dict[str | None, dict[int, list[int]]], list[str]]:
+    """The rows of every version that pylance lists, by branch; and what could not be read, or reads wrong."""
+    found: dict[str | None, dict[int, list[int]]] = {}
+    wrong = []
+    for branch in [None, *opened(place).branches.list()]:
+        found[branch] = {}
+        for version in [entry["version"] for entry in opened(place, branch).versions()]:
+            try:
+                rows = opened(place, branch, version).to_table()
+            except (OSError, ValueError, RuntimeError) as problem:
+                wrong.append(f"{branch or 'main'}@{version} cannot be read: {problem}")
+                continue
+            ids = found[branch][version] = rows["id"].to_pylist()
+            if len(set(ids)) < len(ids) or rows["v"].to_pylist() != [value_of(key) for key in ids]:
+                wrong.append(f"{branch or 'main'}@{version} has rows twice, or values that nobody wrote")
+    return found, wrong
+
+
+def wrong_tags(place: Place, entries: Iterable[Entry]) -> list[str]:
+    """Tags that are not those that were made, or do not have the rows that their versions had."""
+    expected: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.outcome == OK and entry.action in ("create tag", "move tag"):
+            expected[entry.facts["name"]] = entry
+        elif entry.outcome == OK and entry.action == "delete tag":
+            expected.pop(entry.facts["name"], None)
+    found = []
+    there = opened(place).tags.list()
+    if set(there) != set(expected):
+        found.append(f"tags {sorted(there)} are there, not {sorted(expected)}")
+    for name in set(there) & set(expected):
+        try:
+            rows = digest(opened(place).checkout_version(name).to_table()["id"].to_pylist())
+        except (OSError, ValueError, RuntimeError) as problem:
+            found.append(f"tag {name} cannot be read: {problem}; {expected[name]}")
+            continue
+        if rows != expected[name].facts["rows"]:
+            found.append(f"tag {name} has other rows than it had: {expected[name]}")
+    return found
+
+
+def wrong_branches(place: Place, entries: Iterable[Entry]) -> list[str]:
+    """Branches that are not those that were left, or do not have the rows that they had."""
+    expected = {entry.facts["name"]: entry.facts["rows"] for entry in entries if entry.action == "leave branch"}
+    there = set(opened(place).branches.list())
+    found = [] if there == set(expected) else [f"branches {sorted(there)} are there, not {sorted(expected)}"]
+    for name in there & set(expected):
+        if digest(ids_of(place, name)) != expected[name]:
+            found.append(f"branch {name} has other rows than it had")
+    return found

@@ -1,0 +1,266 @@
+"""The workers of the everything-at-once run: what each process does until its time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import lance
+from storm import (
+    ENOUGH,
+    LATE,
+    SCHEMA,
+    SINCE,
+    TAGS,
+    Place,
+    Worker,
+    digest,
+    opened,
+    policy,
+    table_of,
+    under_way,
+    value_of,
+)
+from storm_log import OK, UNKNOWN
+
+from lance_spark.actions.branches import create_branch, delete_branch, list_branches
+from lance_spark.actions.cleanup.plan import plan_cleanup
+from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.tags import create_tag, delete_tag, move_tag
+from lance_spark.actions.write import finish, plan_write
+from lance_spark.cleanup.outcome import DELETED
+from lance_spark.refs.model import RefSpec
+from lance_spark.runner.local import LocalRunner
+from lance_spark.store.datasets import pin_latest
+from lance_spark.store.writing import write_rows
+
+
+def warm_up(place: Place, *_: object) -> None:
+    """Import all that a first look takes: seconds, on a busy machine and an object store."""
+    opened(place)
+    list_branches(place.location)
+
+
+def work(_: None, place: Place, run: Callable[[Worker], None], name: str, number: int) -> None:
+    run(Worker(place, name, number))
+
+
+def append_by_pylance(worker: Worker) -> None:
+    _append(worker, lambda place, ids: {"version": _append_to(place, None, ids)})
+
+
+def append_by_us(worker: Worker) -> None:
+    _append(worker, _write)
+
+
+def _append(worker: Worker, write: Callable[[Place, list[int]], Mapping[str, Any]]) -> None:
+    done = False
+    while worker.goes_on(done):
+        ids = worker.fresh(8)
+        with worker.job():
+            entry = worker.attempt("append", lambda ids=ids: write(worker.place, ids), added=ids)
+        done = done or entry.outcome == OK
+        worker.rest(worker.place.pause)
+
+
+def _append_to(place: Place, branch: str | None, ids: Sequence[int]) -> int:
+    uri = place.location.branch_uri(branch)
+    return lance.write_dataset(table_of(ids), uri, mode="append", storage_options=place.storage).version
+
+
+def _write(place: Place, ids: Sequence[int]) -> dict[str, Any]:
+    options = {"path": place.uri, **{f"storage.{key}": value for key, value in place.storage.items()}}
+    plan = plan_write(options, SCHEMA, overwrite=False)
+    return {"version": finish(plan, write_rows(plan, table_of(ids).to_batches()))}
+
+
+def delete(worker: Worker) -> None:
+    """Deletes rows of any worker, through a version that gets old."""
+    done = False
+    while worker.goes_on(done):
+        with worker.job():
+            dataset = opened(worker.place)
+            there = dataset.to_table(columns=["id"])["id"].to_pylist()
+            ids = worker.chance.sample(there, min(len(there) // 2, worker.chance.randint(1, 12 + 10 * _excess(there))))
+            worker.hesitate()
+
+            def run(dataset: Any = dataset, ids: Sequence[int] = ids) -> dict[str, Any]:
+                return {"read": dataset.version, "told": dataset.delete(_among(ids)), "version": dataset.version}
+
+            entry = worker.attempt("delete", run, deleted=ids)
+        done = done or entry.outcome == OK
+        worker.rest(0.2)
+
+
+def _excess(rows: Sequence[int]) -> int:
+    return max(0, len(rows) - ENOUGH) // 100
+
+
+def _among(ids: Sequence[int]) -> str:
+    return f"id in ({', '.join(map(str, ids)) or 'null'})"
+
+
+def compact(worker: Worker) -> None:
+    done = False
+    while worker.goes_on(done):
+        with worker.job():
+            dataset = opened(worker.place)
+            target = worker.chance.choice([100, 1_000, 1_000_000])
+            worker.hesitate()
+
+            def run(dataset: Any = dataset, target: int = target) -> dict[str, Any]:
+                read = dataset.version
+                found = dataset.optimize.compact_files(target_rows_per_fragment=target)
+                return {"read": read, "version": dataset.version, "fragments": found.fragments_removed}
+
+            entry = worker.attempt("compact", run)
+        done = done or entry.facts.get("fragments", 0) > 0
+        worker.rest(0.4)
+
+
+def branch_and_merge(worker: Worker) -> None:
+    """Makes a branch, changes it, merges it once or twice, and drops it; one is left at the end."""
+    number, done = 0, False
+    while worker.goes_on(done):
+        name = f"exp/{worker.name}-{number}"
+        done = _use_branch(worker, name) or done
+        worker.attempt("drop branch", lambda name=name: delete_branch(worker.place.location, name) or {"name": name})
+        number += 1
+        worker.rest(0.1)
+    name = f"exp/{worker.name}-last"
+    _use_branch(worker, name)
+    rows = opened(worker.place, name).to_table(columns=["id"])["id"].to_pylist()
+    worker.log.add("leave branch", OK, time.time(), facts={"name": name, "rows": digest(rows)})
+
+
+def _use_branch(worker: Worker, name: str) -> bool:
+    """Whether any of its merges was done."""
+    place, merges = worker.place, []
+    added: list[int] = []
+    deleted: list[int] = []
+    with worker.job():
+        entry = worker.attempt("create branch", lambda: _create(place, name))
+    for _ in range(worker.chance.choice([1, 1, 2])):
+        if entry.outcome == UNKNOWN:
+            break
+        with worker.job():
+            own, others = _change(worker, name)
+            added, deleted = added + own, deleted + others
+            entry = worker.attempt("merge", lambda: _merge(place, name), added=added, deleted=deleted)
+        merges.append(entry.outcome)
+        if entry.outcome == OK:
+            added, deleted = [], []  # else the next merge takes these in as well
+    return OK in merges
+
+
+def _create(place: Place, name: str) -> dict[str, Any]:
+    return {"name": name, "from": create_branch(place.location, name, RefSpec()).parent_version}
+
+
+def _change(worker: Worker, name: str) -> tuple[list[int], list[int]]:
+    """Append to a branch and delete from it, nothing of which anybody else should disturb."""
+    place, own = worker.place, worker.fresh(6)
+    there = opened(place, name).to_table(columns=["id"])["id"].to_pylist()
+    others = worker.chance.sample(there, worker.chance.choice([0, 0, 1, 2])) if len(there) > 9 else []
+
+    def change() -> dict[str, Any]:
+        version = _append_to(place, name, own)
+        if others:
+            opened(place, name).delete(_among(others))
+        return {"name": name, "version": version, "+": own, "-": others}
+
+    worker.attempt("change branch", change)
+    return own, others
+
+
+def _merge(place: Place, name: str) -> dict[str, Any]:
+    result = merge(place.location, pin_latest(place.location, name), None, MergeOptions(), LocalRunner())
+    return {"name": name, "version": result.version, "base": result.base}
+
+
+def tag(worker: Worker) -> None:
+    """Creates, moves and deletes tags on versions that were the newest a moment ago."""
+    there: list[str] = []
+    done: set[str] = set()
+    while worker.goes_on(len(done) == 3):
+        name = worker.chance.choice(TAGS)
+        action = "create tag" if name not in there else worker.chance.choice(["move tag", "move tag", "delete tag"])
+        with worker.job():
+            dataset = opened(worker.place)
+            facts = {"name": name, "version": dataset.version, "rows": ""}
+            if action != "delete tag":
+                facts["rows"] = digest(dataset.to_table(columns=["id"])["id"].to_pylist())
+            entry = worker.attempt(action, lambda action=action, facts=facts: _tag(worker.place, action, facts))
+        if entry.outcome == OK:
+            done.add(action)
+            there = [found for found in there if found != name] + ([] if action == "delete tag" else [name])
+        worker.rest(0.2)
+
+
+def _tag(place: Place, action: str, facts: dict[str, Any]) -> dict[str, Any]:
+    target = RefSpec(version=facts["version"])
+    if action == "delete tag":
+        delete_tag(place.location, facts["name"])
+    elif action == "move tag":
+        move_tag(place.location, facts["name"], target)
+    else:
+        create_tag(place.location, facts["name"], target)
+    return facts
+
+
+def read(worker: Worker) -> None:
+    """Reads the newest version in full, as it gets old."""
+    done = False
+    while worker.goes_on(done):
+        with worker.job():
+            entry = worker.attempt("read", lambda: _read(worker))
+        done = done or entry.outcome == OK
+        worker.rest(0.2)
+
+
+def _read(worker: Worker) -> dict[str, Any]:
+    dataset = opened(worker.place)
+    worker.hesitate()
+    rows = dataset.to_table()
+    ids = rows["id"].to_pylist()
+    if len(set(ids)) < len(ids) or rows["v"].to_pylist() != [value_of(key) for key in ids]:
+        raise ValueError(f"Version {dataset.version} has rows twice, or values that nobody wrote.")
+    return {"version": dataset.version, "rows": len(ids)}
+
+
+def clean(worker: Worker) -> None:
+    """Removes all versions but the newest, and every file that none names, that no job under way can need."""
+    removed = False
+    while worker.goes_on(removed):
+        entry = worker.attempt("clean", lambda: _clean(worker.place))
+        removed = removed or (entry.facts.get("versions", 0) > 0 and entry.facts.get("files", 0) > 0)
+        worker.rest(0.2)
+
+
+def _clean(place: Place) -> dict[str, Any]:
+    now = time.time_ns()
+    since = min([now, *under_way(place, SINCE)])
+    window = timedelta(seconds=(now - since) / 1e9 + place.margin)
+    plan = plan_cleanup(place.location, policy(commit_window=window, unverified_age=window), LocalRunner())
+    if plan.facts.created_ns - now > LATE * 1e9:
+        return {"late": True}  # this process stood still: jobs may be under way for longer than the window by now
+    report = plan.apply()
+    if not report.complete:
+        raise RuntimeError(f"incomplete: {report}")
+    versions = sum(counts["removed"] for counts in report.versions.values())
+    return {"window": window.total_seconds(), "versions": versions, "files": report.count(DELETED)[0]}
+
+
+WORKERS: tuple[tuple[Callable[[Worker], None], str], ...] = (
+    (append_by_pylance, "appender-a"),
+    (append_by_us, "appender-b"),
+    (delete, "deleter"),
+    (compact, "compactor"),
+    (branch_and_merge, "brancher-a"),
+    (branch_and_merge, "brancher-b"),
+    (tag, "tagger"),
+    (read, "reader"),
+    (clean, "cleaner"),
+)
