@@ -32,6 +32,8 @@ from lance_spark.store.deleting import BATCH, remove_empty_directories
 if TYPE_CHECKING:
     from lance_spark.actions.cleanup.planned import CleanupPlan
 
+_NESTED = frozenset({INDEX, BLOB})
+"""Kinds of files that have directories of their own."""
 DIRECTORIES = pa.schema([("directory", pa.string())])
 
 
@@ -59,7 +61,7 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     outcomes.append(plan.runner.collect("delete files", found).cast(OUTCOMES))
     total = add_up(pa.concat_tables(outcomes))
     if FAILED not in total["outcome"].to_pylist():
-        if plan.location.is_local:
+        if plan.location.is_local and not _NESTED.isdisjoint(total["kind"].to_pylist()):
             _tidy(recorded)
         for directory, parts in finished:
             plans.forget(directory, parts)
@@ -120,7 +122,7 @@ def _directories(record: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]
     candidates = plans.read_part(record, part)
     if candidates is None:
         return  # another run has finished this one's work, and tidied up
-    nested = candidates.filter(pc.is_in(candidates["kind"], value_set=pa.array([INDEX, BLOB])))
+    nested = candidates.filter(pc.is_in(candidates["kind"], value_set=pa.array(sorted(_NESTED))))
     named = zip(nested["file"].to_pylist(), nested["key"].to_pylist(), strict=True)
     found = {directory for file, key in named for directory in _above(file, key)}
     yield pa.record_batch([pa.array(sorted(found), pa.string())], DIRECTORIES)
