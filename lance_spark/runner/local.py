@@ -18,7 +18,7 @@ LOCAL = "local"
 _LEAST_THREADS = 8
 """Stores answer after milliseconds, in which a core has nothing to do."""
 _SLICE_ROWS = 1_000
-"""Rows below which a slice is not worth a thread: what one request deletes."""
+"""Slices have a multiple of this many rows, which is what one request deletes; fewer are not worth a thread."""
 _IDLE = 0.005
 """Seconds of waiting in one item from which on threads are worth it."""
 
@@ -62,8 +62,8 @@ class LocalRunner:
         """The function's batches for slices of the table: a table of candidates is stored and deleted in as many."""
         self._say(stage)
         count = min(self.parallelism if self._waits else 1, frame.num_rows // _SLICE_ROWS) or 1
-        size = -(-frame.num_rows // count)
-        slices = [frame.slice(number * size, size).to_batches() for number in range(count)]
+        size = max(1, -(-frame.num_rows // (count * _SLICE_ROWS))) * _SLICE_ROWS
+        slices = [frame.slice(first, size).to_batches() for first in range(0, max(1, frame.num_rows), size)]
         found = self._each(lambda batches: list(function(iter(batches))), slices)
         return pa.Table.from_batches([batch for batches in found for batch in batches], schema)
 

@@ -50,7 +50,7 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     watch = Watch(look)
     watch.live()  # a store that cannot be looked at stops the run before anything is written
     # Others are left alone: what they prove was not known to this plan, and would wait for days without them.
-    finished = [found for name, found in plans.unfinished(plan.location).items() if name in plan.facts.finishes]
+    finished = [found for name, found in _unfinished(plan).items() if name in facts.finishes]
     recorded = plan.store(plans.record(plan.location, plan.facts.id))
     assert recorded.directory is not None
     outcomes = [_delete_manifests(recorded, watch, max_deletes_per_second)]
@@ -76,6 +76,10 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
         warnings=plan.facts.warnings,
         ran_on=plan.runner.name,
     )
+
+
+def _unfinished(plan: CleanupPlan) -> Mapping[str, tuple[DatasetLocation, tuple[str, ...]]]:
+    return plans.unfinished(plan.location) if plan.facts.finishes else {}
 
 
 def _delete_manifests(plan: CleanupPlan, watch: Watch, per_second: float | None) -> pa.Table:
