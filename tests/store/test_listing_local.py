@@ -111,6 +111,20 @@ def test_links_to_directories_are_nothing_and_links_to_files_are_themselves(loca
     assert batch["size"].to_pylist() == [len(str(outside / "precious"))]
 
 
+@pytest.mark.parametrize(
+    "directory", ["linked/deep", "data/linked", "../outside", "data/../data", "data/", ".", "./data"]
+)
+def test_a_range_behind_a_link_or_spelled_as_no_file_is_has_no_files(location, directory):
+    outside = Path(location.uri).parent / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "precious").write_text("precious")
+    os.symlink(outside, Path(location.uri, "linked"))
+    os.symlink(outside, Path(location.uri, "data", "linked"))
+    there = Path(location.uri, directory)
+    assert any(path.is_file() for path in there.rglob("*")) or any(there.iterdir())
+    assert listed(location, KeyRange(f"{directory}/", f"{directory}0")) == []
+
+
 def entries_that(monkeypatch, act):
     """``act`` on each directory before its entries are used, after they were read."""
     real = os.scandir
