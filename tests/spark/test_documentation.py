@@ -1,5 +1,6 @@
-"""What the documentation says first is true: its first example runs as it stands, and the first error reads so."""
+"""What the documentation says is true: the examples of README run as they stand, and the first error reads so."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -16,16 +17,21 @@ def blocks(path, language="python"):
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / path).read_text(), re.DOTALL)
 
 
-def test_the_first_example_of_the_readme_runs_and_counts_what_it_says(spark, uri):
+def test_the_examples_of_the_readme_run_in_their_order_and_give_what_they_say(spark, tmp_path):
+    """Those without Spark are run by tests/store/test_without_spark.py."""
     text = (ROOT / "README.md").read_text()
+    examples = re.findall(r"<!-- (first example|with spark) -->\n```python\n(.*?)```", text, re.DOTALL)
+    assert [kind for kind, _ in examples] == ["first example", "with spark", "with spark"]
     assert text.index("<!-- first example -->") < text.index("```python")
-    example = blocks("README.md")[0].replace('"flights.lance"', repr(uri))
-    counted = re.findall(r"(.*\.count\(\))  # (\d+)\n", example)
-    assert len(counted) == 2
     names = {"spark": spark}
-    exec(example, names)
-    for expression, number in counted:
-        assert eval(expression, names) == int(number)
+    checked = []
+    for _, example in examples:
+        code = re.sub(r'"(flights\.lance|lake)"', lambda match: repr(str(tmp_path / match[1])), example)
+        exec(code, names)
+        for expression, expected in re.findall(r"^(\w.*\))  # ([\d\[].*)$", code, re.MULTILINE):
+            assert eval(expression, names) == ast.literal_eval(expected), expression
+            checked.append(expected)
+    assert checked == ["143", "1000", "1500", "1000", "['air_flights']"]
 
 
 def test_a_write_without_a_mode_ends_as_the_page_says_and_the_page_says_what_helps(spark, uri):
