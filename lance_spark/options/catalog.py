@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lance_spark.errors import InvalidOption
 
 CATALOG_OPTIONS = ("catalog", "catalog_mode")
-"""Options of reads and writes alike, in the order that docs/ lists them."""
+"""Options of reads and writes alike."""
 
 
 @dataclass(frozen=True)

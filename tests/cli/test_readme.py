@@ -1,4 +1,4 @@
-"""What README and docs/ show of lance-git and lance-catalog: verbs as ``--help`` lists them, and an example that runs."""
+"""What README and docs/ show of lance-git and lance-catalog: verbs as in ``--help``, and an example that runs."""
 
 from __future__ import annotations
 

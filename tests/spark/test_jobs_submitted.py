@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
 NAMED = "s3://bucket/flights.lance"
+EVERYTHING_OLD = ("--older-than", "0s", "--commit-window", "0s")
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.one_spark,
@@ -65,7 +66,7 @@ def test_the_page_shows_a_cleanup_for_one_dataset_and_for_a_catalog():
 
 def test_a_cleanup_as_the_page_has_it_starts_no_session_and_ends_with_its_report(flights):
     command = next(command for command in shown("spark-submit jobs/cleanup.py") if NAMED in command)
-    said = submit([*command, "--older-than", "0s"], flights)
+    said = submit([*command, *EVERYTHING_OLD], flights)
     assert re.fullmatch(r"dry run: 10 files, .* would be deleted \(plan .*, ran on local\)", said[-1])
     assert not [line for line in said if " INFO " in line or "Running Spark" in line or line.startswith("start Spark")]
     assert len(lance.dataset(flights).versions()) == 6
@@ -73,7 +74,7 @@ def test_a_cleanup_as_the_page_has_it_starts_no_session_and_ends_with_its_report
 
 def test_on_spark_the_report_is_the_last_word_as_well(flights):
     command = shown("spark-submit --properties-file conf/spark-defaults.conf jobs/cleanup.py")[0]
-    said = submit([*command, "--older-than", "0s", "--where", "spark", "--execute"], flights)
+    said = submit([*command, *EVERYTHING_OLD, "--where", "spark", "--execute"], flights)
     assert re.fullmatch(r"10 deleted; .* freed \(plan .*, ran on spark\)", said[-1])
     assert [line for line in said if line.startswith("start Spark")]
     assert not [line for line in said if " INFO " in line or " WARN " in line]
