@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
+from type_table import TABLE
 
 pytestmark = [pytest.mark.spark]
 
@@ -43,3 +44,39 @@ def test_a_write_without_a_mode_ends_as_the_page_says_and_the_page_says_what_hel
     assert str(caught.value).startswith(quoted)
     exec(helps.replace('"flights.lance"', repr(uri)), names)
     assert spark.read.format("lance").load(uri).count() == 3
+
+
+ON_THE_PAGE = {
+    "halffloat": "float16",
+    "float": "float32",
+    "double": "float64",
+    "fixed_size_binary": "fixed-size binary",
+    "fixed_size_list": "fixed-size list (vector)",
+    "timestamp": "timestamp without zone (s, ms, us, ns)",
+    "decimal256": "decimal256 up to p = 38",
+}
+"""What docs/types.md calls a type that Arrow calls otherwise; a decimal's digits and a list's items left out."""
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_the_page_about_types_says_what_spark_shows_for_what_is_stored(row):
+    arrow = re.match(r"\w+", str(row.lance))[0]
+    zoned = arrow == "timestamp" and row.lance.tz is not None
+    name = "timestamp with zone" if zoned else ON_THE_PAGE.get(arrow, arrow)
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| ", (ROOT / "docs" / "types.md").read_text(), re.MULTILINE)
+    lines = [(types(left), types(right)) for left, right in rows]
+    found = [(place, left, right) for left, right in lines for place in places(name, left)]
+    assert len(found) == 1, f"docs/types.md has {name} {len(found)} times"
+    place, left, right = found[0]
+    shown = right[place] if len(right) == len(left) else right[0]
+    assert shown == "its values' type" or re.match(r"[a-z_ ]+", row.spark)[0] == re.match(r"[a-z_ ]+", shown)[0].strip()
+
+
+def types(cell):
+    """The types that a cell of the table lists."""
+    return [kind.strip() for kind in re.split(r",(?![^(]*\))", cell)]
+
+
+def places(name, kinds):
+    """Where a list of types has this one, which may be followed by its parameters."""
+    return [place for place, kind in enumerate(kinds) if kind == name or kind.startswith(f"{name}(")]
