@@ -177,3 +177,22 @@ def test_the_dependencies_are_those_of_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
     assert {name for row in rows for name in names_in(row[0])} == declared
+
+
+def test_the_demo_in_the_readme_has_the_steps_of_the_job_in_their_order():
+    shown = re.findall(r"^```\n(start .*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(shown) == 1
+    lines = [line for line in shown[0].splitlines() if not line.startswith(" ")]
+    job = ast.parse((ROOT / "jobs" / "write_audit_publish.py").read_text())
+    calls = [node for node in ast.walk(job) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "step"]
+    calls.sort(key=lambda call: call.lineno)
+    assert len(lines) == len(calls)
+    for line, call in zip(lines, calls, strict=True):
+        verb, what = (text_of(argument) for argument in call.args)
+        assert re.match(rf"{verb} +{what}(  |$)", line), line
+
+
+def text_of(argument: ast.expr) -> str:
+    """A pattern for the text that an argument stands for: f-strings have anything where their values go."""
+    parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
+    return "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in parts)
