@@ -171,6 +171,21 @@ def test_a_restore_is_a_conflict(two, monkeypatch):
     assert ids(two) == [0, 1, 2, 4, 5, 90]
 
 
+def test_a_restore_that_pylance_has_to_do_is_a_conflict_and_covers_nothing(two, monkeypatch):
+    append(two, 6)
+    newest = lance.dataset(two).version
+
+    def planned(*_):
+        meanwhile(two)
+        clean(two, retain_versions=1)
+
+    monkeypatch.setattr("lance_spark.actions.restore._plan", planned)  # None: this one is pylance's to do
+    with pytest.raises(Conflict, match=f"Version {newest + 1} of branch 'main'"):
+        restore(locate(two), PinnedVersion(None, 2), RUNNER)
+    assert versions(two)[-1] == newest + 2
+    assert 90 in ids(two)
+
+
 def stale_commits(location):
     """Commits of ours that were made for version 2, by what makes them."""
     import lance
