@@ -56,6 +56,22 @@ def still_listed(survey: Survey, manifests: Collection[Manifest]) -> list[Manife
     return [manifest for manifest in manifests if manifest in listed]
 
 
+def of_branches(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
+    """Those of some manifests that a later survey shows as well, and that are not of a branch which is being deleted.
+
+    Its ref goes first, then its files, in any order.
+    """
+    chains = ((survey.repositories[chain.repository].uri, chain) for chain in survey.chains if chain.has_ref)
+    refs = {(uri, chain.root) for uri, chain in chains}
+    return [place for place in still_listed(survey, manifests) if (place.repository, place.root) in refs]
+
+
+def still_newest(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
+    """Those of some manifests that a later survey shows as the newest of their branch."""
+    newest = {manifest_at(survey, chain, len(chain.versions) - 1) for chain in survey.chains if chain.versions}
+    return [place for place in manifests if place in newest]
+
+
 def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> list[Manifest]:
     """Manifests that could not be read, although a later survey shows them, or that were the newest of what is left.
 
