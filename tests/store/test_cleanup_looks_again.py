@@ -1,5 +1,6 @@
 """Branches and tags come and go while a cleanup looks: that is looked at again, and never taken for corruption."""
 
+import os
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,8 +13,9 @@ from lance_spark.actions.cleanup import stages
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.cleanup.names import manifest_names
 from lance_spark.errors import Conflict
-from lance_spark.refs.model import Branch
-from lance_spark.store import refs, survey
+from lance_spark.refs.model import Branch, PinnedVersion
+from lance_spark.store import clones, refs, survey
+from lance_spark.store.uri import locate
 
 
 @pytest.fixture
@@ -184,3 +186,17 @@ def test_a_branch_whose_files_go_before_its_manifests_stops_nothing(history, mon
 
     monkeypatch.setattr(stages, "list_range", once(half_delete, history, stages.list_range))
     assert apply_plan(plan(history, **KEEPING)).complete
+
+
+def test_a_clone_that_is_being_recorded_stops_nothing(history, monkeypatch, tmp_path):
+    """A look sees the record whole or not at all: one that cannot be read is a clone that cannot be protected."""
+    clone, replace_file, looks = locate(str(tmp_path / "clone.lance")), os.replace, []
+
+    def replacing(source, target):
+        looks.append(survey.recorded_clones(locate(history)))
+        replace_file(source, target)
+
+    monkeypatch.setattr(os, "replace", replacing)
+    clones.write_record(locate(history), clone, PinnedVersion(None, 2))
+    assert looks == [{}]
+    assert list(survey.recorded_clones(locate(history)).values()) == [clone.uri]
