@@ -115,4 +115,6 @@ def test_reading_more_manifests_than_needed_changes_no_verdict(world):
         for index, positions in positions_of_unknown_age(seen, policy, MOMENT).items()
     }
     every = {index: dict(enumerate(found)) for index, found in times.items()}
-    assert judge(seen, policy, MOMENT, some) == judge(seen, policy, MOMENT, every)
+    # Only what the report calls the reason may differ: young manifests that stay anyway are not read for it.
+    kept = [[verdict.kept for verdict in judge(seen, policy, MOMENT, ages)] for ages in (some, every)]
+    assert kept[0] == kept[1]
