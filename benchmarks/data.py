@@ -102,7 +102,7 @@ def _chunks(rows: int, size: int = CHUNK) -> Iterator[tuple[int, int]]:
 
 
 def _narrow(rows: int) -> Iterator[pa.Table]:
-    """bigint, two doubles, a short string: the shape that research/spark.md section 5 measured."""
+    """bigint, two doubles, a short string: rows so narrow that Spark's channel counts, not Lance."""
     for start, count in _chunks(rows):
         random = np.random.default_rng(start)
         yield pa.table(

@@ -23,6 +23,7 @@ from lance_spark.write.plan import WritePlan
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("lance_spark", "pyspark_lance", "jobs") for path in (ROOT / folder).rglob("*.py"))
+CODE = ("lance_spark", "pyspark_lance", "jobs", "benchmarks", "tests")
 PACKAGE = [path for path in SOURCES if path.is_relative_to(ROOT / "lance_spark")]
 MAX_FILE = 350
 MAX_FUNCTION = 60
@@ -138,3 +139,16 @@ def test_no_representation_shows_a_secret(crossing):
 def test_no_machine_and_no_secret_is_named_in_the_sources():
     for path in SOURCES:
         assert not re.search(r"/(home|root|Users)/\w+|AKIA[0-9A-Z]{16}", path.read_text()), path
+
+
+def test_documents_that_the_code_cites_are_in_the_repository():
+    """Whoever has the repository, or a wheel of it, can look nowhere else. What is public has an address instead."""
+    texts = {path: path.read_text() for folder in CODE for path in (ROOT / folder).rglob("*.py")}
+    cited = {(path, name) for path, text in texts.items() for name in re.findall(r"(?<![\w/.:*-])[\w./-]+\.md\b", text)}
+    assert any(name == "README.md" for _, name in cited)
+    assert not [
+        (str(path.relative_to(ROOT)), name)
+        for path, name in cited
+        if name.startswith("..")
+        or not any((folder / name).is_file() for folder in (ROOT, ROOT / "docs", ROOT / "conf"))
+    ]
