@@ -142,7 +142,7 @@ def _flights_chunk(ids: np.ndarray, start: int, rows: int) -> pa.Table:
         return words.take(pa.array(random.integers(0, len(words), count)))
 
     def clock(minutes: np.ndarray) -> np.ndarray:
-        return (minutes // 60 % 24 * 100 + minutes % 60).astype(np.int32)
+        return np.asarray(minutes // 60 % 24 * 100 + minutes % 60, dtype=np.int32)
 
     moment = np.datetime64("2013-01-01T00", "m") + (np.arange(start, start + count) * 525_600 // rows)
     day = moment.astype("datetime64[D]")
