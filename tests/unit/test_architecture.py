@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import pickle
 import re
 import shutil
@@ -37,6 +38,30 @@ def test_the_import_contracts_hold():
         pytest.skip("import-linter is not installed here")
     done = subprocess.run([command, "--no-logo"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+BACKWARDS = {
+    # How a value is shown, which the value itself needs to print: for type checkers only.
+    ("lance_spark.actions.remotes.saying", "lance_spark.actions.remotes.result"),
+    ("lance_spark.catalog.showing", "lance_spark.catalog.model"),
+    ("lance_spark.refs.listing", "lance_spark.refs.model"),
+    ("lance_spark.replay.relocated", "lance_spark.replay.relocation"),
+    ("lance_spark.replay.telling", "lance_spark.replay.plan"),
+    # What carries out a plan, which a plan needs for its method apply(): for type checkers only.
+    ("lance_spark.actions.cleanup.apply", "lance_spark.actions.cleanup.planned"),
+}
+"""Imports that would close a circle of files. None is to be added."""
+
+
+def test_imports_go_in_no_circles():
+    grimp = pytest.importorskip("grimp")  # comes with import-linter
+    graph = grimp.build_graph("lance_spark", "pyspark_lance", cache_dir=None)
+    assert len(graph.modules) > len(PACKAGE)
+    needs = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+    for importer, imported in BACKWARDS:
+        assert imported in needs[importer], "no longer there: take it from the list"
+        needs[importer].remove(imported)
+    graphlib.TopologicalSorter(needs).prepare()  # raises CycleError, which names the files
 
 
 @each_source
@@ -152,3 +177,16 @@ def test_documents_that_the_code_cites_are_in_the_repository():
         if name.startswith("..")
         or not any((folder / name).is_file() for folder in (ROOT, ROOT / "docs", ROOT / "conf"))
     ]
+
+
+def test_the_walks_for_newcomers_lead_through_files_that_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Two walks\n")[2].partition("\n## ")[0]
+    walks = text.split("\n### ")[1:]
+    assert len(walks) == 2
+    for walk in walks:
+        steps = re.findall(r"^\d\. `([^`]+)`: (.+?)(?=^\d\. |\n\n|\Z)", walk, re.MULTILINE | re.DOTALL)
+        assert 2 <= len(steps) <= 5
+        for path, what in steps:
+            code = (ROOT / path).read_text()
+            named = re.findall(r"`(\w+)`", what)
+            assert not [name for name in named if not re.search(rf"\b{name}\b", code)], (path, named)
