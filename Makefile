@@ -25,7 +25,7 @@ check: venv ## lint, types and the pure tests, side by side: less than a minute,
 	@$(MAKE) --no-print-directory --jobs 2 lint unit
 
 unit: venv ## the pure tests
-	@$(call in_venv,$(VENV)) -m pytest --numprocesses 2 --quiet tests/unit $(ARGS)
+	@$(call in_venv,$(VENV)) -m pytest --quiet tests/unit $(ARGS)
 
 # tests/conftest.py says which tests share a process, in what order they begin, and which cases are for the night.
 test: venv ## all tests on the newest Spark
