@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import pickle
 import re
@@ -28,6 +29,12 @@ CODE = ("lance_spark", "pyspark_lance", "jobs", "benchmarks", "tests")
 PACKAGE = [path for path in SOURCES if path.is_relative_to(ROOT / "lance_spark")]
 MAX_FILE = 350
 MAX_FUNCTION = 60
+
+
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
 
 each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -68,23 +75,21 @@ def test_imports_go_in_no_circles():
 def test_files_and_functions_stay_small(path):
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION, node.name
 
 
 @pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_reaches_for_the_jvm(path):
-    names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
     assert not names & {"_jvm", "_jdf", "_jsparkSession", "_sc", "sparkContext", "rdd", "_jsc"}
 
 
 @pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lance_is_never_imported_with_a_module(path):
     """Spark forks its Python workers from a process that imported the source, and Lance does not survive a fork."""
-    outside = [
-        node for node in _module_level(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
-    ]
+    outside = [node for node in _module_level(parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = {alias.name for node in outside if isinstance(node, ast.Import) for alias in node.names}
     modules |= {node.module or "" for node in outside if isinstance(node, ast.ImportFrom)}
     assert not {name for name in modules if name.split(".")[0] in {"lance", "s3fs", "fsspec"}}
