@@ -239,9 +239,14 @@ def test_a_workspace_stays_when_what_it_is_for_was_made(tmp_path):
 def test_a_workspace_goes_when_what_it_is_for_failed(tmp_path, problem, whole):
     place = tmp_path / "work"
     undo = (lambda: remove_with_content(str(place))) if whole else None
-    with pytest.raises(type(problem)), new_workspace(str(place), Workspace("t.lance"), undo):
-        (place / "half").write_text("a half")
-        raise problem
+
+    def fail_amid():
+        with new_workspace(str(place), Workspace("t.lance"), undo):
+            (place / "half").write_text("a half")
+            raise problem
+
+    with pytest.raises(type(problem)):
+        fail_amid()
     assert [path.name for path in place.glob("*")] == ([] if whole else ["half"])
 
 
