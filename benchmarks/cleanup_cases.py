@@ -21,7 +21,8 @@ from lance_spark.runner.interface import Engine
 from lance_spark.spark.engines import engine_of
 from lance_spark.store.uri import locate
 
-KEEP_LATEST = CleanupPolicy(older_than=timedelta(0), error_if_tagged_old_versions=False)
+KEEP_LATEST = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), error_if_tagged_old_versions=False)
+"""Nobody writes while it is measured."""
 
 
 def histories(dataset: Dataset, spark: SparkSession | None) -> Scenario:

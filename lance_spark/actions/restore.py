@@ -46,6 +46,7 @@ def restore(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Pi
 def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Restored:
     """Commit a new version with the rows, columns and indexes of the pinned one, on its branch.
 
+    Rows may come in another order: pylance sorts fragments by id, and does not give id 0 again.
     Rows that somebody appends in the same moment are kept. For anything else that changed rows meanwhile Conflict is
     raised, and nothing was changed: whoever restores has not seen it. Only where columns or settings are others, or
     the table is empty now, pylance's own restore has to do it. That covers a commit which came in between; Conflict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -109,31 +109,27 @@ def decide(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
 
 def _split(marks: pa.Table, judgement: Judgement) -> tuple[pa.Array, pa.Array]:
     """Keys that a kept version names, and keys that a removed version names."""
-    live, dead = [], []
-    for chain in pc.unique(marks["chain"]).to_pylist():
-        own = marks.filter(pc.equal(marks["chain"], chain))
-        if chain == LEFTOVER:
-            dead.append(own["key"])
-            continue
-        kept = judgement.verdicts[chain].kept
-        sums = pa.array([0, *_running(kept)], pa.int64())
-        last = pc.add(own["last"], 1)
-        alive = pc.subtract(sums.take(last.combine_chunks()), sums.take(own["first"].combine_chunks()))
-        live.append(own["key"].filter(pc.greater(alive, 0)))
-        dead.append(own["key"].filter(pc.less(alive, pc.subtract(last, own["first"]))))
-    return _joined(live), _joined(dead)
+    leftover = pc.equal(marks["chain"], LEFTOVER)
+    own = marks.filter(pc.invert(leftover))
+    starts, sums = _running(judgement.verdicts)
+    start = starts.take(own["chain"].combine_chunks())
+    first, last = pc.add(start, own["first"]), pc.add(pc.add(start, own["last"]), 1)
+    alive = pc.subtract(sums.take(last), sums.take(first))
+    live = own["key"].filter(pc.greater(alive, 0))
+    dead = own["key"].filter(pc.less(alive, pc.subtract(last, first)))
+    proven = pa.chunked_array([*dead.chunks, *marks["key"].filter(leftover).chunks], pa.string())
+    return live.combine_chunks(), proven.combine_chunks()
 
 
-def _running(kept: tuple[bool, ...]) -> list[int]:
-    total, sums = 0, []
-    for stays in kept:
-        total += stays
-        sums.append(total)
-    return sums
-
-
-def _joined(columns: list[pa.ChunkedArray]) -> pa.Array:
-    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()).combine_chunks()
+def _running(verdicts: Sequence[Verdict]) -> tuple[pa.Array, pa.Array]:
+    """How many versions stay before each position, all chains one after the other; and where each chain begins."""
+    starts, sums, total = [], [0], 0
+    for verdict in verdicts:
+        starts.append(len(sums) - 1)
+        for stays in verdict.kept:
+            total += stays
+            sums.append(total)
+    return pa.array(starts, pa.int64()), pa.array(sums, pa.int64())
 
 
 def _choices(
@@ -179,16 +175,14 @@ def _staying(files: pa.Table) -> pa.Table:
 
 def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
     """Data and deletion files of latest versions that the listing does not show."""
-    found = []
-    for chain, latest in judgement.latest.items():
-        covers = pc.and_(pc.less_equal(marks["first"], latest), pc.greater_equal(marks["last"], latest))
-        needed = marks.filter(pc.and_(pc.equal(marks["chain"], chain), covers))
-        local = needed["local"]
-        own = pc.invert(pc.starts_with(needed["key"], ANYWHERE))
-        data = pc.or_(pc.starts_with(local, "data/"), pc.starts_with(local, "_deletions/"))
-        absent = pc.invert(pc.is_in(needed["key"], value_set=_listed(files)))
-        found.append(needed.filter(pc.and_(pc.and_(own, data), absent)).select(["chain", "key", "local"]))
-    lost = pa.concat_tables(found) if found else marks.select(["chain", "key", "local"]).slice(0, 0)
+    versions = pa.array([judgement.latest.get(chain) for chain in range(len(judgement.verdicts))], pa.int32())
+    own = marks.filter(pc.not_equal(marks["chain"], LEFTOVER))
+    latest = versions.take(own["chain"].combine_chunks())
+    covers = pc.and_(pc.less_equal(own["first"], latest), pc.greater_equal(own["last"], latest))
+    placed = pc.invert(pc.starts_with(own["key"], ANYWHERE))
+    data = pc.or_(pc.starts_with(own["local"], "data/"), pc.starts_with(own["local"], "_deletions/"))
+    needed = own.filter(pc.and_(pc.and_(covers, placed), data)).select(["chain", "key", "local"])
+    lost = needed.filter(pc.invert(pc.is_in(needed["key"], value_set=_listed(files))))
     count = lost.num_rows
     return _shaped(
         pa.table(

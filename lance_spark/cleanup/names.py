@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
@@ -26,7 +25,8 @@ UNKNOWN = "unknown"
 """Whatever else lies there: never deleted, only reported."""
 KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
 
-_INVERTED = re.compile(r"\d{20}\.manifest")
+_SUFFIX = ".manifest"
+_INVERTED_SIZE = 20 + len(_SUFFIX)
 _PLAIN = re.compile(r"\d{1,19}\.manifest")
 _DETACHED = re.compile(r"d(\d{1,20})\.manifest")
 _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
@@ -45,8 +45,7 @@ class Named(NamedTuple):
     """Path of what versions name: the data file of a blob, the directory of an index, else the path itself."""
 
 
-@dataclass(frozen=True)
-class ManifestName:
+class ManifestName(NamedTuple):
     """A manifest's file name, read."""
 
     version: int
@@ -60,7 +59,7 @@ def manifest_names(version: int) -> tuple[str, str]:
 
 def read_manifest_name(name: str) -> ManifestName | None:
     """The version a file in ``_versions`` holds; None for what is no finished manifest."""
-    if _INVERTED.fullmatch(name):
+    if len(name) == _INVERTED_SIZE and name.endswith(_SUFFIX) and name[:20].isdecimal():
         version = _HIGHEST - int(name[:20])
         return ManifestName(version, detached=False) if version >= 0 else None
     if _PLAIN.fullmatch(name):
@@ -76,9 +75,11 @@ def classify(path: str) -> Named:
     A path that ends with a slash is an object with which a tool marked a directory. Object stores also have keys with
     empty and dotted parts, which no version names and no file system can tell from other paths.
     """
+    directory, _, rest = path.partition("/")
+    if directory == "data" and rest.endswith(".lance") and rest[0] != "." and "/" not in rest:
+        return Named(DATA, path)  # most files are that, and need no closer look
     if not _NO_NAMES.isdisjoint(path.split("/")):
         return Named(UNKNOWN, path)
-    directory, _, rest = path.partition("/")
     name = rest.rpartition("/")[2]
     if directory == "data":
         return _in_data(path, rest, name)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefTable
 from lance_spark.refs.names import MAIN
 
 
-@dataclass(frozen=True)
-class VersionFile:
-    """One manifest, as a listing shows it."""
+class VersionFile(NamedTuple):
+    """One manifest, as a listing shows it. A tuple: there may be very many, and they are compared at every look."""
 
     version: int
     name: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lance_spark.errors import InvalidOption
 
 CATALOG_OPTIONS = ("catalog", "catalog_mode")
-"""Options of reads and writes alike, in the order the README lists them."""
+"""Options of reads and writes alike."""
 
 
 @dataclass(frozen=True)

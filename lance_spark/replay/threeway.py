@@ -1,6 +1,6 @@
 r"""The three-way comparison: what theirs changed since the base, and whether ours can take it.
 
-The conflict matrix (README, "What conflicts"), by fragment of the base:
+The conflict matrix (docs/branches-and-merges.md, "What conflicts"), by fragment of the base:
 
     theirs \ ours       unchanged   rows deleted            columns written        gone
     unchanged          ours        ours                   ours                   ours

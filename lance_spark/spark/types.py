@@ -1,4 +1,4 @@
-"""Arrow types to Spark types and back. The README's type table is this file."""
+"""Arrow types to Spark types and back. The table in docs/types.md is this file."""
 
 from __future__ import annotations
 

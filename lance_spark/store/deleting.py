@@ -15,7 +15,7 @@ from typing import Any, Literal
 from lance_spark.cleanup.pace import retry_delay
 from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
-from lance_spark.store.failures import clean
+from lance_spark.store.failures import clean, from_fsspec
 from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, reachable, whole_path
 
 BATCH = 1000
@@ -45,6 +45,9 @@ class _Fate:
     reason: str = ""
     passing: bool = False
     """Whether the reason may be gone at the next attempt."""
+
+
+_DELETED, _GONE = _Fate("deleted"), _Fate("gone")
 
 
 def delete_batch(location: DatasetLocation, paths: Sequence[str]) -> Deleted:
@@ -79,8 +82,9 @@ def remove_empty_directories(location: DatasetLocation, directories: Sequence[st
     """
     if not location.is_local:
         return
+    root = os.path.realpath(location.uri)
     for directory in sorted({_inside(path) for path in directories}, key=lambda path: path.count("/"), reverse=True):
-        if not _is_in_place(location, directory):
+        if not _is_in_place(root, directory):
             continue
         with reachable(location):
             try:
@@ -100,38 +104,46 @@ def _inside(path: str) -> str:
 
 def _delete_on_disk(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
     directories = {path.rpartition("/")[0] for path in paths}
-    in_place = {directory for directory in directories if _is_in_place(location, directory)}
+    root = os.path.realpath(location.uri)
+    in_place = {directory for directory in directories if _is_in_place(root, directory)}
     return {
-        path: _delete_file(location, os.unlink, path)
+        path: _unlinked(location, f"{root}/{path}")
         if path.rpartition("/")[0] in in_place
         else _Fate("failed", "Its directory is reached through a symbolic link.")
         for path in paths
     }
 
 
-def _is_in_place(location: DatasetLocation, relative: str) -> bool:
+def _unlinked(location: DatasetLocation, path: str) -> _Fate:
+    try:
+        os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return _GONE
+    except (OSError, ValueError) as problem:
+        return _Fate("failed", from_fsspec(problem, location).message)
+    return _DELETED
+
+
+def _is_in_place(root: str, relative: str) -> bool:
     """Whether no symbolic link leads to a path below the root: what is behind one may be another dataset's."""
-    root = os.path.realpath(location.uri)
     return os.path.realpath(os.path.join(root, relative)) == os.path.normpath(os.path.join(root, relative))
 
 
 def _delete_elsewhere(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
     filesystem = open_filesystem(location)
     with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(
-            zip(paths, pool.map(lambda path: _delete_file(location, filesystem.rm_file, path), paths), strict=True)
-        )
+        return dict(zip(paths, pool.map(lambda path: _removed(location, filesystem, path), paths), strict=True))
 
 
-def _delete_file(location: DatasetLocation, remove: Any, path: str) -> _Fate:
+def _removed(location: DatasetLocation, filesystem: Any, path: str) -> _Fate:
     try:
         with reachable(location):
-            remove(whole_path(location, path))
+            filesystem.rm_file(whole_path(location, path))
     except (FileNotFoundError, NotADirectoryError):
-        return _Fate("gone")
+        return _GONE
     except LanceSparkError as problem:
         return _Fate("failed", problem.message)
-    return _Fate("deleted")
+    return _DELETED
 
 
 def _delete_on_s3(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
@@ -161,7 +173,7 @@ def _delete_keys(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _
     except FileNotFoundError as problem:
         reason = f"The bucket does not exist: {clean(str(problem), location)}"
         return dict.fromkeys(paths, _Fate("failed", reason))
-    told = {entry.get("Key"): _Fate("deleted") for entry in answer.get("Deleted", ())}
+    told = {entry.get("Key"): _DELETED for entry in answer.get("Deleted", ())}
     told |= {entry.get("Key"): _refusal(entry, location) for entry in answer.get("Errors", ())}
     silence = _Fate("failed", "The store did not answer for it.", passing=True)
     return {path: told.get(prefix + path, silence) for path in paths}

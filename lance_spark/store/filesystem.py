@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +18,10 @@ from lance_spark.store.failures import from_fsspec
 if TYPE_CHECKING:
     import fsspec
 
+_S3_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z")
+_CONNECTIONS = 32
+"""How many requests to one store are under way at once; botocore's own limit is ten."""
+
 
 def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
     """The file system that a location is on, with its storage options; nothing is asked of it yet."""
@@ -25,9 +31,12 @@ def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
         return fsspec.filesystem("file")
     parts = urlsplit(location.uri)
     arguments = fsspec_options(parts.scheme, location.storage_options, os.environ)
-    if parts.scheme == "s3":
-        arguments = _with_s3_manners(arguments, parts.netloc)
-    return fsspec.filesystem(parts.scheme, use_listings_cache=False, **arguments)
+    if parts.scheme != "s3":
+        return fsspec.filesystem(parts.scheme, use_listings_cache=False, **arguments)
+    filesystem = fsspec.filesystem("s3", use_listings_cache=False, **_with_s3_manners(arguments, parts.netloc))
+    if filesystem.session is None:  # not an argument: then no two of these file systems would be the same one
+        filesystem.session = _quick_session()
+    return filesystem
 
 
 def whole_path(location: DatasetLocation, relative: str) -> str:
@@ -90,12 +99,38 @@ def reachable(location: DatasetLocation) -> Iterator[None]:
         raise from_fsspec(problem, location) from None
 
 
+def _quick_session() -> Any:
+    """A session of botocore that reads times of S3 itself.
+
+    botocore asks dateutil, which takes times in any style: two thirds of what it takes to read a page of a listing.
+    """
+    from aiobotocore.session import AioSession
+
+    session = AioSession()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=s3_time)
+    return session
+
+
+def s3_time(text: Any) -> datetime:
+    """A time as S3 lists it, ``2026-11-22T08:13:28.000Z``; botocore reads all others."""
+    if isinstance(text, str) and _S3_TIME.fullmatch(text):
+        return datetime.fromisoformat(f"{text[:-1]}+00:00")
+    from botocore.utils import parse_timestamp
+
+    found: datetime = parse_timestamp(text)
+    return found
+
+
 def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
     """How s3fs should ask: once per file, with few retries, and with virtual hosts as pylance understands them.
 
     botocore tries five times, s3fs five times around that: half a minute for one throttled listing.
     """
-    config = {**arguments.get("config_kwargs", {}), "retries": {"mode": "standard", "total_max_attempts": 3}}
+    config = {
+        **arguments.get("config_kwargs", {}),
+        "retries": {"mode": "standard", "total_max_attempts": 3},
+        "max_pool_connections": _CONNECTIONS,
+    }
     client = dict(arguments.get("client_kwargs", {}))
     if config.get("s3") == {"addressing_style": "virtual"}:
         # To pylance a virtual host's endpoint names the bucket already; botocore would put it before that again.

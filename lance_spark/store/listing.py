@@ -34,6 +34,7 @@ _TIMES = ("last_modified", "updated", "LastModified", "mtime", "created")
 and a file that looks older than it is may be deleted too soon."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 """What Python makes of the bytes of a name that is no UTF-8."""
+_NO_NAMES = frozenset({"", ".", ".."})
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _Row = tuple[str, "int | None", "int | None"]
@@ -115,8 +116,8 @@ def _page(location: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows_on_disk(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
-    pending = [""]
     with reachable(location):
+        pending = _first_directories(location, part)
         while pending:
             directory = pending.pop()
             for entry in _entries(os.path.join(location.uri, directory)):
@@ -126,6 +127,17 @@ def _rows_on_disk(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
                         pending.append(f"{path}/")
                 elif part.holds(path) and (row := _row_of(entry, path)):
                     yield row
+
+
+def _first_directories(location: DatasetLocation, part: KeyRange) -> list[str]:
+    """The directory that all paths of a range are in, with a slash at its end; none if it is behind a link."""
+    names = part.prefix.split("/")[:-1]
+    if not _NO_NAMES.isdisjoint(names):
+        return []  # keys can be like that, paths of files are not
+    above = ["/".join(names[: count + 1]) for count in range(len(names))]
+    if any(os.path.islink(os.path.join(location.uri, directory)) for directory in above):
+        return []
+    return [f"{above[-1]}/" if above else ""]
 
 
 def _entries(directory: str) -> Iterator[os.DirEntry[str]]:

@@ -50,7 +50,7 @@ def read_part(directory: DatasetLocation, name: str) -> pa.Table | None:
 
 def write_document(directory: DatasetLocation, document: Mapping[str, Any]) -> None:
     """Store what makes the parts a plan."""
-    write_file(directory, _DOCUMENT, json.dumps(document, indent=1).encode())
+    write_file(directory, _DOCUMENT, json.dumps(document).encode())
 
 
 def read_document(directory: DatasetLocation) -> dict[str, Any]:

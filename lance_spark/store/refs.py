@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,13 +13,12 @@ from lance_spark.store import files
 from lance_spark.store.chains import version_names
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
+from lance_spark.store.parallel import each
 
 if TYPE_CHECKING:
     import lance
 
 _Ref = TypeVar("_Ref")
-_THREADS = 16
-"""How many ref files are read at once: a store answers each only after tens of milliseconds."""
 
 
 def read_refs(location: DatasetLocation) -> RefTable:
@@ -31,8 +29,8 @@ def read_refs(location: DatasetLocation) -> RefTable:
 
 def read_ref_files(location: DatasetLocation) -> RefTable:
     """All branches and tags, without a look at whether there is a dataset. Raises CorruptData."""
-    branches, names = read_branches(location).branches, list_ref_names(location, TAGS)
-    return RefTable(branches, read_tags(location, names))
+    branches, tags = each(location, partial(list_ref_names, location), [BRANCHES, TAGS])
+    return RefTable(_each(location, read_branch, branches), read_tags(location, tags))
 
 
 def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> RefTable:
@@ -49,11 +47,7 @@ def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]
 def _each(
     location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref | None], names: Sequence[str]
 ) -> dict[str, _Ref]:
-    if location.is_local:
-        found = [read(location, name) for name in names]  # handing it to a thread takes longer
-    else:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            found = list(pool.map(partial(read, location), names))
+    found = each(location, partial(read, location), names)
     # A ref that vanished between the listing and the read was deleted meanwhile.
     return {name: ref for name, ref in zip(names, found, strict=True) if ref is not None}
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lance_spark.cleanup.names import read_manifest_name
 from lance_spark.cleanup.ranges import KeyRange
@@ -20,11 +19,14 @@ from lance_spark.refs.parse import BRANCHES
 from lance_spark.store import files, refs
 from lance_spark.store.filesystem import entries
 from lance_spark.store.listing import list_range
+from lance_spark.store.parallel import each
 from lance_spark.store.uri import locate
 
 CLONES = "_clones"
 """Directory below the dataset's root where clones made by this package are recorded."""
-_THREADS = 16
+_JUST_NOW = 2**52
+"""Microseconds. Where a store does not tell the time of a manifest, it looks as if it were made just now: it is read,
+and its age not guessed."""
 
 
 def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()) -> Survey:
@@ -33,10 +35,8 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     Refs are read before versions: a branch that is made in between has a directory, at worst without a ref.
     Raises NotFound for a declared clone that is missing, CorruptData for a ref file that cannot be read.
     """
-    with ThreadPoolExecutor(_THREADS) as pool:
-        reading, noting = pool.submit(refs.read_ref_files, location), pool.submit(recorded_clones, location)
-        looking = pool.submit(branch_directories, location)
-        found, recorded, directories = reading.result(), noting.result(), looking.result()
+    first: list[Callable[[DatasetLocation], Any]] = [refs.read_ref_files, recorded_clones, branch_directories]
+    found, recorded, directories = each(location, lambda read: read(location), first)
     options = location.storage_options
     declared = [locate(uri, options) for uri in clones]
     for root in clones_from:
@@ -111,8 +111,7 @@ def _chains(
 ) -> Iterator[Chain]:
     """Main and the branches that have a ref (``named``), a directory with versions, or both."""
     branches = sorted({*named, *directories})
-    with ThreadPoolExecutor(_THREADS) as pool:
-        listed = list(pool.map(lambda branch: _version_files(repository, branch), [None, *branches]))
+    listed = each(repository, partial(_version_files, repository), [None, *branches])
     for branch, found in zip([None, *branches], listed, strict=True):
         has_ref = branch is None or branch in named
         if found.manifests or has_ref:
@@ -145,10 +144,12 @@ def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
     hint = _hint(repository, directory)  # before the listing: a commit in between is no contradiction
     manifests = []
     for batch in list_range(repository, KeyRange(directory, f"{directory[:-1]}0")):
-        for path, size, modified in zip(*(column.to_pylist() for column in _plain(batch)), strict=True):
+        times = batch["last_modified"].cast(pa.int64()).to_pylist()
+        for path, size, time in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), times, strict=True):
             name = path[len(directory) :]
             read = read_manifest_name(name)
             if read is not None and path.startswith(directory):
+                modified = (_JUST_NOW if time is None else time) * 1000
                 manifests.append((read.detached, VersionFile(read.version, name, size, modified)))
     return _Listed(manifests, hint)
 
@@ -164,27 +165,18 @@ def _hint(repository: DatasetLocation, directory: str) -> int:
         return 0  # half written: a hint promises nothing
 
 
-def _plain(batch: pa.RecordBatch) -> list[pa.Array]:
-    # A store that does not tell the time of a manifest lets it look as if it were made just now: read, not guessed.
-    modified = pc.fill_null(batch["last_modified"].cast(pa.int64()), 2**52)
-    return [batch["path"], batch["size"], pc.multiply(modified, 1000)]
-
-
 def branch_directories(repository: DatasetLocation) -> list[str]:
     """Branches that have a directory with versions below ``tree/``, with or without a ref."""
     found = []
     pending = ["tree"]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        while pending:
-            listed = list(pool.map(lambda directory: _directories(repository, directory), pending))
-            below = []
-            for directory, names in zip(pending, listed, strict=True):
-                if "_versions" in names and directory != "tree":
-                    found.append(directory.removeprefix("tree/"))
-                below += [
-                    f"{directory}/{name}" for name in names if directory == "tree" or not is_dataset_directory(name)
-                ]
-            pending = below
+    while pending:
+        listed = each(repository, partial(_directories, repository), pending)
+        below = []
+        for directory, names in zip(pending, listed, strict=True):
+            if "_versions" in names and directory != "tree":
+                found.append(directory.removeprefix("tree/"))
+            below += [f"{directory}/{name}" for name in names if directory == "tree" or not is_dataset_directory(name)]
+        pending = below
     return found
 
 

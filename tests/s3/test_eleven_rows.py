@@ -1,4 +1,4 @@
-"""The README's script: git's eleven words on a dataset, on local disk and on S3, through real processes."""
+"""The script in docs/lance-git.md: git's eleven words on a dataset, on local disk and on S3, through real processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "lance-git.md"
 WORDS = ("Repository", "Commit", "Clone", "Remote", "Branch", "Checkout", "Tag", "Log", "Fetch", "Pull", "Push")
 
 
 def script() -> str:
     """The script as people copy it."""
-    found = re.search(r"<!-- eleven rows -->\s*```bash\n(.*?)```", README.read_text(), re.DOTALL)
+    found = re.search(r"<!-- eleven rows -->\s*```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     return found[1]
 

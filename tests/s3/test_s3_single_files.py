@@ -5,6 +5,7 @@ from s3_tables import objects, prepare, read, rows, write
 
 from lance_spark.actions.branches import create_branch, list_branches
 from lance_spark.actions.write import give_up
+from lance_spark.errors import PermissionDenied, StorageFailure
 from lance_spark.refs.model import RefSpec
 from lance_spark.store import files
 from lance_spark.store.uri import locate
@@ -73,3 +74,21 @@ def test_a_dataset_below_an_odd_key_is_written_listed_and_cleaned_up(client, buc
     assert [branch.name for branch in list_branches(locate(uri, storage))] == ["exp/é"]
     assert read(uri, storage, branch="exp/é") == [1, 2]
     assert rows(locate(uri).uri, storage, "exp/é") == [1, 2]
+
+
+def test_many_files_come_in_their_order_and_one_that_is_gone_is_none(client, bucket, location):
+    wanted = [*ODD, *(f"data/{number}" for number in range(40))]
+    put(client, bucket, *wanted)
+    asked = [*wanted[:20], "data/none", *wanted[20:]]
+    assert files.read_many(location, asked) == [None if name == "data/none" else name.encode() for name in asked]
+    assert files.read_many(location, []) == []
+
+
+@pytest.mark.parametrize(
+    ("fate", "error"), [("403 AccessDenied", PermissionDenied), ("500 InternalError", StorageFailure)]
+)
+def test_one_of_many_files_that_is_not_given_is_an_error(client, bucket, faulty, storage_through, fate, error):
+    put(client, bucket, *(f"data/{number}" for number in range(20)))
+    faulty.rule = lambda request: fate if request.key.endswith("data/13") else None
+    with pytest.raises(error):
+        files.read_many(locate(f"s3://{bucket}/t.lance", storage_through), [f"data/{number}" for number in range(20)])

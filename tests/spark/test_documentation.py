@@ -1,10 +1,12 @@
-"""What the documentation says first is true: its first example runs as it stands, and the first error reads so."""
+"""What the documentation says is true: the examples of README run as they stand, and the first error reads so."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
+from type_table import TABLE
 
 pytestmark = [pytest.mark.spark]
 
@@ -16,16 +18,21 @@ def blocks(path, language="python"):
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / path).read_text(), re.DOTALL)
 
 
-def test_the_first_example_of_the_readme_runs_and_counts_what_it_says(spark, uri):
+def test_the_examples_of_the_readme_run_in_their_order_and_give_what_they_say(spark, tmp_path):
+    """Those without Spark are run by tests/store/test_without_spark.py."""
     text = (ROOT / "README.md").read_text()
+    examples = re.findall(r"<!-- (first example|with spark) -->\n```python\n(.*?)```", text, re.DOTALL)
+    assert [kind for kind, _ in examples] == ["first example", "with spark", "with spark"]
     assert text.index("<!-- first example -->") < text.index("```python")
-    example = blocks("README.md")[0].replace('"flights.lance"', repr(uri))
-    counted = re.findall(r"(.*\.count\(\))  # (\d+)\n", example)
-    assert len(counted) == 2
     names = {"spark": spark}
-    exec(example, names)
-    for expression, number in counted:
-        assert eval(expression, names) == int(number)
+    checked = []
+    for _, example in examples:
+        code = re.sub(r'"(flights\.lance|lake)"', lambda match: repr(str(tmp_path / match[1])), example)
+        exec(code, names)
+        for expression, expected in re.findall(r"^(\w.*\))  # ([\d\[].*)$", code, re.MULTILINE):
+            assert eval(expression, names) == ast.literal_eval(expected), expression
+            checked.append(expected)
+    assert checked == ["143", "1000", "1500", "1000", "['air_flights']"]
 
 
 def test_a_write_without_a_mode_ends_as_the_page_says_and_the_page_says_what_helps(spark, uri):
@@ -37,3 +44,39 @@ def test_a_write_without_a_mode_ends_as_the_page_says_and_the_page_says_what_hel
     assert str(caught.value).startswith(quoted)
     exec(helps.replace('"flights.lance"', repr(uri)), names)
     assert spark.read.format("lance").load(uri).count() == 3
+
+
+ON_THE_PAGE = {
+    "halffloat": "float16",
+    "float": "float32",
+    "double": "float64",
+    "fixed_size_binary": "fixed-size binary",
+    "fixed_size_list": "fixed-size list (vector)",
+    "timestamp": "timestamp without zone (s, ms, us, ns)",
+    "decimal256": "decimal256 up to p = 38",
+}
+"""What docs/types.md calls a type that Arrow calls otherwise; a decimal's digits and a list's items left out."""
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_the_page_about_types_says_what_spark_shows_for_what_is_stored(row):
+    arrow = re.match(r"\w+", str(row.lance))[0]
+    zoned = arrow == "timestamp" and row.lance.tz is not None
+    name = "timestamp with zone" if zoned else ON_THE_PAGE.get(arrow, arrow)
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| ", (ROOT / "docs" / "types.md").read_text(), re.MULTILINE)
+    lines = [(types(left), types(right)) for left, right in rows]
+    found = [(place, left, right) for left, right in lines for place in places(name, left)]
+    assert len(found) == 1, f"docs/types.md has {name} {len(found)} times"
+    place, left, right = found[0]
+    shown = right[place] if len(right) == len(left) else right[0]
+    assert shown == "its values' type" or re.match(r"[a-z_ ]+", row.spark)[0] == re.match(r"[a-z_ ]+", shown)[0].strip()
+
+
+def types(cell):
+    """The types that a cell of the table lists."""
+    return [kind.strip() for kind in re.split(r",(?![^(]*\))", cell)]
+
+
+def places(name, kinds):
+    """Where a list of types has this one, which may be followed by its parameters."""
+    return [place for place, kind in enumerate(kinds) if kind == name or kind.startswith(f"{name}(")]

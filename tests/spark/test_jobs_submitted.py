@@ -1,4 +1,4 @@
-"""Jobs as people call them, through spark-submit: what README shows, as it stands, and what comes on the terminal."""
+"""Jobs as people call them, through spark-submit: what docs/cleanup.md shows, and what comes on the terminal."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
 NAMED = "s3://bucket/flights.lance"
+EVERYTHING_OLD = ("--older-than", "0s", "--commit-window", "0s")
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.one_spark,
@@ -34,14 +35,14 @@ def flights(tmp_path):
 
 
 def shown(*beginning):
-    """The command lines of the README that begin so, without their remarks."""
-    text = (ROOT / "README.md").read_text()
+    """The command lines of the page that begin so, without their remarks."""
+    text = (ROOT / "docs" / "cleanup.md").read_text()
     lines = (line.strip() for line in text.splitlines())
     return [shlex.split(line, comments=True) for line in lines if line.startswith(" ".join(beginning))]
 
 
 def submit(command, uri):
-    """Run a command line of the README on a dataset; everything it says, in the order in which it says it."""
+    """Run a command line of the page on a dataset; everything it says, in the order in which it says it."""
     arguments = [uri if argument == NAMED else argument for argument in command[1:]]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(
@@ -57,15 +58,15 @@ def submit(command, uri):
     return done.stdout.splitlines()
 
 
-def test_the_readme_shows_a_cleanup_for_one_dataset_and_for_a_catalog():
+def test_the_page_shows_a_cleanup_for_one_dataset_and_for_a_catalog():
     commands = shown("spark-submit jobs/cleanup.py")
     assert any(NAMED in command and "--execute" not in command for command in commands)
     assert any("--catalog" in command for command in commands)
 
 
-def test_a_cleanup_as_the_readme_has_it_starts_no_session_and_ends_with_its_report(flights):
+def test_a_cleanup_as_the_page_has_it_starts_no_session_and_ends_with_its_report(flights):
     command = next(command for command in shown("spark-submit jobs/cleanup.py") if NAMED in command)
-    said = submit([*command, "--older-than", "0s"], flights)
+    said = submit([*command, *EVERYTHING_OLD], flights)
     assert re.fullmatch(r"dry run: 10 files, .* would be deleted \(plan .*, ran on local\)", said[-1])
     assert not [line for line in said if " INFO " in line or "Running Spark" in line or line.startswith("start Spark")]
     assert len(lance.dataset(flights).versions()) == 6
@@ -73,7 +74,7 @@ def test_a_cleanup_as_the_readme_has_it_starts_no_session_and_ends_with_its_repo
 
 def test_on_spark_the_report_is_the_last_word_as_well(flights):
     command = shown("spark-submit --properties-file conf/spark-defaults.conf jobs/cleanup.py")[0]
-    said = submit([*command, "--older-than", "0s", "--where", "spark", "--execute"], flights)
+    said = submit([*command, *EVERYTHING_OLD, "--where", "spark", "--execute"], flights)
     assert re.fullmatch(r"10 deleted; .* freed \(plan .*, ran on spark\)", said[-1])
     assert [line for line in said if line.startswith("start Spark")]
     assert not [line for line in said if " INFO " in line or " WARN " in line]

@@ -101,3 +101,11 @@ def test_migration_is_a_dry_run_unless_it_is_said(lake, tmp_path, capsys):
     assert migrate.main([str(lake), "--execute"]) == 0
     assert "0 tables registered, 2 before" in capsys.readouterr().out
     assert migrate.main([str(lake), "--storage", "secret"]) == 2
+
+
+def test_the_demo_says_what_it_waits_for(capsys):
+    demo = job("write_audit_publish")
+    with demo.step("write", "main, January to June") as say:
+        assert capsys.readouterr().out.rstrip() == "write     main, January to June"
+        say(7, version=1)
+    assert capsys.readouterr().out.split()[:4] == ["7", "rows", "version", "1"]

@@ -75,7 +75,7 @@ def test_directories_outside_of_the_range_are_not_opened(location, monkeypatch):
     opened, real = [], os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: opened.append(os.path.relpath(path, location.uri)) or real(path))
     assert listed(location, KeyRange("tree/a/b/", "tree/a/b0")) == ["tree/a/b/data/0"]
-    assert opened == [".", "tree", "tree/a", "tree/a/b", "tree/a/b/data"]
+    assert opened == ["tree/a", "tree/a/b", "tree/a/b/data"]
 
 
 def test_a_file_has_its_size_and_time(location):
@@ -109,6 +109,20 @@ def test_links_to_directories_are_nothing_and_links_to_files_are_themselves(loca
     assert listed(location) == sorted([*PATHS, "data/link", "data/broken"])
     (batch,) = list_range(location, KeyRange("data/linj", "data/link"))
     assert batch["size"].to_pylist() == [len(str(outside / "precious"))]
+
+
+@pytest.mark.parametrize(
+    "directory", ["linked/deep", "data/linked", "../outside", "data/../data", "data/", ".", "./data"]
+)
+def test_a_range_behind_a_link_or_spelled_as_no_file_is_has_no_files(location, directory):
+    outside = Path(location.uri).parent / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "precious").write_text("precious")
+    os.symlink(outside, Path(location.uri, "linked"))
+    os.symlink(outside, Path(location.uri, "data", "linked"))
+    there = Path(location.uri, directory)
+    assert any(path.is_file() for path in there.rglob("*")) or any(there.iterdir())
+    assert listed(location, KeyRange(f"{directory}/", f"{directory}0")) == []
 
 
 def entries_that(monkeypatch, act):

@@ -40,7 +40,7 @@ def test_a_whole_repository_is_evidence_enough():
 
 
 def test_a_version_with_two_manifests_stops_the_run():
-    twice = [manifest(1), replace(manifest(1), name="1.manifest"), manifest(2)]
+    twice = [manifest(1), manifest(1)._replace(name="1.manifest"), manifest(2)]
     assert "two manifests" in contradictions(survey(chain(versions=twice)))[0].message
 
 

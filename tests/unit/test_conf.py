@@ -90,6 +90,12 @@ def test_the_job_knows_every_option_that_comments_and_the_readme_show(job_parser
     assert shown <= {option for action in job_parser._actions for option in action.option_strings}
 
 
+def test_the_page_about_cleanup_has_every_option_of_the_job(job_parser):
+    page = (ROOT / "docs" / "cleanup.md").read_text()
+    documented = set(re.findall(r"--[a-z][a-z-]*", page)) - {"--properties-file"}
+    assert documented == {option for action in job_parser._actions for option in action.option_strings} - {"-h"}
+
+
 def check_request(service, operation, request):
     botocore = pytest.importorskip("botocore.session")
     from botocore.validate import ParamValidator

@@ -32,6 +32,8 @@ from lance_spark.store.deleting import BATCH, remove_empty_directories
 if TYPE_CHECKING:
     from lance_spark.actions.cleanup.planned import CleanupPlan
 
+_NESTED = frozenset({INDEX, BLOB})
+"""Kinds of files that have directories of their own."""
 DIRECTORIES = pa.schema([("directory", pa.string())])
 
 
@@ -48,7 +50,7 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     watch = Watch(look)
     watch.live()  # a store that cannot be looked at stops the run before anything is written
     # Others are left alone: what they prove was not known to this plan, and would wait for days without them.
-    finished = [found for name, found in plans.unfinished(plan.location).items() if name in plan.facts.finishes]
+    finished = [found for name, found in _unfinished(plan).items() if name in facts.finishes]
     recorded = plan.store(plans.record(plan.location, plan.facts.id))
     assert recorded.directory is not None
     outcomes = [_delete_manifests(recorded, watch, max_deletes_per_second)]
@@ -59,7 +61,7 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
     outcomes.append(plan.runner.collect("delete files", found).cast(OUTCOMES))
     total = add_up(pa.concat_tables(outcomes))
     if FAILED not in total["outcome"].to_pylist():
-        if plan.location.is_local:
+        if plan.location.is_local and not _NESTED.isdisjoint(total["kind"].to_pylist()):
             _tidy(recorded)
         for directory, parts in finished:
             plans.forget(directory, parts)
@@ -74,6 +76,10 @@ def apply_plan(plan: CleanupPlan, max_deletes_per_second: float | None = None) -
         warnings=plan.facts.warnings,
         ran_on=plan.runner.name,
     )
+
+
+def _unfinished(plan: CleanupPlan) -> Mapping[str, tuple[DatasetLocation, tuple[str, ...]]]:
+    return plans.unfinished(plan.location) if plan.facts.finishes else {}
 
 
 def _delete_manifests(plan: CleanupPlan, watch: Watch, per_second: float | None) -> pa.Table:
@@ -120,7 +126,7 @@ def _directories(record: DatasetLocation, part: str) -> Iterator[pa.RecordBatch]
     candidates = plans.read_part(record, part)
     if candidates is None:
         return  # another run has finished this one's work, and tidied up
-    nested = candidates.filter(pc.is_in(candidates["kind"], value_set=pa.array([INDEX, BLOB])))
+    nested = candidates.filter(pc.is_in(candidates["kind"], value_set=pa.array(sorted(_NESTED))))
     named = zip(nested["file"].to_pylist(), nested["key"].to_pylist(), strict=True)
     found = {directory for file, key in named for directory in _above(file, key)}
     yield pa.record_batch([pa.array(sorted(found), pa.string())], DIRECTORIES)

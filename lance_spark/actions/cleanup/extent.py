@@ -38,8 +38,16 @@ def work_of_sums(sums: pa.Table) -> Work:
 
 def about_rows(seen: Survey) -> int:
     """About how many files and marks there are, told by the sizes of the latest manifests."""
-    named = sum(chain.versions[-1].size // _BYTES_PER_FILE for _, chain in seen.owned() if chain.versions)
-    return 2 * (named + sum(2 * len(chain.files) for _, chain in seen.owned()))
+    return 2 * (_named(seen) + sum(2 * len(chain.files) for _, chain in seen.owned()))
+
+
+def about_files(seen: Survey) -> int:
+    """About how many files there are: those of the latest versions, and a manifest and two more of every version."""
+    return _named(seen) + sum(3 * len(chain.files) for _, chain in seen.owned())
+
+
+def _named(seen: Survey) -> int:
+    return sum(chain.versions[-1].size // _BYTES_PER_FILE for _, chain in seen.owned() if chain.versions)
 
 
 def _manifests_to_read(seen: Survey, policy: CleanupPolicy, moment: Moment) -> Iterator[VersionFile]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.actions.cleanup.evidence import look
-from lance_spark.actions.cleanup.extent import about_rows, work_of_sums, work_of_survey
+from lance_spark.actions.cleanup.extent import about_files, about_rows, work_of_sums, work_of_survey
 from lance_spark.actions.cleanup.marking import Marking
 from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.actions.cleanup.stages import ListFiles
@@ -31,7 +31,7 @@ from lance_spark.store import plans
 from lance_spark.store.survey import survey
 from lance_spark.store.uri import locate
 
-_ROWS_OF_A_REQUEST, _ROWS_OF_A_WALK = 1_000, 20_000
+_ROWS_OF_A_REQUEST, _ROWS_OF_A_WALK = 4_000, 20_000
 """Files below which listing them side by side costs more than it saves."""
 OPERATION = "cleanup"
 
@@ -112,7 +112,7 @@ def _decided(seen: Survey, runner: Runner, judgement: Judgement, marks: Frame, i
 def _splits(seen: Survey, runner: Runner) -> int:
     """Into how many large ranges to cut the listing: each costs a request, or a walk through the directories."""
     worth = _ROWS_OF_A_WALK if seen.location.is_local else _ROWS_OF_A_REQUEST
-    return min(runner.parallelism, 1 + about_rows(seen) // worth)
+    return min(runner.parallelism, 1 + about_files(seen) // worth)
 
 
 def _sums(runner: Runner, seen: Survey, decided: Frame) -> pa.Table:

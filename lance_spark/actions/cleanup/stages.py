@@ -199,11 +199,10 @@ class DeleteFiles:
         if candidates is None:
             return
         pace = Pace(self.per_second)
-        for batch in candidates.to_batches(max_chunksize=BATCH):
-            rows = batch.filter(pc.invert(is_manifest(batch)))
-            if rows.num_rows:
-                time.sleep(pace.wait(time.monotonic(), rows.num_rows))
-                yield delete_rows(self.location, rows, self.watch.live())
+        files = candidates.filter(pc.invert(is_manifest(candidates))).combine_chunks()
+        for rows in files.to_batches(max_chunksize=BATCH):
+            time.sleep(pace.wait(time.monotonic(), rows.num_rows))
+            yield delete_rows(self.location, rows, self.watch.live())
         # Paid for before the next part begins, or the first batch of every part would be free.
         time.sleep(pace.wait(time.monotonic(), 0))
 
