@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from lance_spark.actions.resolve import resolve
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
@@ -81,5 +83,15 @@ def _check_free(location: DatasetLocation, name: str) -> None:
 def delete_branch(location: DatasetLocation, name: str) -> None:
     """Delete a branch and its own files. Raises NotFound, or Refused when something else needs it."""
     check_branch_name(name)
-    check_delete_branch(refs.read_refs(location), name)
-    drop_branch(location, name)
+    table = refs.read_refs(location)
+    check_delete_branch(table, name)
+    drop_branch(location, name, partial(check_unneeded, location, table.branches[name]))
+
+
+def check_unneeded(location: DatasetLocation, branch: Branch) -> None:
+    """Raise Refused when something needs a branch, whose ref file is gone by now.
+
+    Another branch made from it, or a tag of a merge by reference, may have come since the first look.
+    """
+    now = refs.read_ref_files(location)
+    check_delete_branch(RefTable({**now.branches, branch.name: branch}, now.tags), branch.name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lance_spark.actions.branches import create_branch_at
+from functools import partial
+
+from lance_spark.actions.branches import check_unneeded, create_branch_at
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_delete_branch
@@ -52,13 +54,13 @@ def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
     try:
         _check_untouched(location, old, new)
         check_delete_branch(refs.read_refs(location), old)
+        drop_branch(location, old, partial(check_unneeded, location, branch))
     except (Refused, NotFound) as problem:
         drop_branch(location, new)
         raise Conflict(
             f"Branch '{old}' was changed while it was renamed, and keeps its name: {problem.message}",
             hint=problem.hint,
         ) from None
-    drop_branch(location, old)
     return created
 
 

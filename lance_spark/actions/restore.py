@@ -22,6 +22,7 @@ from lance_spark.replay.snapshot import Root
 from lance_spark.replay.trace import MOVED, RESTORE
 from lance_spark.runner.interface import Engine
 from lance_spark.store import chains, datasets, files, relocating, replaying
+from lance_spark.store.commits import check_nothing_missing
 
 _ATTEMPTS = 50
 _LONGEST_PAUSE = 0.5
@@ -165,7 +166,11 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
 
 
 def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersion) -> PinnedVersion:
-    """As pylance restores. That conflicts with nothing, so the numbers are compared afterwards."""
+    """As pylance restores. That conflicts with nothing, so the numbers are compared afterwards.
+
+    What was cleaned up meanwhile could not be looked at then, nor restored.
+    """
+    check_nothing_missing(location, head)
     restored = datasets.restore(location, pin)
     if restored != head.version + 1:
         between = ", ".join(str(version) for version in range(head.version + 1, restored))

@@ -6,6 +6,7 @@ little. What two surveys in a row show in the same way is so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 
@@ -55,16 +56,33 @@ def still_listed(survey: Survey, manifests: Collection[Manifest]) -> list[Manife
     return [manifest for manifest in manifests if manifest in listed]
 
 
+def of_branches(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
+    """Those of some manifests that a later survey shows as well, and that are not of a branch which is being deleted.
+
+    Its ref goes first, then its files, in any order.
+    """
+    chains = ((survey.repositories[chain.repository].uri, chain) for chain in survey.chains if chain.has_ref)
+    refs = {(uri, chain.root) for uri, chain in chains}
+    return [place for place in still_listed(survey, manifests) if (place.repository, place.root) in refs]
+
+
+def still_newest(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
+    """Those of some manifests that a later survey shows as the newest of their branch."""
+    newest = {manifest_at(survey, chain, len(chain.versions) - 1) for chain in survey.chains if chain.versions}
+    return [place for place in manifests if place in newest]
+
+
 def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> list[Manifest]:
     """Manifests that could not be read, although a later survey shows them, or that were the newest of what is left.
 
-    A branch is deleted whole, and no cleanup takes the newest version.
+    A branch is deleted whole, its ref first, and no cleanup takes the newest version.
     """
-    left = {(place.repository, place.root) for place in _manifests(before) & _manifests(after)}
-    newest: dict[tuple[str, str], int] = {}
-    for chain in after.chains:
-        if chain.versions:
-            newest[after.repositories[chain.repository].uri, chain.root] = chain.versions[-1].version
+    newest = {
+        (after.repositories[chain.repository].uri, chain.root): chain.versions[-1].version if chain.versions else 0
+        for chain in after.chains
+        if chain.has_ref
+    }
+    left = {(place.repository, place.root) for place in _manifests(before) & _manifests(after)} & newest.keys()
     detached = {manifest_at(before, chain, at) for chain in before.chains for at in _detached(chain)}
     return still_listed(after, gone) + [
         place
@@ -131,10 +149,11 @@ def _ends_too_early(survey: Survey) -> Iterator[Contradiction]:
 
 def _twice(survey: Survey) -> Iterator[Contradiction]:
     for _, chain in survey.owned():
-        numbers = [manifest.version for manifest in chain.versions]
-        if len(set(numbers)) < len(numbers):
+        counts = Counter(manifest.version for manifest in chain.versions)
+        twice = frozenset(version for version, count in counts.items() if count > 1)
+        if twice:
             yield Contradiction(
-                ("twice", chain.root),
+                ("twice", chain.root, twice),
                 f"A version of '{chain.name}' has two manifests: their names are being changed to the newer scheme.",
                 "Let the migration of manifest names end first.",
             )

@@ -59,6 +59,10 @@ class Moment:
         """Nanoseconds since the epoch, that long ago; 0 for all ages before it, which Arrow's integers may not hold."""
         return max(0, self.now_ns - nanoseconds(age))
 
+    def surely_before(self, age: timedelta) -> int:
+        """Files from before then are older than an age, whatever the clocks say; in nanoseconds as :meth:`before`."""
+        return max(0, self.before(age) - nanoseconds(CLOCK_MARGIN))
+
 
 def nanoseconds(span: timedelta) -> int:
     """A span of time in nanoseconds, exactly."""
@@ -92,19 +96,15 @@ class _Times:
 
     @staticmethod
     def of(rule: VersionRule, window: timedelta, moment: Moment) -> _Times:
-        aged = (math.inf, math.inf) if rule.older_than is None else (_certain(rule.older_than, moment), math.inf)
-        return _Times(aged, (_certain(window, moment), moment.before(window)) if window else (math.inf, math.inf))
+        aged = (math.inf, math.inf) if rule.older_than is None else (moment.surely_before(rule.older_than), math.inf)
+        windowed = (moment.surely_before(window), moment.before(window)) if window else (math.inf, math.inf)
+        return _Times(aged, windowed)
 
     def leave_open(self, manifest: VersionFile, is_eligible: bool) -> bool:
         """Whether a manifest has to be read to know what becomes of its version, or of the one before it."""
         if self.window[0] <= manifest.modified_ns < self.window[1]:
             return True
         return is_eligible and self.rule[0] <= manifest.modified_ns < min(self.rule[1], self.window[1])
-
-
-def _certain(age: timedelta, moment: Moment) -> int:
-    """Files from before then are older than an age, whatever the clocks say."""
-    return moment.before(age + CLOCK_MARGIN)
 
 
 def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> list[Verdict]:
@@ -155,7 +155,7 @@ def _needed_by_jobs(chain: Chain, window: timedelta, moment: Moment, ages: Mappi
     """
     if not window:
         return set()
-    cutoff, certain = moment.before(window), _certain(window, moment)
+    cutoff, certain = moment.before(window), moment.surely_before(window)
     for position, manifest in enumerate(chain.versions):
         unsure = ages.get(position, cutoff) if manifest.modified_ns >= certain else 0
         if max(manifest.modified_ns, unsure) >= cutoff:

@@ -8,11 +8,10 @@ from hashlib import sha256
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import files
+from lance_spark.store import files, plans
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
-from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
-from lance_spark.store.survey import CLONES
+from lance_spark.store.survey import CLONES, RECORD
 
 
 def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
@@ -30,17 +29,14 @@ def record_name(target: DatasetLocation) -> str:
 def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVersion) -> None:
     """Note down in the source where a clone of it is."""
     content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
-    with reachable(source):
-        path = whole_path(source, f"{CLONES}/{record_name(target)}.json")
-        filesystem = open_filesystem(source)
-        if source.is_local:
-            filesystem.makedirs(whole_path(source, CLONES), exist_ok=True)
-        filesystem.pipe_file(path, json.dumps(content).encode())
+    directory = DatasetLocation(f"{source.uri}/{CLONES}", source.options)
+    # At once: a cleanup that finds half of a record stops.
+    plans.write_file(directory, f"{record_name(target)}{RECORD}", json.dumps(content).encode())
 
 
 def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:
     """Forget a clone that was not made after all."""
-    files.delete(source, [f"{CLONES}/{record_name(target)}.json"])
+    files.delete(source, [f"{CLONES}/{record_name(target)}{RECORD}"])
 
 
 def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:

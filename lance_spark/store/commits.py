@@ -11,11 +11,12 @@ from typing import Any
 
 from lance_spark.cleanup.names import manifest_names, read_manifest_name
 from lance_spark.cleanup.ranges import KeyRange
-from lance_spark.errors import Conflict
+from lance_spark.errors import Conflict, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.store.chains import version_names
+from lance_spark.store.datasets import pin_version
 from lance_spark.store.failures import translated
 from lance_spark.store.listing import list_paths
 
@@ -31,12 +32,14 @@ def commit_on(
 
     ``retries`` is how often pylance tries again when another commit took the number meanwhile.
 
-    Raises Conflict when a version committed since cannot be combined with it, or is missing; then nothing was
-    committed.
+    Raises Conflict when a version committed since cannot be combined with it, or is missing, or the one that was read
+    is another one by now; then nothing was committed.
     """
     import lance
     from lance.dataset import Transaction
 
+    if read.stamp is not None:
+        check_still_there(location, read)
     check_nothing_missing(location, read)
     with translated(location, "committing"):
         dataset = lance.LanceDataset.commit(
@@ -46,6 +49,23 @@ def commit_on(
             max_retries=retries,
         )
     return PinnedVersion(read.branch, int(dataset.version))
+
+
+def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
+    """Raise Conflict when the version a job started from is gone, or is another dataset's by now.
+
+    Into a dataset that was made anew in the same place pylance would commit files that went with the old one.
+    """
+    try:
+        same = pin_version(location, start.branch, start.version) == start
+    except NotFound:
+        same = False
+    if not same:
+        raise Conflict(
+            f"Version {start} of {location.uri}, which the job started from, is not there any more: it was cleaned "
+            "up, or its branch or the whole dataset was deleted.",
+            hint="Run it again.",
+        )
 
 
 def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> None:

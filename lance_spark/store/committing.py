@@ -10,8 +10,8 @@ from lance_spark.errors import AlreadyExists, Conflict, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import files
-from lance_spark.store.commits import check_nothing_missing
-from lance_spark.store.datasets import open_latest, open_pinned, pin_version
+from lance_spark.store.commits import check_nothing_missing, check_still_there
+from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.write.plan import WritePlan
 
@@ -36,7 +36,7 @@ def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
     )
     arguments: dict[str, Any] = {"max_retries": 0}
     if plan.start is not None:
-        _check_still_there(plan.location, plan.start)
+        check_still_there(plan.location, plan.start)
         if plan.mode == "append":
             _check_same_columns(plan, plan.start)
         else:
@@ -62,23 +62,6 @@ def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
             f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
         ) from error
     return int(dataset.version)
-
-
-def _check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
-    """Raise Conflict when the version a job started from is gone, or is another dataset's by now.
-
-    Into a dataset that was made anew in the same place pylance would commit files that went with the old one.
-    """
-    try:
-        same = pin_version(location, start.branch, start.version) == start
-    except NotFound:
-        same = False
-    if not same:
-        raise Conflict(
-            f"Version {start} of {location.uri}, which the job started from, is not there any more: it was cleaned "
-            "up, or its branch or the whole dataset was deleted.",
-            hint="Run it again.",
-        )
 
 
 def _check_same_columns(plan: WritePlan, start: PinnedVersion) -> None:

@@ -8,26 +8,29 @@ its name cannot be used again. And with the last branch that is listed below ``e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from lance_spark.cleanup.ranges import KeyRange
-from lance_spark.errors import StorageFailure
+from lance_spark.errors import LanceSparkError, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.refs.parse import BRANCHES, ref_file
 from lance_spark.store import files
 
 
-def drop_branch(location: DatasetLocation, name: str) -> None:
+def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and its own files; those of branches below it stay. Safe to repeat.
 
-    Whether it may be removed is decided in lance_spark.refs.edit. Raises PermissionDenied where the ref file may not be
-    removed, StorageFailure where files of the branch could not be; then its ref file is gone already.
+    Whether it may be removed is decided in lance_spark.refs.edit. ``check`` is asked once the ref file is gone, when
+    nobody makes a branch or a tag of it any more; what it raises is raised, and the ref file is there again.
+
+    Raises PermissionDenied where the ref file may not be removed, StorageFailure where files of the branch could not
+    be; then its ref file is gone already.
     """
     from lance_spark.store.deleting import BATCH, delete_batch, remove_empty_directories  # slow to import
 
-    files.delete(location, [ref_file(BRANCHES, name)])
+    _drop_ref(location, ref_file(BRANCHES, name), check)
     # Listed as a whole first: what a new branch of that name gets, as soon as the manifests are gone, is not ours.
     found = iter(_own_files(location, name))
     directories: set[str] = set()
@@ -38,6 +41,21 @@ def drop_branch(location: DatasetLocation, name: str) -> None:
     if failed:
         _raise_failed(location, name, failed)
     remove_empty_directories(location, sorted(directories))
+
+
+def _drop_ref(location: DatasetLocation, path: str, check: Callable[[], None] | None) -> None:
+    content = files.read(location, path)
+    files.delete(location, [path])
+    if check is None or content is None:
+        return
+    try:
+        check()
+    except LanceSparkError:
+        from lance_spark.store.plans import write_file
+
+        directory, _, file = path.rpartition("/")
+        write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content)
+        raise
 
 
 def _own_files(location: DatasetLocation, name: str) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from lance_spark.errors import LanceSparkError
+from lance_spark.errors import LanceSparkError, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.options.storage import fsspec_options
 from lance_spark.store.failures import from_fsspec
@@ -78,14 +78,21 @@ def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[
     prefix += f"{directory}/" if directory else ""
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
     while True:
-        page = open_filesystem(location).call_s3("list_objects_v2", **asked)
+        page = checked_page(location, open_filesystem(location).call_s3("list_objects_v2", **asked))
         yield from ((found["Prefix"][len(prefix) :].rstrip("/"), True) for found in page.get("CommonPrefixes", ()))
         yield from (
             (found["Key"][len(prefix) :], False) for found in page.get("Contents", ()) if found["Key"] != prefix
         )
-        if not page.get("IsTruncated"):
+        if not page["IsTruncated"]:
             return
         asked["ContinuationToken"] = page["NextContinuationToken"]
+
+
+def checked_page(location: DatasetLocation, page: dict[str, Any]) -> dict[str, Any]:
+    """A page of a listing, if it is one: a gateway's page of XML would otherwise be read as an empty listing."""
+    if not isinstance(page.get("IsTruncated"), bool) or (page["IsTruncated"] and not page.get("NextContinuationToken")):
+        raise StorageFailure(f"The store of {location.uri} answered with something that is no listing.")
+    return page
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.store.failures import clean
-from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, reachable, whole_path
+from lance_spark.store.filesystem import bucket_and_prefix, checked_page, open_filesystem, reachable, whole_path
 
 LISTING = pa.schema(
     [("path", pa.string()), ("size", pa.int64()), ("last_modified", pa.timestamp("us", "UTC"))],
@@ -109,10 +109,7 @@ def _page(location: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
                 f"The bucket of {location.uri} does not exist: {clean(str(problem.__cause__ or problem), location)}",
                 hint="Check the bucket name and the endpoint.",
             ) from None
-    # A gateway's page of XML would otherwise be read as an empty listing.
-    if not isinstance(page.get("IsTruncated"), bool) or (page["IsTruncated"] and not page.get("NextContinuationToken")):
-        raise StorageFailure(f"The store of {location.uri} answered with something that is no listing.")
-    return page
+    return checked_page(location, page)
 
 
 def _rows_on_disk(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:

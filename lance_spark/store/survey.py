@@ -24,6 +24,8 @@ from lance_spark.store.uri import locate
 
 CLONES = "_clones"
 """Directory below the dataset's root where clones made by this package are recorded."""
+RECORD = ".json"
+"""Ends the names of those records; others are being written, or were when somebody was killed."""
 _JUST_NOW = 2**52
 """Microseconds. Where a store does not tell the time of a manifest, it looks as if it were made just now: it is read,
 and its age not guessed."""
@@ -75,11 +77,13 @@ def recorded_clones(location: DatasetLocation) -> dict[str, str]:
     """The clones this package made of a dataset: tag on the cloned version, and the clone's URI."""
     recorded = {}
     for name in files.list_names(location, CLONES):
+        if not name.endswith(RECORD):
+            continue
         content = files.read(location, f"{CLONES}/{name}")
         if content is None:
             continue
         try:
-            recorded[name.removesuffix(".json")] = str(json.loads(content)["uri"])
+            recorded[name.removesuffix(RECORD)] = str(json.loads(content)["uri"])
         except (ValueError, KeyError, TypeError):
             raise CorruptData(
                 f"{CLONES}/{name} of {location.uri} cannot be read, so the clone it names cannot be protected.",

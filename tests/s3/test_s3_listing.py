@@ -11,6 +11,7 @@ import s3fs
 from lance_spark.cleanup.ranges import KeyRange, tile
 from lance_spark.errors import NotFound, PermissionDenied, StorageFailure
 from lance_spark.location import DatasetLocation
+from lance_spark.store.files import list_names
 from lance_spark.store.listing import BATCH_ROWS, LISTING, list_range
 from lance_spark.store.uri import locate
 
@@ -56,7 +57,8 @@ def listed(location, part=EVERYTHING):
 def answer(monkeypatch, page):
     """A store that gives the same answer to everything."""
     store = SimpleNamespace(call_s3=lambda *_, **__: page)
-    monkeypatch.setattr("lance_spark.store.listing.open_filesystem", lambda _: store)
+    for module in ("listing", "filesystem"):
+        monkeypatch.setattr(f"lance_spark.store.{module}.open_filesystem", lambda _: store)
 
 
 def listings(faulty):
@@ -181,6 +183,14 @@ def test_a_store_that_ignores_what_was_asked_is_an_error(monkeypatch, page, mess
     answer(monkeypatch, page)
     with pytest.raises(StorageFailure, match=message):
         listed(DatasetLocation.at("s3://bucket/k"), KeyRange("A", None))
+
+
+@pytest.mark.parametrize("page", [{}, {"IsTruncated": True, "Contents": []}])
+def test_an_answer_that_is_no_listing_is_no_directory_without_entries(monkeypatch, page):
+    """Else a dataset would look as if it had no tags, and what they protect would go."""
+    answer(monkeypatch, page)
+    with pytest.raises(StorageFailure, match="no listing"):
+        list_names(DatasetLocation.at("s3://bucket/k"), "_refs/tags")
 
 
 def test_a_time_that_the_store_does_not_tell_is_unknown(monkeypatch):

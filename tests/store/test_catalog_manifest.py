@@ -140,6 +140,28 @@ def test_after_a_conflict_the_change_is_decided_anew_and_nothing_is_lost(catalog
         assert {row["extra"] for name, row in rows(catalog).items() if name != "mine"} == {"x"}
 
 
+@pytest.mark.parametrize("rewrites", [False, True])
+def test_a_change_is_not_lost_where_a_version_since_was_cleaned_up(catalog, rewrites, monkeypatch):
+    """pylance writes an overwrite into the number that became free, where nobody ever sees it, and reports success."""
+    filled(catalog)
+    commit, disturbed = manifest.commit, []
+
+    def disturb(*arguments):
+        if not disturbed:
+            disturbed.append(raw(catalog).version)
+            COMMITS["append"](raw(catalog))
+            COMMITS["config"](raw(catalog))
+            raw(catalog).cleanup_old_versions(retain_versions=1)
+        commit(*arguments)
+
+    monkeypatch.setattr(manifest, "commit", disturb)
+    monkeypatch.setattr(manifest, "_FRAGMENTS", 1 if rewrites else 100)
+    before = set(rows(catalog))
+    create_namespace(catalog, "mine")
+    assert disturbed
+    assert set(rows(catalog)) == before | {"app", "mine"}
+
+
 def test_a_conflict_leaves_no_data_file_behind(catalog, monkeypatch):
     filled(catalog)
     commit = manifest.commit

@@ -14,6 +14,7 @@ from lance_spark.cleanup.fleet import clones_among
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import PermissionDenied
 from lance_spark.runner.work import Work
+from lance_spark.store import chains
 from lance_spark.store.uri import locate
 
 EVERYTHING = CleanupPolicy(
@@ -70,6 +71,26 @@ def test_a_clone_among_the_tables_keeps_its_files(lake):
     assert rows(report)["b"]["versions"] == 3
     assert lance.dataset(lake[2].location.uri).to_table() == before
     assert len(lance.dataset(lake[1].location.uri).versions()) == 1
+
+
+@pytest.mark.parametrize("times", [1, 100], ids=["once", "again and again"])
+def test_a_clone_that_moves_on_while_it_is_looked_at_keeps_its_files(lake, monkeypatch, times):
+    """Its only version was listed; before it is read, there is a newer one and a cleanup has taken the old one."""
+    clone = lake[2].location.uri
+    names, left = chains.version_names, [clone] * times
+
+    def listing(location, branch):
+        found = names(location, branch)
+        if location.uri == clone and left:
+            lance.dataset(left.pop()).update_config({"left": str(len(left))})
+            lance.dataset(clone).cleanup_old_versions(retain_versions=1)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chains, "version_names", listing)
+        report = clean(lake)
+    assert report.complete == (times == 1)
+    assert lance.dataset(clone).to_table().num_rows == 3
 
 
 def test_without_the_clone_its_files_would_have_gone(lake):

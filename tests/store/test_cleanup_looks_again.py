@@ -1,7 +1,9 @@
 """Branches and tags come and go while a cleanup looks: that is looked at again, and never taken for corruption."""
 
+import os
 from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 
 import lance
 import pytest
@@ -9,9 +11,11 @@ from cleanup_datasets import KEEPING, after_batch, append, clean, files, overwri
 
 from lance_spark.actions.cleanup import stages
 from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.cleanup.names import manifest_names
 from lance_spark.errors import Conflict
-from lance_spark.refs.model import Branch
-from lance_spark.store import refs, survey
+from lance_spark.refs.model import Branch, PinnedVersion
+from lance_spark.store import clones, refs, survey
+from lance_spark.store.uri import locate
 
 
 @pytest.fixture
@@ -134,3 +138,65 @@ def test_a_dataset_that_never_holds_still_is_a_conflict(history, monkeypatch):
         plan(history, **KEEPING)
     assert "brief-7" in str(caught.value)
     assert files(history) == before
+
+
+def lost_on_the_way(uri, monkeypatch, manifest_goes):
+    """Another cleanup is amid its work when files are listed: a version has lost its files and not its manifest."""
+    latest = lance.dataset(uri).version
+    path = Path(uri, "_versions", manifest_names(latest)[0])
+
+    def supersede(uri):
+        overwrite(uri, 900)
+        for fragment in lance.dataset(uri, version=latest).get_fragments():
+            for file in fragment.metadata.files:
+                Path(uri, "data", file.path).unlink()
+
+    monkeypatch.setattr(stages, "list_range", once(supersede, uri, stages.list_range))
+    monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
+    if manifest_goes:
+        looks = iter(range(100))
+
+        def looking(*given):
+            if next(looks) == 2:
+                path.unlink()
+            return survey.survey(*given)
+
+        monkeypatch.setattr("lance_spark.actions.cleanup.evidence.survey", looking)
+
+
+def test_a_latest_version_that_another_cleanup_is_taking_by_now_stops_nothing(history, monkeypatch):
+    lost_on_the_way(history, monkeypatch, manifest_goes=True)
+    assert apply_plan(plan(history, **KEEPING)).complete
+    assert [row["id"] for row in reads(history)[None, 5]] == [900, 901, 902]
+
+
+def test_a_latest_version_that_is_superseded_and_lacks_files_is_a_conflict(history, monkeypatch):
+    lost_on_the_way(history, monkeypatch, manifest_goes=False)
+    with pytest.raises(Conflict, match="newer version"):
+        plan(history, **KEEPING)
+
+
+def test_a_branch_whose_files_go_before_its_manifests_stops_nothing(history, monkeypatch):
+    """So pylance deletes one on a local disk: its ref file, then its directory in no particular order."""
+
+    def half_delete(uri):
+        Path(uri, "_refs", "branches", "dev%2Fdeep.json").unlink()
+        for path in Path(uri, "tree", "dev", "deep", "data").iterdir():
+            path.unlink()
+
+    monkeypatch.setattr(stages, "list_range", once(half_delete, history, stages.list_range))
+    assert apply_plan(plan(history, **KEEPING)).complete
+
+
+def test_a_clone_that_is_being_recorded_stops_nothing(history, monkeypatch, tmp_path):
+    """A look sees the record whole or not at all: one that cannot be read is a clone that cannot be protected."""
+    clone, replace_file, looks = locate(str(tmp_path / "clone.lance")), os.replace, []
+
+    def replacing(source, target):
+        looks.append(survey.recorded_clones(locate(history)))
+        replace_file(source, target)
+
+    monkeypatch.setattr(os, "replace", replacing)
+    clones.write_record(locate(history), clone, PinnedVersion(None, 2))
+    assert looks == [{}]
+    assert list(survey.recorded_clones(locate(history)).values()) == [clone.uri]

@@ -163,12 +163,48 @@ def test_a_cherry_pick_and_a_revert_do_as_well(two, monkeypatch):
     assert ids(two, "exp") == [0, 1, 2, 4, 5, 90]
 
 
+@pytest.mark.parametrize("since", [0, 1, 2])
+def test_a_merge_into_a_branch_that_is_made_anew_meanwhile_names_no_file_of_the_old_one(two, monkeypatch, since):
+    """pylance tells versions by number alone: it would commit files that went with the old branch."""
+    lance.dataset(two).create_branch("into", 1)
+    append(two, 70, 1, branch="into")
+    lance.dataset(place(two, "into")).delete("id = 70")
+    commit, left = replaying.commit, [two]
+
+    def committing(*given):
+        while left:
+            lance.dataset(left.pop()).branches.delete("into")
+            lance.dataset(two).create_branch("into", 1)
+            for number in range(since):
+                append(two, 80 + number, 1, branch="into")
+        return commit(*given)
+
+    monkeypatch.setattr(replaying, "commit", committing)
+    merge(locate(two), PinnedVersion("exp", 3), "into", MergeOptions(), RUNNER)
+    assert ids(two, "into") == [0, 1, 2, 3, 4, 5, 50, *range(80, 80 + since)]
+
+
 def test_a_restore_is_a_conflict(two, monkeypatch):
     left = while_under_way(monkeypatch, two)
     with pytest.raises(Conflict, match="Version 3, 4 of 'main' was committed while"):
         restore(locate(two), PinnedVersion(None, 1), RUNNER)
     assert not left
     assert ids(two) == [0, 1, 2, 4, 5, 90]
+
+
+def test_a_restore_that_pylance_has_to_do_is_a_conflict_and_covers_nothing(two, monkeypatch):
+    append(two, 6)
+    newest = lance.dataset(two).version
+
+    def planned(*_):
+        meanwhile(two)
+        clean(two, retain_versions=1)
+
+    monkeypatch.setattr("lance_spark.actions.restore._plan", planned)  # None: this one is pylance's to do
+    with pytest.raises(Conflict, match=f"Version {newest + 1} of branch 'main'"):
+        restore(locate(two), PinnedVersion(None, 2), RUNNER)
+    assert versions(two)[-1] == newest + 2
+    assert 90 in ids(two)
 
 
 def stale_commits(location):

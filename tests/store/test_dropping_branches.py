@@ -11,7 +11,7 @@ from local_datasets import make_dataset
 from processes import Job, Team
 
 from lance_spark.actions.branches import create_branch, delete_branch, list_branches
-from lance_spark.errors import PermissionDenied, StorageFailure
+from lance_spark.errors import PermissionDenied, Refused, StorageFailure
 from lance_spark.refs.model import RefSpec
 from lance_spark.store import dropping
 from lance_spark.store.uri import locate
@@ -110,3 +110,32 @@ def test_a_ref_file_that_cannot_be_removed_leaves_the_branch_as_it_was(uri, monk
         with pytest.raises(PermissionDenied):
             delete_branch(locate(uri), "exp")
     assert files(uri) == before
+
+
+NEEDS = {
+    "branch": lambda uri: create_branch(locate(uri), "child", RefSpec(branch="exp")),
+    "tag": lambda uri: lance.dataset(uri).tags.create("merged-0123456789abcdef", ("exp", 2)),
+}
+
+
+@pytest.mark.parametrize("need", NEEDS)
+def test_what_comes_to_need_a_branch_at_the_last_moment_keeps_it(uri, monkeypatch, need):
+    """Between the look at what needs it and the end of its ref file: of a branch merged by reference, rows would go."""
+    make_dataset(uri)
+    create_branch(locate(uri), "exp", RefSpec())
+    append(uri, 100, branch="exp")
+    delete, left = dropping.files.delete, [NEEDS[need]]
+
+    def deleting(location, paths):
+        while left:
+            left.pop()(uri)
+        delete(location, paths)
+
+    monkeypatch.setattr(dropping.files, "delete", deleting)
+    with pytest.raises(Refused, match="Branch 'exp' cannot be deleted"):
+        delete_branch(locate(uri), "exp")
+    assert {"exp"} <= lance.dataset(uri).branches.list().keys() <= {"exp", "child"}
+    for name in lance.dataset(uri).branches.list():
+        rows = lance.dataset(uri).checkout_version((name, None)).to_table()["id"].to_pylist()
+        assert rows == [0, 1, 2, 100, 101, 102]
+    assert {branch.name for branch in list_branches(locate(uri))} == lance.dataset(uri).branches.list().keys()

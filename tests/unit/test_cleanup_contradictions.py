@@ -93,8 +93,19 @@ def test_a_manifest_that_was_written_again_in_the_same_place_is_another_one():
         (survey(chain(), chain("a", (4,)), branches=[fork("a", 1)]), []),
         (survey(chain()), []),  # the branch is gone
         (survey(chain(), chain("a", [manifest(1, NOW)]), branches=[fork("a", 1)]), []),  # and made again
+        (survey(chain(), chain("a", (1,), has_ref=False)), []),  # being deleted: its ref goes first
+        (survey(chain(), chain("a", (1, 2), has_ref=False)), [2]),  # but what is listed has to be readable
     ],
-    ids=["listed", "newest", "cleaned", "cleaned up to the newest", "deleted", "made again"],
+    ids=[
+        "listed",
+        "newest",
+        "cleaned",
+        "cleaned up to the newest",
+        "deleted",
+        "made again",
+        "being deleted",
+        "listed without a ref",
+    ],
 )
 def test_what_explains_that_a_manifest_could_not_be_read(after, unexplained):
     before = survey(chain(), chain("a"), branches=[fork("a", 1)])
@@ -105,3 +116,20 @@ def test_what_explains_that_a_manifest_could_not_be_read(after, unexplained):
 def test_a_detached_version_is_never_the_newest():
     before = survey(chain(detached=[manifest(2**63 + 5)]))
     assert not_explained(before, survey(chain()), [manifest_at(before, before.chains[0], 3)]) == []
+
+
+def test_a_branch_of_which_only_detached_versions_are_left_lost_its_newest_one():
+    kept = manifest(2**63 + 5)
+    before = survey(chain(), chain("a", detached=[kept]), branches=[fork("a", 1)])
+    gone = [manifest_at(before, before.chains[1], 2)]
+    after = survey(chain(), chain("a", (), detached=[kept]), branches=[fork("a", 1)])
+    assert not_explained(before, after, gone) == gone
+
+
+def test_names_that_are_being_changed_are_a_contradiction_only_if_they_stay_as_they_are():
+    def half_way(done):
+        both = [manifest(version) for version in (1, 2, 3)] + [manifest(done)._replace(name=f"{done}.manifest")]
+        return survey(chain(versions=sorted(both)))
+
+    assert contradictions(half_way(1)) == contradictions(half_way(1))
+    assert contradictions(half_way(1)) != contradictions(half_way(2))

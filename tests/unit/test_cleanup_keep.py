@@ -166,7 +166,10 @@ def test_a_version_whose_age_is_not_known_stays():
 
 def test_ages_from_before_1970_fit_into_the_integers_of_arrow():
     assert MOMENT.before(timedelta(days=10)) == NOW - 10 * DAY
-    assert MOMENT.before(timedelta.max) == 0
+    assert MOMENT.before(timedelta.max) == MOMENT.surely_before(timedelta.max) == 0
+    longest = CleanupPolicy(older_than=timedelta.max, commit_window=timedelta.max, unverified_age=timedelta.max)
+    assert kept_versions(survey(aged(90, 80)), longest)[""] == [1, 2]
+    assert positions_of_unknown_age(survey(aged(90, 80)), longest, MOMENT) == {}
 
 
 def test_removed_versions_are_told_by_path_and_counted_by_branch():

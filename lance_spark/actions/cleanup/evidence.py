@@ -8,7 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from lance_spark.cleanup.evidence import Contradiction, Manifest, contradictions, not_explained
+from lance_spark.cleanup.evidence import (
+    Contradiction,
+    Manifest,
+    contradictions,
+    not_explained,
+    of_branches,
+    still_newest,
+)
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import Conflict, CorruptData
 from lance_spark.location import DatasetLocation
@@ -67,4 +74,27 @@ def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ..
     raise CorruptData(
         f"The manifest {left[0].path} of {left[0].repository} was listed and is gone.",
         hint="No file that it may name was deleted. Check the file system, or restore the manifest.",
+    )
+
+
+def without_excuse(
+    seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[Manifest]
+) -> list[Manifest]:
+    """Those of the newest versions, whose files a listing lacks, that are the newest ones of their branches still.
+
+    Others went with their branch, or with another cleanup: pylance may remove files before the manifest. So
+    a version that is there and no longer the newest one is waited for. Raises Conflict if it stays.
+    """
+    left = list(latest)
+    for attempt in range(_LOOKS):
+        time.sleep(_PAUSE * 2**attempt if attempt else 0)
+        now = survey(seen.location, clones, clones_from)
+        left = of_branches(now, left)
+        lasting = still_newest(now, left)
+        if not left or (lasting and attempt):
+            return lasting
+    raise Conflict(
+        f"Files of {left[0].path} of {left[0].repository} were not listed, and there is a newer version by now: "
+        "another cleanup may be removing this one.",
+        hint="Nothing was deleted. Run it again once no other cleanup is running.",
     )

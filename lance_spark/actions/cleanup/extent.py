@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lance_spark.cleanup.decide import DELETE
-from lance_spark.cleanup.keep import CLOCK_MARGIN, Moment, judge, positions_of_unknown_age
+from lance_spark.cleanup.keep import Moment, judge, positions_of_unknown_age
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.survey import Survey, VersionFile
 from lance_spark.runner.work import Work
@@ -55,7 +55,7 @@ def _manifests_to_read(seen: Survey, policy: CleanupPolicy, moment: Moment) -> I
     unknown = positions_of_unknown_age(seen, policy, moment)
     # Whether tags forbid the cleanup is for the plan to say, which knows all ages.
     verdicts = judge(seen, replace(policy, error_if_tagged_old_versions=False, tags={}), moment, {})
-    young = None if policy.delete_unverified else moment.before(policy.unverified_age + CLOCK_MARGIN)
+    young = None if policy.delete_unverified else moment.surely_before(policy.unverified_age)
     for index, (chain, verdict) in enumerate(zip(seen.chains, verdicts, strict=True)):
         asked = frozenset(unknown.get(index, ()))
         for position, (manifest, kept) in enumerate(zip(chain.files, verdict.kept, strict=True)):

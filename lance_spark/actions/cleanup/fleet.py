@@ -14,7 +14,7 @@ from lance_spark.actions.cleanup.plan import OPERATION, plan_cleanup
 from lance_spark.cleanup.fleet import LOOKS, ROWS, FleetReport, clones_among, empty, failed, held_back, unreadable
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
-from lance_spark.errors import CorruptData, LanceSparkError, NotFound
+from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation, is_within
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine, Item, Runner
@@ -25,6 +25,7 @@ from lance_spark.store.survey import branch_directories
 
 _THREADS = 4
 """In one task: tables are side by side already."""
+_LOOKS = 8
 _TASKS = 64
 """For each that runs at a time: enough that large tables do not leave cores without work at the end. One for each table
 would make every task carry the names of all, which 50,000 tables do not survive."""
@@ -153,10 +154,24 @@ class _Look:
 
 
 def _look_at_chain(location: DatasetLocation, branch: str | None) -> _Look:
-    """By its newest version that can be understood. Nobody can read the others, so they need nothing."""
+    """By its newest version that can be understood. Nobody can read the others, so they need nothing.
+
+    One that is gone by then says nothing: a newer one, which took its place, may read files of another table. Raises
+    Conflict if that happens again and again.
+    """
+    for _ in range(_LOOKS):
+        with suppress(NotFound):
+            return _look_once(location, branch)
+    raise Conflict(
+        f"The versions of {location.branch_uri(branch)} came and went each of the {_LOOKS} times it was looked at.",
+        hint="Run it again when fewer versions are made and cleaned up at the same time.",
+    )
+
+
+def _look_once(location: DatasetLocation, branch: str | None) -> _Look:
     versions = chains.version_names(location, branch)
     for version in reversed(versions):
-        with suppress(CorruptData, NotFound):
+        with suppress(CorruptData):
             snapshot = chains.read_snapshot(location, PinnedVersion(branch, version))
             bases = frozenset(root.uri for root in snapshot.bases.values())
             return _Look(len(versions), snapshot.contents.fragment_count, bases)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from lance_spark.actions.cleanup.evidence import check_gone
 from lance_spark.actions.cleanup.stages import Inspect, leftovers
 from lance_spark.cleanup.evidence import manifest_at
-from lance_spark.cleanup.keep import CLOCK_MARGIN, Ages, Moment, Verdict, positions_of_unknown_age
+from lance_spark.cleanup.keep import Ages, Moment, Verdict, positions_of_unknown_age
 from lance_spark.cleanup.marks import MARKS, Run, cut_runs
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.survey import Survey
@@ -44,7 +44,7 @@ class Marking:
         A file is older than every manifest that names it. So a removed manifest that is old enough itself names only
         files that go anyway, and is not read.
         """
-        young = None if self._policy.delete_unverified else moment.before(self._policy.unverified_age + CLOCK_MARGIN)
+        young = None if self._policy.delete_unverified else moment.surely_before(self._policy.unverified_age)
         wanted: dict[int, list[int]] = {}
         for index, (chain, verdict) in enumerate(zip(self._seen.chains, verdicts, strict=True)):
             known = self._read.get(index, set())

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.actions.cleanup.evidence import look
+from lance_spark.actions.cleanup.evidence import look, without_excuse
 from lance_spark.actions.cleanup.extent import about_files, about_rows, work_of_sums, work_of_survey
 from lance_spark.actions.cleanup.marking import Marking
 from lance_spark.actions.cleanup.planned import CleanupPlan
@@ -18,7 +18,7 @@ from lance_spark.actions.cleanup.stages import ListFiles
 from lance_spark.cleanup.candidates import SUMS, sum_up
 from lance_spark.cleanup.decide import DECIDED, FILES, MISSING, Judgement, decide
 from lance_spark.cleanup.document import PlanFacts, from_document
-from lance_spark.cleanup.evidence import manifest_at, still_listed
+from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.keep import Moment, Verdict, judge, removed_paths
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.ranges import tile
@@ -28,7 +28,6 @@ from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Engine, Frame, Runner
 from lance_spark.store import plans
-from lance_spark.store.survey import survey
 from lance_spark.store.uri import locate
 
 _ROWS_OF_A_REQUEST, _ROWS_OF_A_WALK = 4_000, 20_000
@@ -121,9 +120,10 @@ def _sums(runner: Runner, seen: Survey, decided: Frame) -> pa.Table:
 
 
 def _checked(seen: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
-    """The sums without files of branches that went while their files were listed.
+    """The sums without files of branches and versions that went while their files were listed.
 
-    Raises CorruptData for files that the listing lacks although the version that names them is there.
+    Raises CorruptData for files that the listing lacks although the version that names them is the newest one still,
+    Conflict where it is there and no longer the newest.
     """
     is_lost = pc.equal(sums["action"], MISSING)
     lost = sums.filter(is_lost).to_pylist()
@@ -134,7 +134,7 @@ def _checked(seen: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
             for _, chain in seen.owned()
             if chain.has_ref and chain.name in branches
         ]
-        roots = {manifest.root for manifest in still_listed(survey(seen.location, policy.clones), latest)}
+        roots = {manifest.root for manifest in without_excuse(seen, policy.clones, policy.clones_from, latest)}
         there = {chain.name for _, chain in seen.owned() if chain.root in roots}
         lost = [row for row in lost if row["branch"] in there]
     if lost:
