@@ -50,8 +50,6 @@ def test_the_import_contracts_hold():
 BACKWARDS = {
     # How a value is shown, which the value itself needs to print: for type checkers only.
     ("lance_spark.actions.remotes.saying", "lance_spark.actions.remotes.result"),
-    ("lance_spark.catalog.showing", "lance_spark.catalog.model"),
-    ("lance_spark.refs.listing", "lance_spark.refs.model"),
     ("lance_spark.replay.relocated", "lance_spark.replay.relocation"),
     ("lance_spark.replay.telling", "lance_spark.replay.plan"),
     # What carries out a plan, which a plan needs for its method apply(): for type checkers only.
