@@ -12,7 +12,7 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-.PHONY: help demo test test-nightly test-oldest lint bench bench-cleanup bench-merge bench-catalog venv venv-oldest clean
+.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog venv venv-oldest clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -24,6 +24,12 @@ demo: venv ## write, audit, publish on 336,776 flights (URI=s3://... to run it e
 	@$(call with_python,$(VENV)) $(VENV)/bin/spark-submit --properties-file conf/spark-defaults.conf \
 	    --driver-java-options '$(demo_jvm)' \
 	    jobs/write_audit_publish.py $(if $(URI),--uri $(URI)) $(ARGS)
+
+check: venv ## lint, types and the pure tests, side by side: less than a minute, for before each commit
+	@$(MAKE) --no-print-directory --jobs 2 lint unit
+
+unit: venv ## the pure tests
+	@$(call in_venv,$(VENV)) -m pytest --quiet tests/unit $(ARGS)
 
 # tests/conftest.py says which tests share a process, in what order they begin, and which cases are for the night.
 test: venv ## all tests on the newest Spark
@@ -40,6 +46,10 @@ lint: venv ## ruff, mypy, import contracts
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
+	@$(call in_venv,$(VENV)) -m pytest --quiet tests/unit/test_architecture.py -k circles
+
+dist: venv ## wheel and sdist in dist/; the wheel is installed into a fresh environment and the demo run from it
+	@.ci/dist $(VENV)/bin/uv '$(NEWEST)'
 
 bench: venv ## the benchmark against its peers
 	@$(call in_venv,$(VENV)) -m benchmarks $(ARGS)
@@ -60,4 +70,4 @@ venv-oldest:
 	@.ci/venv $(VENV_OLDEST) '$(OLDEST)' test,demo
 
 clean: ## remove the virtual environments and what runs left behind
-	rm -rf $(VENV) $(VENV_OLDEST) demo-output spark-warehouse artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_OLDEST) dist demo-output spark-warehouse artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from benchmarks import report
 from benchmarks.cataloging.places import Measured, local, object_store
 from benchmarks.cataloging.report import local_table, missed, problems, store_table
 from benchmarks.data import HOME
+from benchmarks.measure import Result
 
 PLACES = ("local", "s3")
 
@@ -32,7 +33,7 @@ def main() -> None:
     print(f"all rounds: {arguments.json}")
 
 
-def _named(each: Measured) -> report.Result:
+def _named(each: Measured) -> Result:
     each.result.name = f"{each.place}: {each.tables} tables: {each.operation} x {each.times}"
     return each.result
 

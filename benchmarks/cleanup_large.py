@@ -73,7 +73,11 @@ def _session() -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(_MASTER).appName("lance_spark cleanup benchmark")
-    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.driver.memory": "1g"}
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": "1g",
+    }
     return builder.config(map=settings).getOrCreate()
 
 

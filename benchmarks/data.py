@@ -102,7 +102,7 @@ def _chunks(rows: int, size: int = CHUNK) -> Iterator[tuple[int, int]]:
 
 
 def _narrow(rows: int) -> Iterator[pa.Table]:
-    """bigint, two doubles, a short string: the shape that research/spark.md section 5 measured."""
+    """bigint, two doubles, a short string: rows so narrow that Spark's channel counts, not Lance."""
     for start, count in _chunks(rows):
         random = np.random.default_rng(start)
         yield pa.table(
@@ -142,7 +142,7 @@ def _flights_chunk(ids: np.ndarray, start: int, rows: int) -> pa.Table:
         return words.take(pa.array(random.integers(0, len(words), count)))
 
     def clock(minutes: np.ndarray) -> np.ndarray:
-        return (minutes // 60 % 24 * 100 + minutes % 60).astype(np.int32)
+        return np.asarray(minutes // 60 % 24 * 100 + minutes % 60, dtype=np.int32)
 
     moment = np.datetime64("2013-01-01T00", "m") + (np.arange(start, start + count) * 525_600 // rows)
     day = moment.astype("datetime64[D]")

@@ -48,8 +48,9 @@ def why_no_jvm(package: str, uri: str) -> str | None:
 def session(packages: Sequence[str] = ()) -> SparkSession:
     """A local session on all cores, with the settings that the jobs run with."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = dict(line.split() for line in _DEFAULTS.read_text().splitlines() if line and not line.startswith("#"))
-    settings |= {
+    defaults = dict(line.split() for line in _DEFAULTS.read_text().splitlines() if line and not line.startswith("#"))
+    settings: dict[str, bool | float | int | str | None] = {
+        **defaults,
         "spark.driver.memory": "6g",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count()),

@@ -48,7 +48,7 @@ def table(results: Sequence[Result]) -> str:
 def _rows(result: Result) -> list[str]:
     medians = result.medians
     ours = medians.get("ours")
-    rows = []
+    rows: list[str] = []
     for peer in result.case.work:
         seconds = medians.get(peer)
         notes = [

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp -R pyproject.toml README.md lance_spark pyspark_lance "$work"
+cp -R pyproject.toml README.md LICENSE lance_spark pyspark_lance "$work"
 sed -i.bak '/^    "pyspark>=/d' "$work/pyproject.toml"
 if cmp -s pyproject.toml "$work/pyproject.toml"; then
     echo "wheel-without-pyspark: pyproject.toml has no line with the dependency on pyspark any more" >&2

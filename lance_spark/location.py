@@ -1,7 +1,7 @@
 """Where a dataset lives: one canonical URI, and the storage options that open it.
 
-pylance writes the URI it was given into branch and clone manifests, letter by letter. A branch made through
-``/p`` and cleaned through ``file:///p/`` has lost its files (research/cleanup.md section 5). So a URI is
+pylance writes the URI it was given into branch and clone manifests, letter by letter, and its cleanup compares the
+letters. A branch made through ``/p`` whose dataset was cleaned through ``file:///p/`` has lost its files. So a URI is
 spelled one way before it reaches pylance, and every dataset is opened through :class:`DatasetLocation`.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -73,11 +74,12 @@ def create(ours: Catalog, theirs: dict[str, Any], times: int = IN_A_ROW) -> Case
 
         return run
 
-    peers = {
-        who: work(lambda name, each=each: each.declare_table(DeclareTableRequest(id=[NAMESPACE, name])))
-        for who, each in theirs.items()
-    }
+    peers = {who: work(partial(_declare_theirs, each)) for who, each in theirs.items()}
     return _case({"ours": work(lambda name: declare_table(ours, f"{NAMESPACE}.{name}")), **peers}, None)
+
+
+def _declare_theirs(catalog: Any, name: str) -> object:
+    return catalog.declare_table(DeclareTableRequest(id=[NAMESPACE, name]))
 
 
 def rename(ours: Catalog, times: int = IN_A_ROW) -> Case:

@@ -31,7 +31,7 @@ def measure(name: str, work: Mapping[str, Work], targets: tuple[Target, ...], ro
     print(f"measuring: {name}", flush=True)
     result = Result(name, Case(dict.fromkeys(work, tuple), targets))
     for turn in range(rounds + 1):
-        for who in list(work) if turn % 2 == 0 else list(reversed(work)):
+        for who in list(work) if turn % 2 == 0 else list(reversed(list(work))):
             if who in result.problems:
                 continue
             try:

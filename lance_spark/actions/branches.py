@@ -21,6 +21,11 @@ def list_branches(location: DatasetLocation) -> BranchList:
     return BranchList(sorted(refs.read_refs(location).branches.values(), key=lambda branch: branch.name))
 
 
+def find_branch(location: DatasetLocation, name: str) -> Branch | None:
+    """One branch; None where it does not exist. Raises CorruptData."""
+    return refs.read_branch(location, name)
+
+
 def create_branch(location: DatasetLocation, name: str, source: RefSpec) -> Branch:
     """Create a branch at the version the source names. Raises InvalidName, AlreadyExists, NotFound."""
     check_new_branch_name(name)

@@ -12,12 +12,13 @@ from lance_spark.store.datasets import find_latest
 def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, record: bool = True) -> None:
     """Clone metadata only. Raises Refused for another store and AlreadyExists for a target in use.
 
-    The clone needs the source's files, and nothing in the source would say so: a cleanup there breaks it (research/
-    cleanup.md section 5). So with ``record`` the cloned version is tagged, which holds every tool's cleanup off it,
-    and the clone's place is noted down, so that our cleanup keeps what the clone's own later versions need.
+    The clone needs the source's files, and nothing in the source would say so: a cleanup there breaks it
+    (https://github.com/lance-format/lance/issues/7514). So with ``record`` the cloned version is tagged, which holds
+    every tool's cleanup off it, and the clone's place is noted down, so that our cleanup keeps what the clone's own
+    later versions need.
 
     pylance 14.0.2 writes a clone that should go to another bucket into the source's bucket, under the target's
-    key, and then fails to open it (research/format.md section 4); so that is refused before anything is written.
+    key, and then fails to open it. So that is refused before anything is written.
     """
     if source.store != target.store:
         raise Refused(

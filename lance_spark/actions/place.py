@@ -49,6 +49,11 @@ def take_location(options: Mapping[str, str], call: str) -> tuple[DatasetLocatio
     return dataset_at(path, storage), rest
 
 
+def located(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
+    """The canonical location of whatever is, or may be, at a URI. No store is asked. Raises InvalidOption."""
+    return locate(uri, storage_options)
+
+
 def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
     """The dataset at a URI. Raises InvalidOption for a branch's own directory, ``<root>/tree/<branch>``.
 

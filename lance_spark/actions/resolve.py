@@ -25,6 +25,21 @@ def resolve(location: DatasetLocation, spec: RefSpec) -> PinnedVersion:
     return datasets.pin_latest(location, spec.branch)
 
 
+def all_refs(location: DatasetLocation) -> RefTable:
+    """All branches and tags. Raises NotFound without a dataset, CorruptData for a ref file that cannot be read."""
+    return refs.read_refs(location)
+
+
+def newest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
+    """The newest version of a branch (None for main). Raises NotFound."""
+    return datasets.pin_latest(location, branch)
+
+
+def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
+    """The numbers of all versions of a branch, ascending. Raises NotFound."""
+    return datasets.list_version_numbers(location, branch)
+
+
 def resolve_tag(location: DatasetLocation, name: str) -> PinnedVersion:
     """The version a tag points at. Raises NotFound for an unknown tag, or no dataset at all."""
     tag = refs.read_tag(location, name)

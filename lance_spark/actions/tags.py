@@ -6,7 +6,7 @@ from lance_spark.actions.resolve import resolve
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_create_tag, check_existing_tag
 from lance_spark.refs.listing import TagList
-from lance_spark.refs.model import RefSpec
+from lance_spark.refs.model import RefSpec, Tag
 from lance_spark.refs.names import check_new_tag_name, check_tag_name
 from lance_spark.store import refs
 
@@ -14,6 +14,18 @@ from lance_spark.store import refs
 def list_tags(location: DatasetLocation) -> TagList:
     """All tags, by name."""
     return TagList(sorted(refs.read_refs(location).tags.values(), key=lambda tag: tag.name))
+
+
+def find_tag(location: DatasetLocation, name: str) -> Tag | None:
+    """One tag; None where it does not exist. Raises CorruptData."""
+    return refs.read_tag(location, name)
+
+
+def cloned_by(location: DatasetLocation, tag: str) -> str | None:
+    """The URI of the clone that a tag protects; None where no note says. Raises CorruptData."""
+    from lance_spark.store.survey import recorded_clones  # pulls in pyarrow, for which commands do not wait
+
+    return next((uri for record, uri in recorded_clones(location).items() if tag.startswith(record)), None)
 
 
 def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:

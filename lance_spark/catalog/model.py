@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import quote
 
 from lance_spark.catalog.names import Identifier, from_object_id
-from lance_spark.catalog.showing import namespace_card, removed_card, table_info_card
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.location import DatasetLocation
-from lance_spark.show.card import Card, Shown
+from lance_spark.show.card import Card, Grid, Shown
+from lance_spark.show.words import counted
 
 Mode = Literal["v1", "v2", "compatibility"]
 MANIFEST = "__manifest"
@@ -98,7 +98,11 @@ class TableInfo(Shown):
     """Whether it has no data yet, only a name; None where nobody looked."""
 
     def _card(self) -> Card:
-        return table_info_card(self)
+        state = "declared, without data" if self.declared else ""
+        registered = "yes" if self.registered else "no, a directory only"
+        facts = (("location", self.location.uri), ("in __manifest", registered), ("state", state))
+        summary = ", ".join(part for part in (f"in {self.location.uri}", state) if part)
+        return Card(type(self).__name__, str(self.identifier), summary, facts, (_properties(self.properties),))
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,7 +113,9 @@ class NamespaceInfo(Shown):
     properties: dict[str, str]
 
     def _card(self) -> Card:
-        return namespace_card(self)
+        name = "the root" if self.identifier.is_root else str(self.identifier)
+        count = counted(len(self.properties), "property", "properties")
+        return Card(type(self).__name__, name, count, grids=(_properties(self.properties),))
 
 
 @dataclass(frozen=True)
@@ -158,4 +164,11 @@ class Removed(Shown):
     """Whether its files are still there."""
 
     def _card(self) -> Card:
-        return removed_card(self)
+        kept = "its files are still there" if self.data_kept else "its files are gone"
+        facts = (("directory", self.path or ""), ("data", kept))
+        return Card(type(self).__name__, str(self.identifier), kept, facts, (_properties(self.properties),))
+
+
+def _properties(properties: Mapping[str, str]) -> Grid:
+    """Properties as a table."""
+    return Grid(("property", "value"), tuple(sorted(properties.items())))

@@ -1,7 +1,7 @@
 """Names of namespaces and tables: as people type them, as the catalog keeps them, and which are legal.
 
-pylance checks no name: ``../evil`` escaped the catalog's directory, ``a$b`` landed in a namespace, and a quote in a
-name changed the query (research/namespace.md section 3).
+pylance 14.0.2 checks no name: ``../evil`` escaped the catalog's directory, ``a$b`` landed in a namespace, and a quote
+in a name changed the query.
 """
 
 from __future__ import annotations

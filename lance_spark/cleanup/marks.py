@@ -37,7 +37,7 @@ LEFTOVER = -1
 """The chain of marks that an unfinished run left: only versions that are gone by now named these files."""
 ANYWHERE = "*/"
 """Begins the key of a mark for a file in a foreign base. It protects the file of that name in every chain: after a
-dataset was moved or copied, its branches still name the old place (research/cleanup.md section 5)."""
+dataset was moved or copied, its branches still name the old place: their manifests have absolute paths."""
 _ROWS = 50_000
 
 

@@ -1,4 +1,8 @@
-"""What a file is, told by its path, and the name under which versions know it (research/format.md sections 4, 5, 7)."""
+"""What a file is, told by its path, and the name under which versions know it.
+
+The paths are those of https://github.com/lance-format/lance/blob/main/docs/src/format/table/layout.md, and those that
+pylance 14.0.2 was seen to write besides: staged manifests, detached versions, version hints, blobs beside data files.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lance_spark.actions.place import located
 from lance_spark.cli.call import parse_storage
 from lance_spark.cli.exit_codes import exit_codes_text
 from lance_spark.cli.program import Verbs, run, wanted_output
@@ -15,7 +16,6 @@ from lance_spark.cli.session import Session
 from lance_spark.cli.verbs import VERBS
 from lance_spark.errors import InvalidOption
 from lance_spark.location import is_uri
-from lance_spark.store.uri import locate
 from lance_spark.workspace.model import check_uri
 
 NAME = "lance-git"
@@ -33,7 +33,7 @@ class _Place(click.Path):
         if not is_uri(value):
             return super().convert(value, param, ctx)
         check_uri(value)
-        location = locate(value)
+        location = located(value)
         return super().convert(location.uri, param, ctx) if location.is_local else value
 
 

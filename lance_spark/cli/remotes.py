@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lance_spark.actions.remotes.naming import ORIGIN, known_remotes
+from lance_spark.actions.resolve import all_refs
 from lance_spark.cli.session import Session
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.refs.names import MAIN
-from lance_spark.store import refs
 
 if TYPE_CHECKING:
     from lance_spark.actions.remotes.following import Remote
@@ -38,7 +38,7 @@ def find_remote(session: Session, typed: str | None) -> Remote:
 def known_here(session: Session) -> Mapping[str, str]:
     """URIs of the remotes by name: those of the workspace; without one those that branches of the dataset follow."""
     if not session.has_workspace:
-        return known_remotes(refs.read_refs(session.location))
+        return known_remotes(all_refs(session.location))
     return {name: session.workspace.remote_uri(name) for name in session.workspace.workspace.remotes}
 
 
@@ -55,7 +55,7 @@ def _default(session: Session, known: Mapping[str, str]) -> str:
 def _absent(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
     if not known:
         return NotFound(f"There is no remote '{name}'.", hint=_how_to_add(session))
-    branches = refs.read_refs(session.location).branches
+    branches = all_refs(session.location).branches
     if name == MAIN or any(branch in branches for branch in (name, *(f"{remote}/{name}" for remote in known))):
         first = ORIGIN if ORIGIN in known else min(known)
         return NotFound(f"There is no remote '{name}', only a branch.", hint=f"Name the remote first: {first} {name}.")

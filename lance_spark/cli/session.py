@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.place import dataset_at
+from lance_spark.actions.place import dataset_at, located
 from lance_spark.actions.remotes.naming import ORIGIN, check_own
+from lance_spark.actions.workspace import find_here
 from lance_spark.cli.call import Call
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation, is_uri
 from lance_spark.refs.expressions import HEAD
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN, branch_or_none
-from lance_spark.store.directories import PlainDataset, find_here
-from lance_spark.store.uri import locate
-from lance_spark.store.workspace import OpenWorkspace
 from lance_spark.workspace.model import check_uri
+from lance_spark.workspace.place import OpenWorkspace, PlainDataset
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Session(Call):
     @property
     def how_to_init(self) -> str:
         """The command that makes a workspace for a dataset without one, in the beginning of a sentence."""
-        plain = locate(self._here_uri if self.dataset is None else self.dataset).uri
+        plain = located(self._here_uri if self.dataset is None else self.dataset).uri
         if not self.moved and plain == os.path.realpath(os.curdir):
             return "lance-git init . makes a workspace here"
         return f"lance-git init {shlex.quote(plain)} makes a workspace for it"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from lance_spark.refs.listing import branch_card, tag_card
 from lance_spark.refs.names import MAIN
 from lance_spark.show.card import Card, Shown
+from lance_spark.show.words import moment
 
 ROOT = "lance_spark.root"
 """Key in the metadata of a branch that shares nothing with the one it was created from: its first own version replaced
@@ -35,8 +35,15 @@ class Branch(Shown):
         """The version it descends from; None for one that only lies there and shares nothing with it."""
         return None if ROOT in self.metadata else PinnedVersion(self.parent_branch, self.parent_version)
 
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Its row in a table of branches: name, the version it was made from, when."""
+        return self.name, f"{self.parent_branch or MAIN}@{self.parent_version}", moment(self.created_at)
+
     def _card(self) -> Card:
-        return branch_card(self)
+        name, origin, created = self.row
+        facts = (("made from", origin), ("made", created))
+        return Card(type(self).__name__, name, f"from {origin}, made {created}", facts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,8 +58,15 @@ class Tag(Shown):
     """Time of creation, UTC; None where an older writer did not record it."""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Its row in a table of tags: name, version, when it was made."""
+        return self.name, f"{self.branch or MAIN}@{self.version}", moment(self.created_at) if self.created_at else ""
+
     def _card(self) -> Card:
-        return tag_card(self)
+        name, version, created = self.row
+        made = f", made {created}" if created else ""
+        return Card(type(self).__name__, name, f"at {version}{made}", (("version", version), ("made", created)))
 
 
 @dataclass(frozen=True)

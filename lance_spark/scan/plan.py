@@ -12,7 +12,9 @@ FRAGMENT_COST = 64 * 2**10
 MIN_SPLIT = 4 * 2**20
 """Below this a task costs more than it saves (Spark's ``openCostInBytes``)."""
 BATCH_ROWS = 65_536
-"""Rows of an Arrow batch at most: larger gains nothing in Spark's channel (research/spark.md section 5)."""
+"""Rows of an Arrow batch at most. Larger ones gain nothing, as Spark's channel from Python to the JVM is the limit: 20
+million ready-made rows of four columns took 1.6 seconds in batches of 8,192, 1.4 in batches of 65,536 and 1.5 in
+batches of 500,000."""
 BATCH_BYTES = 8 * 2**20
 """Bytes of an Arrow batch, roughly, so that wide rows (vectors, blobs) stay within a worker's memory."""
 

@@ -1,8 +1,8 @@
 """The reading half of the data source. There is no ``pushFilters`` here, on purpose.
 
 Spark's JVM side plans a Python read once and reuses it, with its pushed filters, for every later query on the
-same DataFrame: ``df.where(...).count()`` and then ``df.count()`` gave 10 rows out of 100 (research/spark.md
-section 1). Predicates reach the scan through the ``filter`` option, which belongs to the relation.
+same DataFrame: on Spark 4.1 to 4.3, ``df.where(...).count()`` and then ``df.count()`` gave 10 rows out of 100.
+Predicates reach the scan through the ``filter`` option, which belongs to the relation.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ needs its own access to the store. Spark is for DataFrames (``to_df``, ``version
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from lance_spark.actions.remotes.following import Remote
 from lance_spark.actions.remotes.naming import ORIGIN
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.restore import restore
+from lance_spark.actions.transaction import transaction
 from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
@@ -39,12 +41,10 @@ from lance_spark.spark.moving import moving_branch
 from lance_spark.spark.refs import Branches, Tags, spec_of
 from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.session import needed_session, session_or_none
-from lance_spark.spark.transaction import Audit, transaction
 from lance_spark.spark.types import to_spark
 from lance_spark.store import datasets, scanning
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
 
     import pyarrow as pa
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from lance_spark.replay.relocation import Relocation
     from lance_spark.spark.engines import Where
 
+Audit = Callable[["LanceTable"], bool]
+"""Looks at the table as it would be; False, or an exception, keeps it from being published."""
 _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
@@ -205,13 +207,20 @@ class LanceTable(Shown):
         pin = resolve(self.location, spec_of(branch=branch, version=version))
         return picking.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
 
-    def transaction(self, message: str | None = None, audit: Audit | None = None) -> AbstractContextManager[LanceTable]:
+    @contextmanager
+    def transaction(self, message: str | None = None, audit: Audit | None = None) -> Iterator[LanceTable]:
         """Everything written through the handle that ``with`` gives becomes one version, or nothing.
 
         It is a handle on a temporary branch, which is merged when the block ends and deleted in any case. An exception,
         or an ``audit`` that returns False for that handle (Refused), publishes nothing.
         """
-        return transaction(self, message, audit)
+
+        def at(ref: RefSpec) -> LanceTable:
+            return LanceTable(self.spark, self.location, ref)
+
+        check = None if audit is None else lambda ref: audit(at(ref))
+        with transaction(self.location, self.ref, engine_of(self.spark), message, check) as ref:
+            yield at(ref)
 
     def shallow_clone(
         self, target_uri: str, storage_options: Mapping[str, str] | None = None, record: bool = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from lance_spark.errors import NotFound
@@ -12,19 +11,10 @@ from lance_spark.location import DatasetLocation, is_within
 from lance_spark.store import refs
 from lance_spark.store.filesystem import entries
 from lance_spark.store.uri import locate
-from lance_spark.store.workspace import OpenWorkspace, open_workspace
+from lance_spark.store.workspace import open_workspace
+from lance_spark.workspace.place import OpenWorkspace, PlainDataset
 
 _BRANCHES = "/tree/"
-
-
-@dataclass(frozen=True)
-class PlainDataset:
-    """A dataset on a local disk that was found by its directory, not by a workspace."""
-
-    uri: str
-    """Real path of the dataset's root."""
-    branch: str | None = None
-    """The branch whose directory it was found from, by its name; None outside of ``tree/``."""
 
 
 def find_here(start: str) -> OpenWorkspace | PlainDataset | None:

@@ -5,35 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from uuid import uuid4
 
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, PermissionDenied, StorageFailure
-from lance_spark.location import is_uri
 from lance_spark.workspace.model import CONFIG, DIRECTORY, Workspace, parse_workspace, render_workspace
-
-
-@dataclass(frozen=True)
-class OpenWorkspace:
-    """A workspace and where it is."""
-
-    directory: str
-    """Absolute path of the directory that holds ``.lance-git``."""
-    workspace: Workspace
-
-    @property
-    def dataset_uri(self) -> str:
-        """URI or absolute path of the dataset."""
-        return absolute(self.workspace.dataset, self.directory)
-
-    def remote_uri(self, name: str) -> str:
-        """URI or absolute path of a remote the workspace has."""
-        return absolute(self.workspace.remotes[name].uri, self.directory)
-
-
-def absolute(uri: str, directory: str) -> str:
-    """A relative path, counted from a directory; URIs and absolute paths as they are."""
-    return uri if is_uri(uri) else os.path.join(directory, uri)
+from lance_spark.workspace.place import OpenWorkspace
 
 
 def open_workspace(directory: str) -> OpenWorkspace | None:

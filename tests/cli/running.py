@@ -8,8 +8,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -30,12 +32,12 @@ class Done:
     err: str
 
     @property
-    def json(self):
+    def json(self) -> Any:
         assert self.code == 0, self.err
         return json.loads(self.out)
 
     @property
-    def error(self):
+    def error(self) -> str:
         """The lines of an error, checked to be an error's: no result, no traceback."""
         assert self.code != 0
         assert not self.out
@@ -43,7 +45,7 @@ class Done:
         return self.err
 
 
-def run(directory, *arguments, script=SCRIPT, **environment) -> Done:
+def run(directory: str | Path, *arguments: object, script: Path = SCRIPT, **environment: str) -> Done:
     """The installed console script, in a process of its own, without a terminal."""
     done = subprocess.run(
         [script, *map(str, arguments)],
@@ -57,12 +59,12 @@ def run(directory, *arguments, script=SCRIPT, **environment) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def catalog(root, *arguments) -> Done:
+def catalog(root: str | Path, *arguments: object) -> Done:
     """lance-catalog on a catalog, in this process."""
     return call(Path(root).parent, "-C", root, *arguments, main=catalog_main)
 
 
-def call(directory, *arguments, main=main) -> Done:
+def call(directory: str | Path, *arguments: object, main: Callable[[Sequence[str]], int] = main) -> Done:
     """The entry point of that script, in this process."""
     out, err = io.StringIO(), io.StringIO()
     before = os.getcwd()
@@ -75,20 +77,19 @@ def call(directory, *arguments, main=main) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
-def append(directory, branch=None, *values: int) -> None:
+def append(directory: str | Path, branch: str | None = None, *values: int) -> None:
     """One version more on a branch, written by pylance."""
     dataset = lance.dataset(str(directory)) if branch is None else lance.dataset(f"{directory}/tree/{branch}")
     lance.write_dataset(pa.table({"id": pa.array(values or (1,), pa.int64())}), dataset, mode="append")
 
 
-def ids(directory, branch=None) -> list[int]:
+def ids(directory: str | Path, branch: str | None = None) -> list[int]:
     """The rows of a branch, read by pylance."""
-    return (
-        lance.dataset(str(directory) if branch is None else f"{directory}/tree/{branch}").to_table()["id"].to_pylist()
-    )
+    dataset = lance.dataset(str(directory) if branch is None else f"{directory}/tree/{branch}")
+    return list(dataset.to_table()["id"].to_pylist())
 
 
-def config(directory) -> str:
+def config(directory: str | Path) -> str:
     return (Path(directory) / ".lance-git" / "config.toml").read_text()
 
 

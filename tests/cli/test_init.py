@@ -227,13 +227,13 @@ def test_in_a_workspace_for_the_dataset_init_makes_no_second_one(tmp_path, plain
 
 
 def test_whoever_may_not_write_there_learns_where_the_workspace_can_be(tmp_path, plain, monkeypatch):
-    from lance_spark.cli.verbs import init
     from lance_spark.errors import PermissionDenied
+    from lance_spark.store import workspace
 
     def denied(*_):
         raise PermissionDenied("The file cannot be written: Permission denied.")
 
-    monkeypatch.setattr(init, "create_workspace", denied)
+    monkeypatch.setattr(workspace, "create_workspace", denied)
     done = call(plain, "init", ".")
     assert done.code == 21
     assert f"hint: The workspace can be in a directory of yours: lance-git init {plain} DIR." in done.error

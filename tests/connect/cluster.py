@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +19,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @contextmanager
-def standalone_cluster(directory: Path, workers: int = 2):
+def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
     """Start a master and workers of one core each; yields the master's URL once all workers are known to it."""
     port, page = _free_port(), _free_port()
     url = f"spark://{LOOPBACK}:{port}"

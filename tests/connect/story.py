@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.errors import LanceSparkError
@@ -17,7 +19,7 @@ def session(kind: str) -> SparkSession:
     return (builder.remote("local[2]") if kind == "connect" else builder).getOrCreate()
 
 
-def first_line(call) -> str:
+def first_line(call: Callable[[], object]) -> str:
     try:
         call()
     except LanceSparkError as error:
@@ -64,13 +66,15 @@ def main(uri: str, kind: str) -> dict[str, object]:
 def retried(spark: SparkSession, uri: str) -> list[int]:
     """Rows and distinct rows after a job in which each task failed once, when it had handed over all its rows."""
 
-    def fail_once(batches):
+    def fail_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
 
         from pyspark import TaskContext
 
         yield from batches
-        if TaskContext.get().attemptNumber() == 0:
+        task = TaskContext.get()
+        assert task is not None
+        if task.attemptNumber() == 0:
             raise ValueError(f"own fault of {os.getpid()}")
 
     spark.range(0, 100, 1, 4).mapInArrow(fail_once, "id bigint").write.format("lance").mode("append").save(uri)
@@ -95,21 +99,25 @@ def catalogued(spark: SparkSession, root: str) -> list[object]:
     taken = first_line(lambda: cat.write_table(spark.range(1), "ns1.t"))
     read = spark.read.format("lance").option("catalog", root).load("ns1.t").count()
     views = cat.register_views(spark)
-    return [cat.table("ns1.t").to_df().count(), read, views, spark.sql("SELECT max(id) FROM ns1_t").first()[0], taken]
+    return [cat.table("ns1.t").to_df().count(), read, views, _only(spark.sql("SELECT max(id) FROM ns1_t")), taken]
 
 
 def view(spark: SparkSession, uri: str) -> int:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING lance OPTIONS (path '{uri}', tag 'v1', columns 'day')")
-    return spark.sql("SELECT count(DISTINCT day) FROM v").first()[0]
+    return _only(spark.sql("SELECT count(DISTINCT day) FROM v"))
+
+
+def _only(frame: DataFrame) -> int:
+    """The only value of a query with one row."""
+    (row,) = frame.collect()
+    return int(row[0])
 
 
 def workers(spark: SparkSession) -> int:
     """How many executors took part in a small job."""
 
-    def where(batches):
+    def where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
-
-        import pyarrow as pa
 
         for _ in batches:
             yield pa.record_batch({"home": [os.environ.get("SPARK_EXECUTOR_DIRS", "local")]})

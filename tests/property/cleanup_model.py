@@ -11,7 +11,8 @@ import lance
 import pyarrow as pa
 
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.plan import CleanupPlan, plan_cleanup
+from lance_spark.actions.cleanup.plan import plan_cleanup
+from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.manifest.decode import named_files
@@ -168,7 +169,7 @@ def unnamed(places: list[Place]) -> set[str]:
 
 
 def _tracked(place: Place) -> list[dict[str, str]]:
-    return lance.dataset(place.uri).tracked_files().read_all().to_pylist()
+    return list(lance.dataset(place.uri).tracked_files().read_all().to_pylist())
 
 
 def _is_known(path: str, named: set[str]) -> bool:

@@ -147,7 +147,12 @@ def _merged_row(columns: Iterable[Column], base: Row, ours: Row, theirs: Row) ->
             raise Clash("a row was deleted and changed")
         return None
     return {
-        column.token: _either(*((row or {}).get(column.token) for row in (base, ours, theirs)), column.token)
+        column.token: _either(
+            None if base is None else base.get(column.token),
+            ours.get(column.token),
+            theirs.get(column.token),
+            column.token,
+        )
         for column in columns
     }
 

@@ -23,7 +23,7 @@ class Git:
     states: dict[int, State] = field(default_factory=dict)
     parents: dict[int, tuple[int, ...]] = field(default_factory=dict)
     heads: dict[Place, int] = field(default_factory=dict)
-    _numbers: count = field(default_factory=count)
+    _numbers: count[int] = field(default_factory=count)
 
     def state(self, place: Place) -> State:
         return self.states[self.heads[place]]

@@ -276,7 +276,7 @@ class Merges(RuleBasedStateMachine):
         version = data.draw(st.sampled_from(versions))
         before, after, ours = Commit(chain, version - 1), Commit(chain, version), self.model.heads[target]
         with suppress(Conflict, Refused):
-            result = action(self.location, PinnedVersion(source or None, version), target or None)
+            result = action(self.location, PinnedVersion(source or None, version), target or None, LocalRunner())
             sides = (before, ours, after) if forth else (after, ours, before)
             if result.version is None:
                 self.follow_nothing(target, self.expected(*sides))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from email.message import Message
 from html import escape, unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -177,7 +178,7 @@ def _errors(alone: dict[str, str]) -> bytes:
     ).encode()
 
 
-def _parse(method: str, path: str, headers, body: bytes) -> list[Request]:
+def _parse(method: str, path: str, headers: Message, body: bytes) -> list[Request]:
     """The request; one DELETE per key for a request that deletes many."""
     parts = urlsplit(path)
     query = parse_qs(parts.query, keep_blank_values=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import lance
 import pyarrow as pa
 
@@ -14,39 +17,45 @@ from lance_spark.write.plan import WritePlan
 IDS = pa.schema([("id", pa.int64())])
 
 
-def given(uri: str, storage: dict[str, str], **options: str) -> dict[str, str]:
+def given(uri: str, storage: Mapping[str, str], **options: str) -> dict[str, str]:
     """The options as Spark hands them to the data source."""
     return {"path": uri, **{f"storage.{key}": value for key, value in storage.items()}, **options}
 
 
-def prepare(uri, storage, ids, overwrite=False, **options) -> tuple[WritePlan, list[str]]:
+def prepare(
+    uri: str, storage: Mapping[str, str], ids: Sequence[int], overwrite: bool = False, **options: str
+) -> tuple[WritePlan, list[str]]:
     """A write job of one task, up to its commit."""
     plan = plan_write(given(uri, storage, **options), IDS, overwrite)
     return plan, write_rows(plan, [pa.record_batch({"id": pa.array(ids, pa.int64())})])
 
 
-def write(uri, storage, ids, overwrite=False, **options) -> int | None:
+def write(
+    uri: str, storage: Mapping[str, str], ids: Sequence[int], overwrite: bool = False, **options: str
+) -> int | None:
     return finish(*prepare(uri, storage, ids, overwrite, **options))
 
 
-def read(uri, storage, **options) -> list[int]:
+def read(uri: str, storage: Mapping[str, str], **options: str) -> list[int]:
     """The rows as Spark's reader gets them, sorted."""
     pinned = pin_read(given(uri, storage, **options))
     scan, parts = plan_read(pinned, read_schema(pinned), 2)
     return sorted(row for part in parts for batch in read_batches(scan, part) for row in batch["id"].to_pylist())
 
 
-def opened(uri, storage, branch=None, version=None) -> lance.LanceDataset:
+def opened(
+    uri: str, storage: Mapping[str, str], branch: str | None = None, version: int | None = None
+) -> lance.LanceDataset:
     dataset = lance.dataset(uri, storage_options=storage)
     return dataset if (branch, version) == (None, None) else dataset.checkout_version((branch, version))
 
 
-def rows(uri, storage, branch=None, version=None) -> list[int]:
+def rows(uri: str, storage: Mapping[str, str], branch: str | None = None, version: int | None = None) -> list[int]:
     """The rows as pylance alone reads them, sorted."""
     return sorted(opened(uri, storage, branch, version).to_table()["id"].to_pylist())
 
 
-def objects(client, bucket) -> dict[str, str]:
+def objects(client: Any, bucket: str) -> dict[str, str]:
     """Key and ETag of everything in a bucket."""
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
     return {entry["Key"]: entry["ETag"] for page in pages for entry in page.get("Contents", [])}

@@ -3,8 +3,11 @@
 python secret_job.py URI        storage options as JSON on standard input; none means the environment
 """
 
+from __future__ import annotations
+
 import json
 import sys
+from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
@@ -12,7 +15,7 @@ from pyspark.sql.functions import col
 from lance_spark import LanceTable
 
 
-def main(uri, storage):
+def main(uri: str, storage: dict[str, str]) -> None:
     spark = SparkSession.builder.getOrCreate()
     options = {f"storage.{key}": value for key, value in storage.items()}
     spark.range(10).write.format("lance").mode("append").options(**options).save(uri)
@@ -31,7 +34,7 @@ def main(uri, storage):
         print(repr(thing), str(thing))
     table.versions().show(truncate=False)
     print("rows", frame.count(), table.count_rows(), table.count_rows("id < 5"))
-    for attempt in (
+    attempts: tuple[Callable[[], object], ...] = (
         lambda: spark.read.format("lance").options(**options).load(uri + "x"),
         lambda: spark.read.format("lance").options(**options, filter="no such").load(uri).count(),
         lambda: (
@@ -44,7 +47,8 @@ def main(uri, storage):
         ),
         lambda: table.branches.create("b"),
         lambda: LanceTable.for_path(spark, uri + "/denied", storage),
-    ):
+    )
+    for attempt in attempts:
         try:
             attempt()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is shown

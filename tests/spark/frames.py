@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 
-def load(spark, uri, schema=None, **options):
+def load(spark: SparkSession, uri: str | Path, schema: StructType | str | None = None, **options: Any) -> DataFrame:
     reader = spark.read.format("lance")
     if schema is not None:
         reader = reader.schema(schema)
     return reader.options(**options).load(str(uri))
 
 
-def save(frame, uri, mode="append", **options):
+def save(frame: DataFrame, uri: str | Path, mode: str = "append", **options: Any) -> None:
     frame.write.format("lance").mode(mode).options(**options).save(str(uri))
 
 
-def rows(frame):
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     """Collected rows as sorted tuples."""
     return sorted(tuple(row) for row in frame.collect())
 
 
-def ids(frame):
+def ids(frame: DataFrame) -> list[Any]:
     """Sorted values of the first column."""
     return sorted(row[0] for row in frame.collect())
 
 
-def numbers(spark, first, last, partitions=1):
+def numbers(spark: SparkSession, first: int, last: int, partitions: int = 1) -> DataFrame:
     """A DataFrame of ``id bigint`` (nullable) with the numbers from first up to, not including, last."""
     return spark.range(first, last, 1, partitions).selectExpr("nullif(id, -1) as id")
 
 
-def all_files(directory):
+def all_files(directory: str | Path) -> dict[str, int]:
     """Every file below a directory with its size, to compare before and after."""
     found = {}
     for parent, _, names in os.walk(directory):
@@ -45,7 +50,7 @@ def all_files(directory):
 
 
 @contextmanager
-def refused(error, *words):
+def refused(error: type[Exception], *words: str) -> Iterator[pytest.ExceptionInfo[Exception]]:
     """The block raises an error that Spark shows as our class and message, with no traceback in front of it."""
     with pytest.raises(Exception, match=f"{error.__name__}: ") as caught:
         yield caught

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -49,19 +50,19 @@ class Row:
 
     @property
     def read_back(self) -> list[Any]:
-        return self.stored.to_pylist()
+        return list(self.stored.to_pylist())
 
 
-def _utc(moments):
+def _utc(moments: Iterable[datetime]) -> list[datetime]:
     return [moment.replace(tzinfo=timezone.utc) for moment in moments]
 
 
-def _local(moments):
+def _local(moments: Iterable[datetime]) -> list[datetime]:
     """Spark's collect() shows an instant in the time zone of the Python process."""
     return [moment.replace(tzinfo=timezone.utc).astimezone().replace(tzinfo=None) for moment in moments]
 
 
-def _timestamps(unit, *moments):
+def _timestamps(unit: str, *moments: datetime) -> list[Row]:
     stored = pa.timestamp(unit)
     zoned = pa.timestamp(unit, "UTC")
     micros, utc_micros = pa.timestamp("us"), pa.timestamp("us", "UTC")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -67,7 +68,7 @@ def rename(catalog: Catalog, old: str, new: str) -> str:
     return new
 
 
-OPERATIONS = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     "declare": lambda catalog, name: declare_table(catalog, name).path,
     "reserve": lambda catalog, name: declare_table(replace(catalog, mode="v1"), name).path,
     "create": create,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import lance
 import pyarrow as pa
 from lance.namespace import DirectoryNamespace
@@ -11,6 +13,7 @@ from lance_spark.actions.catalog.declaring import declare_table
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
 from lance_spark.actions.catalog.lookup import locate_table
 from lance_spark.catalog.model import Catalog, Declaration
+from lance_spark.catalog.names import Name
 from lance_spark.store.catalog import indexing
 from lance_spark.store.catalog.snapshots import newest
 
@@ -27,23 +30,23 @@ def pylance(catalog: Catalog, **properties: str) -> DirectoryNamespace:
     return DirectoryNamespace(root=catalog.uri, **(properties or PYLANCE[catalog.mode]))
 
 
-def make_table(catalog: Catalog, name, rows: pa.Table | None = None, **properties: str) -> Declaration:
+def make_table(catalog: Catalog, name: Name, rows: pa.Table | None = None, **properties: str) -> Declaration:
     """A table with rows, as a Spark job makes it: declared, written, committed."""
     declared = declare_table(catalog, name, properties)
     lance.write_dataset(numbers(3) if rows is None else rows, declared.location.uri)
     return declared
 
 
-def ids_of(catalog: Catalog, name) -> list[int]:
+def ids_of(catalog: Catalog, name: Name) -> list[int]:
     """The rows of a table, read by pylance at the place the catalog tells."""
-    return lance.dataset(locate_table(catalog, name).uri).to_table()["id"].to_pylist()
+    return list(lance.dataset(locate_table(catalog, name).uri).to_table()["id"].to_pylist())
 
 
-def tables(catalog: Catalog, namespace="", recursive: bool = False) -> list[str]:
+def tables(catalog: Catalog, namespace: Name = "", recursive: bool = False) -> list[str]:
     return [str(found) for found in list_tables(catalog, namespace, recursive)]
 
 
-def namespaces(catalog: Catalog, parent="", recursive: bool = False) -> list[str]:
+def namespaces(catalog: Catalog, parent: Name = "", recursive: bool = False) -> list[str]:
     return [str(found) for found in list_namespaces(catalog, parent, recursive)]
 
 
@@ -52,7 +55,7 @@ def raw(catalog: Catalog) -> lance.LanceDataset:
     return lance.dataset(f"{catalog.uri}/__manifest")
 
 
-def rows(catalog: Catalog) -> dict[str, dict]:
+def rows(catalog: Catalog) -> dict[str, dict[str, Any]]:
     """The rows of ``__manifest``, read by pylance; each id once."""
     found = raw(catalog).to_table().to_pylist()
     assert len({row["object_id"] for row in found}) == len(found)

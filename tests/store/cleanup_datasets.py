@@ -19,11 +19,13 @@ from lance_spark.actions.cleanup import apply as applying
 from lance_spark.actions.cleanup import plan as planning
 from lance_spark.actions.cleanup import stages
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.actions.cleanup.plan import CleanupPlan, plan_cleanup
+from lance_spark.actions.cleanup.plan import plan_cleanup
+from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import LanceSparkError
 from lance_spark.runner.local import LocalRunner
+from lance_spark.store import deleting, manifests
 from lance_spark.store.deleting import Deleted
 from lance_spark.store.uri import locate
 
@@ -114,7 +116,7 @@ def branches(uri: str) -> list[str | None]:
     return [None, *sorted(found)]
 
 
-def reads(uri: str) -> dict[tuple[str | None, int], list[dict]]:
+def reads(uri: str) -> dict[tuple[str | None, int], list[dict[str, Any]]]:
     """The rows of every version that is listed on any branch, read by pylance from scratch."""
     return {
         (branch, version): lance.dataset(place(uri, branch), version=version).to_table().to_pylist()
@@ -123,7 +125,7 @@ def reads(uri: str) -> dict[tuple[str | None, int], list[dict]]:
     }
 
 
-def assert_kept(uri: str, before: dict[tuple[str | None, int], list[dict]]) -> None:
+def assert_kept(uri: str, before: dict[tuple[str | None, int], list[dict[str, Any]]]) -> None:
     """Every version that is listed, the latest ones among them, has the rows it had."""
     now = reads(uri)
     assert now == {which: before[which] for which in now}
@@ -198,16 +200,16 @@ def let_pass(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
 def after_batch(monkeypatch: pytest.MonkeyPatch, number: int, change: Callable[[], object], size: int = 2) -> None:
     """Delete in small batches, look again before each, and let something happen right after one of them."""
     done = iter(range(1, 10_000))
-    delete = stages.delete_batch
+    delete = deleting.delete_batch
 
-    def deleting(location: Any, paths: Iterable[str]) -> Deleted:
+    def deleting_some(location: Any, paths: Iterable[str]) -> Deleted:
         deleted = delete(location, list(paths))
         if next(done) == number:
             change()
         return deleted
 
     small_batches(monkeypatch, size)
-    monkeypatch.setattr(stages, "delete_batch", deleting)
+    monkeypatch.setattr(stages, "delete_batch", deleting_some)
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch, size: int = 3) -> None:
@@ -231,7 +233,7 @@ class Manifests:
 
 
 def watch_manifests(monkeypatch: pytest.MonkeyPatch) -> Manifests:
-    read, seen = stages.read_manifests, Manifests([])
+    read, seen = manifests.read_manifests, Manifests([])
 
     def reading(location: Any, paths: list[str]) -> Iterator[bytes | None]:
         seen.paths.extend(paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -22,14 +23,14 @@ def numbers(count: int, start: int = 0) -> pa.Table:
     return pa.table({"id": pa.array(range(start, start + count), pa.int64())})
 
 
-def make_dataset(uri: str, *batches: pa.Table, **arguments) -> lance.LanceDataset:
+def make_dataset(uri: str, *batches: pa.Table, **arguments: Any) -> lance.LanceDataset:
     """A dataset with one version per table, written by pylance."""
     for number, batch in enumerate(batches or (numbers(3),)):
         lance.write_dataset(batch, uri, mode="append" if number else "create", **arguments)
     return lance.dataset(uri)
 
 
-def scan(uri: str, cores: int = 2, **options: object) -> list[list[dict]]:
+def scan(uri: str, cores: int = 2, **options: object) -> list[list[dict[str, Any]]]:
     """The rows of each Spark partition."""
     read = pin_read({"path": uri, **{key: str(value) for key, value in options.items()}})
     schema = read_schema(read)
@@ -39,7 +40,7 @@ def scan(uri: str, cores: int = 2, **options: object) -> list[list[dict]]:
     ]
 
 
-def rows(uri: str, **options: object) -> list[dict]:
+def rows(uri: str, **options: Any) -> list[dict[str, Any]]:
     """All rows in the order Spark sees them."""
     return [row for part in scan(uri, **options) for row in part]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -29,7 +30,7 @@ def people(count: int, start: int = 0) -> pa.Table:
     )
 
 
-def plain(uri: str, **arguments) -> lance.LanceDataset:
+def plain(uri: str, **arguments: Any) -> lance.LanceDataset:
     """Two commits, five fragments of 10, 10, 3, 10 and 2 rows."""
     lance.write_dataset(people(23), uri, max_rows_per_file=10, **arguments)
     return lance.write_dataset(people(12, 23), uri, mode="append", max_rows_per_file=10, **arguments)

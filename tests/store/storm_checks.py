@@ -65,14 +65,14 @@ def clean_up(place: Place) -> None:
 def assert_took_place(entries: Iterable[Entry]) -> None:
     """A run in which nothing happens proves nothing."""
     done = happened(entries)
-    never = [action for action in EVERYTHING if not done[action]]
+    never: list[object] = [action for action in EVERYTHING if not done[action]]
     facts = {(entry.action, what) for entry in entries for what, count in entry.facts.items() if count}
     never += [what for what in FACTS if what not in facts]
     assert not never, (never, summary(entries))
 
 
 def ids_of(place: Place, branch: str | None = None) -> list[int]:
-    return opened(place, branch).to_table(columns=["id"])["id"].to_pylist()
+    return list(opened(place, branch).to_table(columns=["id"])["id"].to_pylist())
 
 
 def read_all(place: Place) -> tuple[dict[str | None, dict[int, list[int]]], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import lance
@@ -60,14 +61,14 @@ def _append(worker: Worker, write: Callable[[Place, list[int]], Mapping[str, Any
     while worker.goes_on(done):
         ids = worker.fresh(8)
         with worker.job():
-            entry = worker.attempt("append", lambda ids=ids: write(worker.place, ids), added=ids)
+            entry = worker.attempt("append", partial(write, worker.place, ids), added=ids)
         done = done or entry.outcome == OK
         worker.rest(worker.place.pause)
 
 
 def _append_to(place: Place, branch: str | None, ids: Sequence[int]) -> int:
     uri = place.location.branch_uri(branch)
-    return lance.write_dataset(table_of(ids), uri, mode="append", storage_options=place.storage).version
+    return int(lance.write_dataset(table_of(ids), uri, mode="append", storage_options=place.storage).version)
 
 
 def _write(place: Place, ids: Sequence[int]) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def branch_and_merge(worker: Worker) -> None:
     while worker.goes_on(done):
         name = f"exp/{worker.name}-{number}"
         done = _use_branch(worker, name) or done
-        worker.attempt("drop branch", lambda name=name: delete_branch(worker.place.location, name) or {"name": name})
+        worker.attempt("drop branch", partial(_drop, worker.place, name))
         number += 1
         worker.rest(0.1)
     name = f"exp/{worker.name}-last"
@@ -157,6 +158,11 @@ def _use_branch(worker: Worker, name: str) -> bool:
 
 def _create(place: Place, name: str) -> dict[str, Any]:
     return {"name": name, "from": create_branch(place.location, name, RefSpec()).parent_version}
+
+
+def _drop(place: Place, name: str) -> dict[str, Any]:
+    delete_branch(place.location, name)
+    return {"name": name}
 
 
 def _change(worker: Worker, name: str) -> tuple[list[int], list[int]]:
@@ -192,7 +198,7 @@ def tag(worker: Worker) -> None:
             facts = {"name": name, "version": dataset.version, "rows": ""}
             if action != "delete tag":
                 facts["rows"] = digest(dataset.to_table(columns=["id"])["id"].to_pylist())
-            entry = worker.attempt(action, lambda action=action, facts=facts: _tag(worker.place, action, facts))
+            entry = worker.attempt(action, partial(_tag, worker.place, action, facts))
         if entry.outcome == OK:
             done.add(action)
             there = [found for found in there if found != name] + ([] if action == "delete tag" else [name])

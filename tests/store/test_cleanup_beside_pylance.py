@@ -1,6 +1,6 @@
 """Our dry run beside ``explain_cleanup_old_versions``, on random histories without branches.
 
-The same files, but for these improvements on pylance 14.0.2 (../shared/research/cleanup.md, sections 3 and 9):
+The same files, except for these improvements on pylance 14.0.2:
 
 - manifests that a writer staged and did not finish (``<number>.manifest-<uuid>``) go when they are old enough;
 - transaction and deletion files that no version names go by their age alone: pylance does not list those newer than

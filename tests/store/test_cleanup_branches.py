@@ -1,6 +1,7 @@
-"""Branches, marked together: scenarios 20 to 22, 28 to 30 and 39 of ../shared/research/cleanup.md, section 14.
+"""Branches, marked together: lineages of five, every spelling of the URI, refs of old writers, directories without
+refs and refs without directories, fork versions that were removed.
 
-``s3://`` beside ``s3a://`` (part of 28) is in tests/s3.
+``s3://`` beside ``s3a://`` is in tests/s3.
 """
 
 import json

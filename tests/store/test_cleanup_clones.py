@@ -1,4 +1,4 @@
-"""Clones, bases elsewhere and copies: scenarios 32 to 34 of ../shared/research/cleanup.md, section 14.
+"""Clones elsewhere, inside the root and of clones; base paths elsewhere; datasets that were moved or copied.
 
 Clones that this package makes are recorded, and have tests of their own.
 """

@@ -1,4 +1,6 @@
-"""What is damaged, unknown or hidden stops a run: scenarios 40 to 42 of ../shared/research/cleanup.md, section 14."""
+"""What is damaged, unknown or hidden stops a run: manifests and ref files that cannot be read, unknown feature flags,
+listings with nothing or too little in them.
+"""
 
 import struct
 from datetime import timedelta

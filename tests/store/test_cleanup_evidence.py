@@ -1,4 +1,6 @@
-"""Missing evidence stops a run: scenarios 17, 18, 21, 31, 47 of ../shared/research/cleanup.md, section 14."""
+"""Missing evidence stops a run: failed deletions, manifests that vanish, unreadable fork versions, detached versions,
+clocks that disagree.
+"""
 
 import os
 import time

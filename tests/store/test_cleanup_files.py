@@ -1,4 +1,6 @@
-"""Files of every kind and of none: scenarios 8 to 11, 15, 16, 43, 44 of ../shared/research/cleanup.md, section 14."""
+"""Files of every kind and of none: indexes and what staged them, blobs, temporary and foreign files, every form of a
+manifest's name, listings in parts.
+"""
 
 import os
 from itertools import chain

@@ -1,4 +1,6 @@
-"""The world moves between plan and deletion: scenarios 24 and 36 to 38 of ../shared/research/cleanup.md, section 14."""
+"""The world moves between plan and deletion: rate limits, new tags and branches, writers of every kind, restores, and
+other cleanups, pylance's as well.
+"""
 
 import re
 import time

@@ -1,4 +1,6 @@
-"""Plans, dry runs and crashes: scenarios 19, 35 and 49 of ../shared/research/cleanup.md, section 14."""
+"""Plans, dry runs and crashes: a dry run lists what the run deletes, and a run killed at any stage is finished by the
+next one.
+"""
 
 import os
 from pathlib import Path

@@ -1,17 +1,17 @@
-"""Which versions go: scenarios 1 to 7, 13, 14 and 46 of ../shared/research/cleanup.md, section 14.
+"""Which versions go, by age, number, list and tag, on branches with names of every kind; and the files only they named.
 
-These scenarios have no test on local datasets, for a reason:
+These have no test on local datasets, for a reason:
 
-- 12 (overlays) as pylance reads them: pylance 14.0.2 neither writes nor opens versions with overlays; that they are
+- overlays as pylance reads them: pylance 14.0.2 neither writes nor opens versions with overlays; that they are
   named is tested on bytes in tests/unit/test_manifest_decode.py.
-- 22 (each branch's own automatic cleanup): nothing cascades here, all branches are marked together; rules for branches
+- each branch's own automatic cleanup: nothing cascades here, all branches are marked together; rules for branches
   are the policy's.
-- 23 (row maps below ``_fri``): pylance 14.0.2 writes none. The directory is of unknown kind here, and never deleted.
-- 25 (records of an external manifest store): datasets with one are not opened by their path.
-- 26 (managed blobs): objects below ``_blobs`` are of unknown kind and never deleted.
-- 27 (automatic cleanup) is pylance's own; the table's methods that turn it on have tests of their own.
-- 45 (memory for 10,000 versions) is measured by the benchmark, 48 (a throttling store) is in tests/s3.
-- 50 (restoring from quarantine): deletion is for good, a quarantine is not offered.
+- row maps below ``_fri``: pylance 14.0.2 writes none. The directory is of unknown kind here, and never deleted.
+- records of an external manifest store: datasets with one are not opened by their path.
+- managed blobs: objects below ``_blobs`` are of unknown kind and never deleted.
+- automatic cleanup is pylance's own; the table's methods that turn it on have tests of their own.
+- memory for 10,000 versions is measured by the benchmark; a throttling store is in tests/s3.
+- restoring from quarantine: deletion is for good, a quarantine is not offered.
 """
 
 import os

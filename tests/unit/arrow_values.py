@@ -1,6 +1,10 @@
 """Random Arrow types and arrays, and what an array holds as plain Python values whatever its type."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -26,7 +30,7 @@ _DAY = 86_400
 
 
 @st.composite
-def type_pairs(draw, depth=2):
+def type_pairs(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, pa.DataType]:
     """A type and another one that an array of the first may or may not become."""
     shape = draw(st.sampled_from(["scalar"] * 3 + ["list", "struct", "map", "dictionary", "null"] * bool(depth)))
     if shape == "scalar":
@@ -41,7 +45,7 @@ def type_pairs(draw, depth=2):
     inner = pa.field("item", target, draw(st.booleans()))
     if shape == "list":
         size = draw(st.integers(1, 2))
-        makers = [pa.list_, pa.large_list, lambda child: pa.list_(child, size)]
+        makers: list[Callable[[Any], pa.DataType]] = [pa.list_, pa.large_list, lambda child: pa.list_(child, size)]
         return draw(st.sampled_from(makers))(source), draw(st.sampled_from(makers))(inner)
     if shape == "map":
         return pa.map_(pa.string(), source), pa.map_(pa.large_string(), inner)
@@ -52,7 +56,7 @@ def type_pairs(draw, depth=2):
 
 
 @st.composite
-def arrays(draw, kind):
+def arrays(draw: st.DrawFn, kind: pa.DataType) -> pa.Array:
     """An array of the type, often a slice of a longer one."""
     values = draw(st.lists(_values(kind), max_size=5))
     first = draw(st.integers(0, len(values)))
@@ -60,7 +64,7 @@ def arrays(draw, kind):
     return (whole if whole.type == kind else whole.cast(kind)).slice(first, draw(st.integers(0, len(values) - first)))
 
 
-def plain(array):
+def plain(array: pa.Array) -> list[Any]:
     """The values as Python numbers, text, lists and dicts: times in nanoseconds, no entry for a null field."""
     kind = array.type
     if pt.is_dictionary(kind):
@@ -79,7 +83,7 @@ def plain(array):
     return ["nan" if isinstance(value, float) and math.isnan(value) else value for value in array.to_pylist()]
 
 
-def holds_forbidden_null(values, kind, nullable):
+def holds_forbidden_null(values: Sequence[Any], kind: pa.DataType, nullable: bool) -> bool:
     """Whether a null is visible where the type forbids one; ``values`` as ``plain`` gives them."""
     if not nullable and None in values:
         return True
@@ -98,20 +102,20 @@ def holds_forbidden_null(values, kind, nullable):
     return False
 
 
-def _elements(scalar):
+def _elements(scalar: Any) -> list[Any]:
     """A list's elements; a map's entries as pairs."""
     if pt.is_map(scalar.type):
         return list(zip(plain(scalar.values.field(0)), plain(scalar.values.field(1)), strict=True))
     return plain(scalar.values)
 
 
-def _unit(kind):
+def _unit(kind: pa.DataType) -> int:
     if pt.is_date(kind):
         return _DAY * 10**9 if pt.is_date32(kind) else 10**6
     return _NANOSECONDS[kind.unit]
 
 
-def _writable(kind):
+def _writable(kind: pa.DataType) -> pa.DataType:
     """The type with strings for dictionaries, which Arrow cannot make from Python values inside other types."""
     if pt.is_dictionary(kind):
         return kind.value_type
@@ -126,11 +130,11 @@ def _writable(kind):
     return kind
 
 
-def _values(kind):
+def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
     return st.none() | _present(kind)
 
 
-def _present(kind):
+def _present(kind: pa.DataType) -> st.SearchStrategy[Any]:
     if pt.is_dictionary(kind):
         return _present(kind.value_type)
     if pt.is_struct(kind):
@@ -145,7 +149,7 @@ def _present(kind):
     return _scalar(kind)
 
 
-def _scalar(kind):
+def _scalar(kind: pa.DataType) -> st.SearchStrategy[Any]:
     if pt.is_null(kind):
         return st.none()
     if pt.is_boolean(kind):
@@ -166,7 +170,7 @@ def _scalar(kind):
     return st.text(max_size=3) if "string" in str(kind) else st.binary(max_size=3)
 
 
-def _ticks(kind):
+def _ticks(kind: pa.DataType) -> st.SearchStrategy[int]:
     """Whole numbers of the type's unit, with many that a coarser unit holds too and some that a finer one does not."""
     if pt.is_date(kind):
         days = st.integers(-(2**20), 2**20)

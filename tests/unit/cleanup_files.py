@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +39,7 @@ LOCAL_FILES = {
 LOCAL_KEYS = sorted({key for kind, key in LOCAL_FILES.values() if kind in ("data", "deletion", "index", "transaction")})
 
 
-def below(root, path):
+def below(root: str, path: str) -> str:
     return f"{root}/{path}" if root else path
 
 
@@ -51,40 +52,42 @@ KEYS_OF_ALL = [below(root, key) for root in ROOTS for key in LOCAL_KEYS] + [f"*/
 WEEK_OLD, OLD, YOUNG = NOW - 7 * DAY, NOW - 100 * DAY, NOW - DAY
 
 
-def listing(files):
+def listing(files: Mapping[str, int | None]) -> pa.RecordBatch:
     """A LISTING of paths with their times in nanoseconds (or None), each of 10 bytes."""
     times = [None if modified is None else modified // 1000 for modified in files.values()]
     columns = [pa.array(list(files), pa.string()), pa.array([10] * len(files), pa.int64())]
     return pa.record_batch([*columns, pa.array(times, pa.timestamp("us", "UTC"))], LISTING)
 
 
-def to_table(files):
+def to_table(files: Mapping[str, int | None]) -> pa.Table:
     return pa.Table.from_batches([to_files(listing(files), Roots(ROOTS), CHAINS)], FILES)
 
 
-def marks(*spans, leftovers=()):
+def marks(*spans: tuple[int, str, int, int], leftovers: Iterable[str] = ()) -> pa.Table:
     """MARKS from (chain, key, first, last)."""
-    spans = [*spans, *((LEFTOVER, key, 0, 0) for key in leftovers)]
+    every = [*spans, *((LEFTOVER, key, 0, 0) for key in leftovers)]
     rows = [
         {"chain": chain, "key": key, "local": local_of(key), "first": first, "last": last}
-        for chain, key, first, last in spans
+        for chain, key, first, last in every
     ]
-    about = [{"chain": chain, "first": 0, "last": 0, "timestamp_ns": 5} for chain in {span[0] for span in spans}]
+    about = [{"chain": chain, "first": 0, "last": 0, "timestamp_ns": 5} for chain in {span[0] for span in every}]
     return pa.Table.from_pylist([*rows, *about], MARKS)
 
 
-def local_of(key):
+def local_of(key: str) -> str:
     return key.removeprefix("*/").removeprefix("tree/a/b/").removeprefix("tree/a/")
 
 
-def judgement(*kept, removed=(), before=WEEK_OLD, whole=True):
+def judgement(
+    *kept: Iterable[bool], removed: Iterable[str] = (), before: int = WEEK_OLD, whole: bool = True
+) -> Judgement:
     """For chains with these verdicts: tuples of booleans, one for each version."""
     verdicts = tuple(Verdict(tuple(stays), {}) for stays in kept)
     latest = {index: len(verdict.kept) - 1 for index, verdict in enumerate(verdicts[:CLONE_CHAIN])}
     return Judgement(verdicts, latest, frozenset(removed), NOW, before, whole)
 
 
-def fates(decided):
+def fates(decided: pa.Table) -> dict[str, tuple[str, str, bool]]:
     """Of each file with a row of its own: action, reason and whether it is verified."""
     rows = decided.filter(pc.is_valid(decided["path"])).to_pylist()
     # A missing file is told once for every branch whose latest version needs it; any other file once.
@@ -92,14 +95,14 @@ def fates(decided):
     return {row["path"]: (row["action"], row["reason"], row["verified"]) for row in rows}
 
 
-def sums(decided):
+def sums(decided: pa.Table) -> Counter[tuple[str, int, str]]:
     """Files and bytes that stay, by kind, chain and reason."""
-    found = Counter()
+    found: Counter[tuple[str, int, str]] = Counter()
     for row in decided.filter(pc.equal(decided["action"], "keep")).to_pylist():
         found[row["kind"], row["chain"], row["reason"]] += row["files"]
         assert row["size"] == 10 * row["files"]
     return found
 
 
-def deleted(decided):
+def deleted(decided: pa.Table) -> dict[str, tuple[str, bool]]:
     return {path: fate[1:] for path, fate in fates(decided).items() if fate[0] == "delete"}

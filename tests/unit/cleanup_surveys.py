@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
@@ -17,22 +18,34 @@ ROOT = "/warehouse/t.lance"
 CLONE = "/clones/c.lance"
 
 
-def manifest(version, modified_ns=NOW - 100 * DAY, size=100):
+def manifest(version: int, modified_ns: int = NOW - 100 * DAY, size: int = 100) -> VersionFile:
     return VersionFile(version, f"{2**64 - 1 - version:020d}.manifest", size, modified_ns)
 
 
-def chain(branch=None, versions=(1, 2, 3), repository=0, has_ref=True, detached=()):
+def chain(
+    branch: str | None = None,
+    versions: Iterable[int | VersionFile] = (1, 2, 3),
+    repository: int = 0,
+    has_ref: bool = True,
+    detached: Iterable[VersionFile] = (),
+) -> Chain:
     """A chain from version numbers or VersionFiles."""
     files = tuple(each if isinstance(each, VersionFile) else manifest(each) for each in versions)
     root = f"tree/{branch}" if branch else ""
     return Chain(repository, root, branch, has_ref, files, tuple(detached))
 
 
-def fork(name, parent_version, parent=None, created=0):
+def fork(name: str, parent_version: int, parent: str | None = None, created: float = 0) -> Branch:
     return Branch(name, parent, parent_version, datetime.fromtimestamp(created, timezone.utc))
 
 
-def survey(*chains, branches=(), tags=(), recorded=None, repositories=(ROOT, CLONE)):
+def survey(
+    *chains: Chain,
+    branches: Iterable[Branch] = (),
+    tags: Iterable[tuple[str, str | None, int]] = (),
+    recorded: Mapping[str, str] | None = None,
+    repositories: Iterable[str] = (ROOT, CLONE),
+) -> Survey:
     """``branches`` are Branch values, ``tags`` are (name, branch, version)."""
     return Survey(
         tuple(DatasetLocation(uri) for uri in repositories),
@@ -45,7 +58,7 @@ def survey(*chains, branches=(), tags=(), recorded=None, repositories=(ROOT, CLO
 _LINKS = {"/links/table": ROOT, "/links/clone": CLONE}
 
 
-def realpath(path):
+def realpath(path: str) -> str:
     """The real path in a world with two symbolic links, seen from the directory above the table."""
     path = posixpath.normpath(posixpath.join("/warehouse", path))
     for link, target in _LINKS.items():

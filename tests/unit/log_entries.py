@@ -1,5 +1,7 @@
 """Logs to draw: entries from lines of text, and histories of any shape."""
 
+from __future__ import annotations
+
 from datetime import datetime, timezone
 
 from hypothesis import strategies as st
@@ -10,12 +12,12 @@ from lance_spark.refs.model import PinnedVersion
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-def pin(text):
+def pin(text: str) -> PinnedVersion:
     branch, _, version = text.partition("@")
     return PinnedVersion(None if branch == "main" else branch, int(version))
 
 
-def entries(*lines):
+def entries(*lines: str) -> list[LogEntry]:
     """Each line: a version, then those it was made from."""
     found = []
     for line in lines:
@@ -26,7 +28,7 @@ def entries(*lines):
 
 
 @st.composite
-def histories(draw_value):
+def histories(draw_value: st.DrawFn) -> list[str]:
     """Versions in the order they were made; each made from one before, or from none, and perhaps merging another."""
     count = draw_value(st.integers(1, 12))
     lines = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import graphlib
 import pickle
 import re
 import shutil
@@ -23,9 +25,16 @@ from lance_spark.write.plan import WritePlan
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("lance_spark", "pyspark_lance", "jobs") for path in (ROOT / folder).rglob("*.py"))
+CODE = ("lance_spark", "pyspark_lance", "jobs", "benchmarks", "tests")
 PACKAGE = [path for path in SOURCES if path.is_relative_to(ROOT / "lance_spark")]
 MAX_FILE = 350
 MAX_FUNCTION = 60
+
+
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
 
 each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -38,27 +47,47 @@ def test_the_import_contracts_hold():
     assert done.returncode == 0, done.stdout
 
 
+BACKWARDS = {
+    # How a value is shown, which the value itself needs to print: for type checkers only.
+    ("lance_spark.actions.remotes.saying", "lance_spark.actions.remotes.result"),
+    ("lance_spark.replay.relocated", "lance_spark.replay.relocation"),
+    ("lance_spark.replay.telling", "lance_spark.replay.plan"),
+    # What carries out a plan, which a plan needs for its method apply(): for type checkers only.
+    ("lance_spark.actions.cleanup.apply", "lance_spark.actions.cleanup.planned"),
+}
+"""Imports that would close a circle of files. None is to be added."""
+
+
+def test_imports_go_in_no_circles():
+    grimp = pytest.importorskip("grimp")  # comes with import-linter
+    graph = grimp.build_graph("lance_spark", "pyspark_lance", cache_dir=None)
+    assert len(graph.modules) > len(PACKAGE)
+    needs = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+    for importer, imported in BACKWARDS:
+        assert imported in needs[importer], "no longer there: take it from the list"
+        needs[importer].remove(imported)
+    graphlib.TopologicalSorter(needs).prepare()  # raises CycleError, which names the files
+
+
 @each_source
 def test_files_and_functions_stay_small(path):
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION, node.name
 
 
 @pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_reaches_for_the_jvm(path):
-    names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
     assert not names & {"_jvm", "_jdf", "_jsparkSession", "_sc", "sparkContext", "rdd", "_jsc"}
 
 
 @pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lance_is_never_imported_with_a_module(path):
     """Spark forks its Python workers from a process that imported the source, and Lance does not survive a fork."""
-    outside = [
-        node for node in _module_level(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
-    ]
+    outside = [node for node in _module_level(parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = {alias.name for node in outside if isinstance(node, ast.Import) for alias in node.names}
     modules |= {node.module or "" for node in outside if isinstance(node, ast.ImportFrom)}
     assert not {name for name in modules if name.split(".")[0] in {"lance", "s3fs", "fsspec"}}
@@ -138,3 +167,29 @@ def test_no_representation_shows_a_secret(crossing):
 def test_no_machine_and_no_secret_is_named_in_the_sources():
     for path in SOURCES:
         assert not re.search(r"/(home|root|Users)/\w+|AKIA[0-9A-Z]{16}", path.read_text()), path
+
+
+def test_documents_that_the_code_cites_are_in_the_repository():
+    """Whoever has the repository, or a wheel of it, can look nowhere else. What is public has an address instead."""
+    texts = {path: path.read_text() for folder in CODE for path in (ROOT / folder).rglob("*.py")}
+    cited = {(path, name) for path, text in texts.items() for name in re.findall(r"(?<![\w/.:*-])[\w./-]+\.md\b", text)}
+    assert any(name == "README.md" for _, name in cited)
+    assert not [
+        (str(path.relative_to(ROOT)), name)
+        for path, name in cited
+        if name.startswith("..")
+        or not any((folder / name).is_file() for folder in (ROOT, ROOT / "docs", ROOT / "conf"))
+    ]
+
+
+def test_the_walks_for_newcomers_lead_through_files_that_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Two walks\n")[2].partition("\n## ")[0]
+    walks = text.split("\n### ")[1:]
+    assert len(walks) == 2
+    for walk in walks:
+        steps = re.findall(r"^\d\. `([^`]+)`: (.+?)(?=^\d\. |\n\n|\Z)", walk, re.MULTILINE | re.DOTALL)
+        assert 2 <= len(steps) <= 5
+        for path, what in steps:
+            code = (ROOT / path).read_text()
+            named = re.findall(r"`(\w+)`", what)
+            assert not [name for name in named if not re.search(rf"\b{name}\b", code)], (path, named)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lance_spark.actions.workspace import finish_clone, new_workspace, set_branch
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, PermissionDenied
 from lance_spark.store.workspace import (
-    absolute,
     change_workspace,
     create_workspace,
     is_free,
@@ -25,6 +25,7 @@ from lance_spark.workspace.model import (
     with_remote_uri,
     without_remote,
 )
+from lance_spark.workspace.place import absolute
 
 EDITED = """\
 # the flights of the whole team
@@ -221,3 +222,39 @@ def test_a_file_that_is_no_text_is_said_so(tmp_path):
 def test_a_config_that_is_a_directory_or_a_file_in_the_way(tmp_path):
     (tmp_path / ".lance-git").write_text("a file")
     assert open_workspace(str(tmp_path)) is None
+
+
+def test_a_workspace_stays_when_what_it_is_for_was_made(tmp_path):
+    place = str(tmp_path / "work")
+    with new_workspace(place, Workspace("t.lance", "main", {}, "exp@3")):
+        assert open_workspace(place).workspace.cloning == "exp@3"
+    finish_clone(place, "exp")
+    assert (open_workspace(place).workspace.branch, open_workspace(place).workspace.cloning) == ("exp", None)
+    set_branch(place, "main")
+    assert open_workspace(place).workspace.branch == "main"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("problem", [NotFound("there is nothing"), KeyboardInterrupt()])
+def test_a_workspace_goes_when_what_it_is_for_failed(tmp_path, problem, whole):
+    place = tmp_path / "work"
+    undo = (lambda: remove_with_content(str(place))) if whole else None
+
+    def fail_amid():
+        with new_workspace(str(place), Workspace("t.lance"), undo):
+            (place / "half").write_text("a half")
+            raise problem
+
+    with pytest.raises(type(problem)):
+        fail_amid()
+    assert [path.name for path in place.glob("*")] == ([] if whole else ["half"])
+
+
+def test_a_workspace_that_is_there_already_is_left_alone(tmp_path):
+    create_workspace(str(tmp_path), Workspace("t.lance", "exp"))
+    with (
+        pytest.raises(AlreadyExists),
+        new_workspace(str(tmp_path), Workspace("other.lance"), lambda: pytest.fail("no")),
+    ):
+        pytest.fail("the block does not run")
+    assert open_workspace(str(tmp_path)).workspace == Workspace("t.lance", "exp")

@@ -7,12 +7,16 @@ from difflib import get_close_matches
 
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
 from lance_spark.actions.catalog.lookup import find_table
+from lance_spark.actions.history import show
 from lance_spark.catalog.changes import Wanted, refusal
 from lance_spark.catalog.directory import v1_directory
-from lance_spark.catalog.model import Catalog
+from lance_spark.catalog.model import Catalog, TableInfo
 from lance_spark.catalog.names import NAMESPACE, TABLE, Identifier, Name, identify_namespace, identify_table
 from lance_spark.errors import NotFound
+from lance_spark.history.entries import VersionDetail
 from lance_spark.store.catalog.snapshots import read_rows
+from lance_spark.store.datasets import find_latest
+from lance_spark.store.refs import read_refs
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,22 @@ class Item:
     """A table's directory, relative to the catalog's root; None where another tool wrote a row without one."""
     registered: bool = True
     """Whether it has a row in ``__manifest``; else it is a directory only."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a table that has data."""
+
+    newest: VersionDetail
+    branches: tuple[str, ...]
+
+
+def look_into(table: TableInfo) -> Contents | None:
+    """The newest version and the branches of a table; None for one without data. Raises CorruptData, StorageFailure."""
+    pin = None if table.declared else find_latest(table.location, None)
+    if pin is None:
+        return None
+    return Contents(show(table.location, pin), tuple(sorted(read_refs(table.location).branches)))
 
 
 def overview(catalog: Catalog, namespace: Name = "", recursive: bool = False) -> tuple[Item, ...]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import click
 
-from lance_spark.actions.branches import create_branch_at, delete_branch, list_branches
+from lance_spark.actions.branches import create_branch_at, delete_branch, find_branch, list_branches
 from lance_spark.actions.remotes.naming import follower_refused
 from lance_spark.actions.rename import check_rename, rename_branch
+from lance_spark.actions.resolve import all_refs, version_numbers
+from lance_spark.actions.workspace import set_branch
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.output import age, stamp, version_json
@@ -21,9 +22,6 @@ from lance_spark.refs.model import Branch, PinnedVersion
 from lance_spark.refs.names import MAIN, check_branch_name, check_new_branch_name
 from lance_spark.replay.tracking import Follows, read_follows
 from lance_spark.show.words import counted
-from lance_spark.store import datasets, refs
-from lance_spark.store.workspace import change_workspace
-from lance_spark.workspace.model import with_branch
 
 FORGOTTEN = (
     "What it has in common with your branches is forgotten: once it is fetched anew, no pull or push combines the two."
@@ -84,7 +82,7 @@ def create(session: Session, name: str, ref: str | None, dry_run: bool) -> Pinne
     check_new_branch_name(name)
     _check_no_remote(session, name)
     pin = session.resolve(ref)
-    if refs.read_branch(session.location, name) is not None:
+    if find_branch(session.location, name) is not None:
         raise AlreadyExists(f"Branch '{name}' already exists.", hint=f"lance-git switch {name} goes to it.")
     if not dry_run:
         create_branch_at(session.location, name, pin)
@@ -157,7 +155,7 @@ def _details(session: Session, found: list[Branch]) -> dict[str, dict[str, Any]]
         }
         for name, files in own.items()
     }
-    versions = datasets.list_version_numbers(session.location, None)
+    versions = version_numbers(session.location, None)
     return {MAIN: {"head": versions[-1], "versions": len(versions), "files": None, "own_bytes": None}, **details}
 
 
@@ -202,7 +200,7 @@ def _delete(session: Session, asked: Asked, name: str) -> None:
     if name == MAIN:
         raise Refused("Branch 'main' cannot be deleted: it is the dataset.", hint="Delete the dataset's directory.")
     check_branch_name(name)
-    table = refs.read_refs(session.location)
+    table = all_refs(session.location)
     check_delete_branch(table, name)
     if session.branch == name:
         raise Refused(f"Branch '{name}' is the current branch.", hint=f"Leave it first: {session.how_to_switch()}.")
@@ -231,7 +229,7 @@ def _delete(session: Session, asked: Asked, name: str) -> None:
 
 def _rename(session: Session, asked: Asked, old: str, new: str) -> None:
     _check_no_remote(session, new)
-    found = None if old == MAIN else refs.read_branch(session.location, old)
+    found = None if old == MAIN else find_branch(session.location, old)
     follows = None if found is None else read_follows(found)
     if follows is not None:
         raise follower_refused(follows, "its name says which")
@@ -240,7 +238,7 @@ def _rename(session: Session, asked: Asked, old: str, new: str) -> None:
     else:
         rename_branch(session.location, old, new)
         if session.branch == old and session.has_workspace:
-            change_workspace(session.workspace.directory, partial(with_branch, branch=new))
+            set_branch(session.workspace.directory, new)
     session.output.show(
         {"action": "rename", "branch": old, "to": new, "dry_run": asked.dry_run},
         f"Branch '{old}' {'would be' if asked.dry_run else 'was'} renamed to '{new}'.",

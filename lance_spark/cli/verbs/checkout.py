@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import click
@@ -10,6 +9,8 @@ import click
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.expressions import find_ref
 from lance_spark.actions.remotes.naming import check_own, following
+from lance_spark.actions.resolve import all_refs, newest
+from lance_spark.actions.workspace import set_branch
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.cli.output import version_json
 from lance_spark.cli.session import Session
@@ -18,10 +19,6 @@ from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.refs.expressions import RefExpression, parse_expression
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN, branch_or_none
-from lance_spark.store import refs
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.workspace import change_workspace
-from lance_spark.workspace.model import with_branch
 
 
 class Chosen(NamedTuple):
@@ -48,7 +45,7 @@ def command(session: Session, ref: str | None, new: str | None, dry_run: bool) -
     if new is not None:
         create(session, new, ref, dry_run)
         if not dry_run:
-            change_workspace(directory, partial(with_branch, branch=new))
+            set_branch(directory, new)
             session.output.note(f"Switched to branch '{new}'.")
         return
     if ref is None:
@@ -58,7 +55,7 @@ def command(session: Session, ref: str | None, new: str | None, dry_run: bool) -
     if not dry_run:
         if chosen.begin is not None:
             create_branch_at(session.location, chosen.name, chosen.begin)
-        change_workspace(directory, partial(with_branch, branch=chosen.name))
+        set_branch(directory, chosen.name)
     data = {
         "action": "switch",
         "branch": chosen.name,
@@ -104,11 +101,11 @@ def _fetched(session: Session, typed: RefExpression) -> PinnedVersion | None:
     """The newest version fetched of the branch of that name, if one remote has it. Raises Refused if several have."""
     if typed.version is not None or typed.back or (typed.explicit is not None and typed.explicit[0] == "tag"):
         return None
-    table = refs.read_refs(session.location)
+    table = all_refs(session.location)
     names = [name for name, follows in following(table).items() if follows.branch == _short(typed)]
     if len(names) > 1:
         raise Refused(
             f"More than one remote has a branch '{typed}'.",
             hint=f"Say which: lance-git checkout -b {typed} {sorted(names)[0]}.",
         )
-    return pin_latest(session.location, names[0]) if names else None
+    return newest(session.location, names[0]) if names else None

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from lance_spark.actions.expressions import resolve_expression
+from lance_spark.actions.place import located
 from lance_spark.actions.remotes.naming import ORIGIN
+from lance_spark.actions.workspace import finish_clone, is_free, new_workspace, remove_with_content, workspace_in
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.cli.session import Session
 from lance_spark.errors import AlreadyExists, InvalidOption, LanceSparkError, NotFound
@@ -20,17 +22,8 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.expressions import HEAD
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
-from lance_spark.store.uri import locate
-from lance_spark.store.workspace import (
-    OpenWorkspace,
-    change_workspace,
-    create_workspace,
-    is_free,
-    open_workspace,
-    remove_with_content,
-    remove_workspace,
-)
-from lance_spark.workspace.model import Remote, Workspace, with_branch, with_clone_finished
+from lance_spark.workspace.model import Remote, Workspace
+from lance_spark.workspace.place import OpenWorkspace
 
 if TYPE_CHECKING:
     from lance_spark.actions.remotes.clone import CloneResult
@@ -87,8 +80,7 @@ def command(
     else:
         with _workspace(places, pin, begun):
             result = clone(remote, pin, places.target, session.engine, options)
-        change_workspace(places.workspace, partial(with_branch, branch=result.branch))
-        change_workspace(places.workspace, with_clone_finished)
+        finish_clone(places.workspace, result.branch)
     data = {**result.as_record(), "workspace": places.workspace}
     session.output.show(data, "\n".join(_lines(result, places)))
 
@@ -107,14 +99,14 @@ def _check_free(places: Places) -> OpenWorkspace | None:
     """The workspace of this very clone, if it was begun and not finished. Raises AlreadyExists for anything else."""
     if places.source.uri == places.target.uri:
         raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
-    found = open_workspace(places.workspace)
+    found = workspace_in(places.workspace)
     if found is None:
         if not is_free(places.workspace):
             raise AlreadyExists(f"{places.workspace} is not empty.", hint=_ELSEWHERE)
         return None
     origin = found.remote_uri(ORIGIN) if ORIGIN in found.workspace.remotes else ""
-    same = bool(origin) and locate(origin).uri == places.source.uri
-    dataset = locate(found.dataset_uri).uri
+    same = bool(origin) and located(origin).uri == places.source.uri
+    dataset = located(found.dataset_uri).uri
     if not same or dataset != places.target.uri:
         raise AlreadyExists(f"There is a workspace for {dataset} in {places.workspace} already.", hint=_ELSEWHERE)
     if found.workspace.cloning is None:
@@ -152,19 +144,20 @@ def _workspace(places: Places, pin: PinnedVersion, begun: OpenWorkspace | None) 
 
     One that failed, or was interrupted, takes away what it made.
     """
-    if begun is None:
-        dataset = "." if places.is_one_directory else places.target.uri
-        remotes = {ORIGIN: Remote(ORIGIN, places.source.uri)}
-        create_workspace(places.workspace, Workspace(dataset, pin.branch or MAIN, remotes, str(pin)))
-    try:
+    if begun is not None:
         yield
-    except BaseException:
-        if begun is None and places.is_one_directory:
-            remove_with_content(places.workspace)
-            _release(places)
-        elif begun is None:
-            remove_workspace(places.workspace)
-        raise
+        return
+    dataset = "." if places.is_one_directory else places.target.uri
+    remotes = {ORIGIN: Remote(ORIGIN, places.source.uri)}
+    workspace = Workspace(dataset, pin.branch or MAIN, remotes, str(pin))
+    undo = partial(_undo, places) if places.is_one_directory else None
+    with new_workspace(places.workspace, workspace, undo):
+        yield
+
+
+def _undo(places: Places) -> None:
+    remove_with_content(places.workspace)
+    _release(places)
 
 
 def _release(places: Places) -> None:

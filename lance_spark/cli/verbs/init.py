@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lance_spark.actions.place import located
+from lance_spark.actions.workspace import find_here, is_for, new_workspace, workspace_in
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.cli.session import Session, check_finished
 from lance_spark.errors import AlreadyExists, InvalidOption, PermissionDenied
 from lance_spark.location import DatasetLocation
-from lance_spark.store.directories import find_here, is_for
-from lance_spark.store.uri import locate
-from lance_spark.store.workspace import OpenWorkspace, create_workspace, open_workspace, remove_workspace
 from lance_spark.workspace.model import CONFIG, Workspace, check_uri
+from lance_spark.workspace.place import OpenWorkspace
 
 if TYPE_CHECKING:
     from lance_spark.actions.init import InitPlan
@@ -42,7 +42,7 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
     check_uri(uri)
     location = init_location(uri, session.storage)
     place = _default_place(location) if directory is None else os.path.realpath(directory)
-    plan = plan_init(location, None if source is None else locate(source, session.storage))
+    plan = plan_init(location, None if source is None else located(source, session.storage))
     existed = _check_free(place, location)
     if not dry_run:
         with contextlib.nullcontext() if existed else _workspace(place, location):
@@ -64,7 +64,7 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
 def _default_place(location: DatasetLocation) -> str:
     """The workspace that counts here if it is for this dataset: whoever repeats a call in it wants no second one."""
     here = find_here(os.curdir)
-    if isinstance(here, OpenWorkspace) and is_for(here, location.uri):
+    if isinstance(here, OpenWorkspace) and is_for(here, location):
         return here.directory
     if location.is_local:
         return location.uri
@@ -76,10 +76,10 @@ def _check_free(place: str, location: DatasetLocation) -> bool:
 
     Raises AlreadyExists for another one's, Refused for that of a clone that is not finished.
     """
-    found = open_workspace(place)
+    found = workspace_in(place)
     if found is None:
         return False
-    if not is_for(found, location.uri):
+    if not is_for(found, location):
         raise AlreadyExists(
             f"There is a workspace in {place} already, for {found.dataset_uri}.",
             hint=f"Choose another directory, or remove {CONFIG} there.",
@@ -90,17 +90,14 @@ def _check_free(place: str, location: DatasetLocation) -> bool:
 
 @contextlib.contextmanager
 def _workspace(place: str, location: DatasetLocation) -> Iterator[None]:
-    """Make the workspace before the dataset: should this end in between, the same call goes on from there."""
-    try:
-        create_workspace(place, Workspace("." if place == location.uri else location.uri))
-    except PermissionDenied as problem:
-        hint = f"The workspace can be in a directory of yours: lance-git init {location.uri} DIR."
-        raise PermissionDenied(problem.message, hint=hint) from None
-    try:
+    """A new workspace; where it may not be made, say where it may."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(new_workspace(place, Workspace("." if place == location.uri else location.uri)))
+        except PermissionDenied as problem:
+            hint = f"The workspace can be in a directory of yours: lance-git init {location.uri} DIR."
+            raise PermissionDenied(problem.message, hint=hint) from None
         yield
-    except BaseException:
-        remove_workspace(place)
-        raise
 
 
 def _said(location: DatasetLocation, place: str, plan: InitPlan, existed: bool, made: str) -> str:

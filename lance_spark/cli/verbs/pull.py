@@ -10,7 +10,6 @@ from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.cli.session import Session
 from lance_spark.errors import NotFound
 from lance_spark.refs.names import branch_or_none
-from lance_spark.store import refs
 
 if TYPE_CHECKING:
     from lance_spark.actions.remotes.following import Remote
@@ -53,7 +52,9 @@ def command(
 
 def _check_counterpart(remote: Remote, branch: str) -> None:
     """Raise NotFound, and say what to do, where the remote has other branches but none of this name."""
-    if refs.read_branch(remote.location, branch) is None and branch not in refs.read_refs(remote.location).branches:
+    from lance_spark.actions.resolve import all_refs
+
+    if branch not in all_refs(remote.location).branches:
         raise NotFound(
             f"{remote.name} has no branch '{branch}'.",
             hint=f"Name one, as in lance-git pull {remote.name} main; lance-git push creates '{branch}' there.",

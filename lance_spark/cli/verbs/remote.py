@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lance_spark.actions.place import located
+from lance_spark.actions.workspace import change_remotes
 from lance_spark.cli.command import VerbGroup, dry_run_option, yes_option
 from lance_spark.cli.session import Session
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.store.uri import locate
-from lance_spark.store.workspace import change_workspace
 from lance_spark.workspace.model import (
     Remote,
     check_known_remote,
@@ -97,7 +97,7 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
     """
     remote = _remote(session, name, uri)
     check_known_remote(session.workspace.workspace.remotes, name)
-    old = locate(session.workspace.remote_uri(name)).uri
+    old = located(session.workspace.remote_uri(name)).uri
     followers = _followers(session, name)
     _change(session, partial(with_remote_uri, remote=remote), dry_run)
     data = {**_data("set-url", remote, dry_run), "was": old}
@@ -124,7 +124,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     from lance_spark.cli.verbs.branch import FORGOTTEN
 
     check_known_remote(session.workspace.workspace.remotes, name)
-    was = Remote(name, locate(session.workspace.remote_uri(name)).uri)
+    was = Remote(name, located(session.workspace.remote_uri(name)).uri)
     delete, keep = _plan_removal(session, name)
     if delete and not dry_run:
         what = f"Remote '{name}' ({was.uri}) will be removed, and {_branches(delete)} deleted."
@@ -142,7 +142,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
 def _remote(session: Session, name: str, uri: str) -> Remote:
     """The remote, with a path counted from where the user is, not from the workspace."""
     check_uri(uri)
-    whole = locate(uri).uri
+    whole = located(uri).uri
     if whole == session.location.uri:
         raise InvalidOption(f"{whole} is this dataset itself.", hint="A remote is another place.")
     return Remote(name, whole)
@@ -150,15 +150,15 @@ def _remote(session: Session, name: str, uri: str) -> Remote:
 
 def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> None:
     """Change the workspace's file; a trial only finds out whether that could be done."""
-    change_workspace(session.workspace.directory, change, dry_run)
+    change_remotes(session.workspace.directory, change, dry_run)
 
 
 def _followers(session: Session, remote: str) -> list[str]:
     """The branches that follow a remote's: those made from others first, so that they can be deleted in this order."""
     from lance_spark.actions.remotes.naming import following
-    from lance_spark.store import refs
+    from lance_spark.actions.resolve import all_refs
 
-    table = refs.read_refs(session.location)
+    table = all_refs(session.location)
     names = [name for name, follows in following(table).items() if follows.remote == remote]
     depth = {}
     for name in names:
@@ -172,10 +172,10 @@ def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, s
     """The branches to delete, and those that stay with the reason."""
     from dataclasses import replace
 
+    from lance_spark.actions.resolve import all_refs
     from lance_spark.refs.edit import check_delete_branch
-    from lance_spark.store import refs
 
-    table = refs.read_refs(session.location)
+    table = all_refs(session.location)
     delete, keep = [], {}
     for name in _followers(session, remote):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lance_spark.actions.resolve import version_numbers
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.output import version_json
@@ -11,7 +12,6 @@ from lance_spark.cli.session import Session
 from lance_spark.errors import Refused
 from lance_spark.refs.names import MAIN
 from lance_spark.show.words import counted
-from lance_spark.store.datasets import list_version_numbers
 
 
 @verb("restore")
@@ -34,7 +34,7 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
             f"'{ref}' is {pin}, but the current branch is '{current}'.",
             hint=f"A restore stays on its branch: {session.how_to_switch(pin.branch or MAIN)} first.",
         )
-    covered = [version for version in list_version_numbers(session.location, pin.branch) if version > pin.version]
+    covered = [version for version in version_numbers(session.location, pin.branch) if version > pin.version]
     if not covered:
         raise Refused(f"Version {pin} is the newest of branch '{current}' already.")
     what = f"what {counted(len(covered), 'later version')} changed is undone"

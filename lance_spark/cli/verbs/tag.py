@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.tags import create_tag, delete_tag, list_tags, move_tag
+from lance_spark.actions.resolve import all_refs
+from lance_spark.actions.tags import cloned_by, create_tag, delete_tag, find_tag, list_tags, move_tag
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.output import age, stamp, version_json
@@ -17,7 +18,6 @@ from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, Refused
 from lance_spark.refs.edit import check_existing_tag
 from lance_spark.refs.model import PinnedVersion, RefSpec, Tag
 from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name, is_merge_tag, is_own_tag
-from lance_spark.store import refs
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _list(session: Session, show_all: bool) -> None:
 def _put(session: Session, asked: Asked, name: str) -> None:
     check_new_tag_name(name)
     pin = session.resolve(asked.ref)
-    before = refs.read_tag(session.location, name)
+    before = find_tag(session.location, name)
     if before is not None:
         _move(session, asked, _target(before), pin)
         return
@@ -116,15 +116,13 @@ def _move(session: Session, asked: Asked, was: PinnedVersion, pin: PinnedVersion
 
 
 def _delete(session: Session, asked: Asked, name: str) -> None:
-    from lance_spark.store.survey import recorded_clones  # pulls in pyarrow
-
     check_tag_name(name)
-    table = refs.read_refs(session.location)
+    table = all_refs(session.location)
     check_existing_tag(table, name)
     was = _target(table.tags[name])
     if is_own_tag(name) and not is_merge_tag(name) and not asked.force:
-        recorded = recorded_clones(session.location)
-        clone = next((f"the clone at {uri}" for record, uri in recorded.items() if name.startswith(record)), "a clone")
+        uri = cloned_by(session.location, name)
+        clone = "a clone" if uri is None else f"the clone at {uri}"
         raise Refused(
             f"Tag '{name}' protects what {clone} needs of {was}.",
             hint=f"If that clone is gone for good: lance-git tag -d {name} -f.",

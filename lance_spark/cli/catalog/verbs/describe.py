@@ -14,9 +14,9 @@ from lance_spark.cli.output import stamp
 from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
+    from lance_spark.actions.catalog.overview import Contents
     from lance_spark.catalog.model import NamespaceInfo, TableInfo
     from lance_spark.history.entries import VersionDetail
-    from lance_spark.refs.model import RefTable
 
 _WIDTH = 12
 Rows = Iterator[tuple[str, str]]
@@ -50,13 +50,9 @@ def _show_namespace(session: Session, found: NamespaceInfo) -> None:
 
 
 def _show_table(session: Session, found: TableInfo) -> None:
-    from lance_spark.actions.history import show
-    from lance_spark.store.datasets import find_latest
-    from lance_spark.store.refs import read_refs
+    from lance_spark.actions.catalog.overview import look_into
 
-    pin = None if found.declared else find_latest(found.location, None)
-    detail = None if pin is None else show(found.location, pin)
-    refs = None if pin is None else read_refs(found.location)
+    inside = look_into(found)
     session.show(
         {
             "kind": "table",
@@ -66,10 +62,10 @@ def _show_table(session: Session, found: TableInfo) -> None:
             "registered": found.registered,
             "declared": found.declared,
             "properties": found.properties,
-            "newest": None if detail is None else _newest_json(detail),
-            "branches": [] if refs is None else sorted(refs.branches),
+            "newest": None if inside is None else _newest_json(inside.newest),
+            "branches": [] if inside is None else list(inside.branches),
         },
-        _lines(session, f"table {found.identifier}", _rows(found, detail, refs, session.catalog.reads_manifest)),
+        _lines(session, f"table {found.identifier}", _rows(found, inside, session.catalog.reads_manifest)),
     )
 
 
@@ -87,19 +83,20 @@ def _lines(session: Session, title: str, rows: Rows) -> str:
     return "\n".join([session.output.paint(title, bold=True), *body])
 
 
-def _rows(found: TableInfo, detail: VersionDetail | None, refs: RefTable | None, has_rows: bool) -> Rows:
+def _rows(found: TableInfo, inside: Contents | None, has_rows: bool) -> Rows:
     yield "location", found.location.uri
     if has_rows and not found.registered:
         yield "registered", "no: it is a directory only, and lance-catalog migrate gives it a row"
-    if detail is None:
+    if inside is None:
         yield "version", "none yet: the table is only declared"
     else:
+        detail = inside.newest
         rows = "" if detail.entry.total_rows is None else f", {counted(detail.entry.total_rows, 'row')}"
         yield "version", f"{detail.entry.version}{rows}, committed {detail.entry.timestamp:%Y-%m-%d %H:%M} UTC"
         columns = [f"{column.path} {column.type}" for column in detail.columns]
         yield from _named("columns", columns)
-    if refs is not None and refs.branches:
-        yield "branches", ", ".join(sorted(refs.branches))
+    if inside is not None and inside.branches:
+        yield "branches", ", ".join(inside.branches)
     yield from _properties(found.properties)
 
 

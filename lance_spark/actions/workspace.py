@@ -1,0 +1,73 @@
+"""Workspaces of ``lance-git``: the one that counts, making one, and changing what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from lance_spark.location import DatasetLocation
+from lance_spark.store import directories
+from lance_spark.store import workspace as stored
+from lance_spark.workspace.model import Workspace, with_branch, with_clone_finished
+from lance_spark.workspace.place import OpenWorkspace, PlainDataset
+
+
+def find_here(directory: str) -> OpenWorkspace | PlainDataset | None:
+    """The workspace or the dataset that counts in a directory; see :func:`lance_spark.store.directories.find_here`."""
+    return directories.find_here(directory)
+
+
+def workspace_in(directory: str) -> OpenWorkspace | None:
+    """The workspace of just this directory. Raises InvalidOption, StorageFailure for a file that makes no sense."""
+    return stored.open_workspace(directory)
+
+
+def is_for(workspace: OpenWorkspace, location: DatasetLocation) -> bool:
+    """Whether a workspace is for this very dataset."""
+    return directories.is_for(workspace, location.uri)
+
+
+def is_free(directory: str) -> bool:
+    """Whether nothing is at a path, or an empty directory. Raises StorageFailure where nobody can tell."""
+    return stored.is_free(directory)
+
+
+@contextmanager
+def new_workspace(directory: str, workspace: Workspace, undo: Callable[[], object] | None = None) -> Iterator[None]:
+    """A new workspace for what the block makes; it goes again if the block fails, or is interrupted.
+
+    The workspace comes first: if the process is killed in the block, the same command finds the workspace and goes on.
+    ``undo`` then takes away what the block made as well, the workspace last. Raises AlreadyExists, StorageFailure,
+    PermissionDenied.
+    """
+    stored.create_workspace(directory, workspace)
+    try:
+        yield
+    except BaseException:
+        if undo is None:
+            stored.remove_workspace(directory)
+        else:
+            undo()
+        raise
+
+
+def remove_with_content(directory: str) -> None:
+    """Take away a directory that was made a moment ago, and all in it, the workspace last. Raises StorageFailure."""
+    stored.remove_with_content(directory)
+
+
+def set_branch(directory: str, branch: str) -> None:
+    """Make a branch the current one of a workspace. Raises NotFound for a workspace that is gone."""
+    stored.change_workspace(directory, partial(with_branch, branch=branch))
+
+
+def finish_clone(directory: str, branch: str) -> None:
+    """Note that the clone in a workspace is whole, and which branch is the current one."""
+    set_branch(directory, branch)
+    stored.change_workspace(directory, with_clone_finished)
+
+
+def change_remotes(directory: str, change: Callable[[str], str], dry_run: bool) -> None:
+    """Change the text of a workspace's file; a trial only finds out whether that could be done. Raises NotFound."""
+    stored.change_workspace(directory, change, dry_run)
