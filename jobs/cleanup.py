@@ -27,13 +27,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, get_args
 
-from lance_spark.actions.catalog.maintenance import clean_lake
+from lance_spark.actions.catalog.cleanup import clean_lake
 from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.cleanup.fleet import FleetOptions
+from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
+from lance_spark.actions.cleanup.multi_table import FleetOptions
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
-from lance_spark.actions.cleanup.planned import CleanupPlan
-from lance_spark.actions.place import dataset_at
-from lance_spark.cleanup.lake import LakeReport
+from lance_spark.actions.target import dataset_at
+from lance_spark.cleanup.catalog_report import LakeReport
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.policy_file import parse_policy
 from lance_spark.cleanup.report import CleanupReport

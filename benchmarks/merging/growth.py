@@ -12,7 +12,7 @@ from benchmarks.measure import Result
 from benchmarks.merging.data import BRANCH, DELTA_ROWS, Shape, batches, table
 from benchmarks.merging.measure import Details, Run, Work, measure
 from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store import chains

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lance_spark.actions.remotes.naming import known_remotes
 from lance_spark.actions.resolve import resolve
+from lance_spark.actions.sync.write_guards import known_remotes
 from lance_spark.errors import LanceSparkError
 from lance_spark.history.overview import (
     RefNames,

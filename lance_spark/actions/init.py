@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lance_spark.actions.place import dataset_at
+from lance_spark.actions.target import dataset_at
 from lance_spark.errors import AlreadyExists, Refused, SchemaMismatch
 from lance_spark.location import DatasetLocation
 from lance_spark.store.creating import create_dataset

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_spark.actions.catalog.reading import open_table
-from lance_spark.actions.place import take_location, take_table
 from lance_spark.actions.resolve import resolve
+from lance_spark.actions.target import take_location, take_table
 from lance_spark.errors import SchemaMismatch
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import ReadOptions, parse_read_options

@@ -6,22 +6,22 @@ import random
 import time
 from dataclasses import dataclass
 
-from lance_spark.actions.base_paths import Places
-from lance_spark.actions.remotes.naming import check_writable
-from lance_spark.actions.replay.ancestry import Graph, trace_of
-from lance_spark.actions.replay.copying import copy_files
-from lance_spark.actions.replay.planning import Request, plan_replay
+from lance_spark.actions.merge.ancestry import Graph, trace_of
+from lance_spark.actions.merge.copying import copy_files
+from lance_spark.actions.merge.plan import Request, plan_replay
+from lance_spark.actions.relocate.base_paths import Places
+from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.merge.plan import ReplayPlan
+from lance_spark.merge.restoration import HARMLESS, given_up, index_change, moved, needs_pylance, with_own_ids
+from lance_spark.merge.snapshot import Root
+from lance_spark.merge.steps import Stretch
+from lance_spark.merge.trace import MOVED, RESTORE
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
-from lance_spark.replay.history import Stretch
-from lance_spark.replay.plan import ReplayPlan
-from lance_spark.replay.restoring import HARMLESS, given_up, index_change, moved, needs_pylance, with_own_ids
-from lance_spark.replay.snapshot import Root
-from lance_spark.replay.trace import MOVED, RESTORE
 from lance_spark.runner.interface import Engine
-from lance_spark.store import chains, datasets, files, relocating, replaying
+from lance_spark.store import chains, datasets, files, merge_commit, relocate_commit
 from lance_spark.store.commits import check_nothing_missing
 
 _ATTEMPTS = 50
@@ -102,7 +102,7 @@ def _located(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) ->
     strange = given_up(plan, location.uri)
     if not strange:
         return plan
-    version = relocating.read_version(location, pin)
+    version = relocate_commit.read_version(location, pin)
     looked = () if needs_pylance(plan) else Places(location, None).look(version)
     found: dict[int | None, Root] = {state.key: state.target for state in looked if state.moves and state.target}
     used = {plan.sides.theirs.bases[key] for key, use in version.uses.items() if use.files and key not in found}
@@ -120,9 +120,9 @@ def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, eng
     copy_files(plan, lambda uri: DatasetLocation(uri, location.options), engine)
     try:
         if plan.placed.new_bases:
-            relocating.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
+            relocate_commit.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
             return None
-        return PinnedVersion(pin.branch, replaying.commit(location, location, plan))
+        return PinnedVersion(pin.branch, merge_commit.commit(location, location, plan))
     except Conflict:
         return None
 
@@ -145,10 +145,10 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
     then = plan.sides.theirs
     if not then.contents.indexes:
         return Restored(made)
-    old, gone = relocating.read_version(location, pin).indexes, given_up(plan, location.uri)
+    old, gone = relocate_commit.read_version(location, pin).indexes, given_up(plan, location.uri)
     properties = {**plan.trace.properties(plan.message), MOVED: "false"}
     for _ in range(_ATTEMPTS):
-        head = relocating.read_head(location, pin.branch)
+        head = relocate_commit.read_head(location, pin.branch)
         there = [
             index._replace(base_id=head.known[then.bases[index.base_id]])
             for index in old
@@ -158,7 +158,7 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
         if not change.new:
             return Restored(made, change.lacking)
         try:
-            done = relocating.commit_indexes(location, head, change.new, change.removed, properties)
+            done = relocate_commit.commit_indexes(location, head, change.new, change.removed, properties)
         except Conflict:
             continue
         return Restored(done if done.version == made.version + 1 else made, change.lacking)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lance_spark.actions.remotes.following import node_of
-from lance_spark.actions.remotes.naming import following
-from lance_spark.actions.replay.ancestry import Graph
+from lance_spark.actions.merge.ancestry import Graph
 from lance_spark.actions.resolve import check_listed
+from lance_spark.actions.sync.tracking_branches import node_of
+from lance_spark.actions.sync.write_guards import following
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.transactions import Transaction
+from lance_spark.merge.ancestry import Node
+from lance_spark.merge.trace import read_trace
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
-from lance_spark.replay.ancestry import Node
-from lance_spark.replay.trace import read_trace
-from lance_spark.replay.tracking import Follows
 from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest
+from lance_spark.sync.tracking import Follows
 
 _NO_ROWS = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 """Operations that change neither rows nor columns: there is nothing in them to merge or to push."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lance_spark.actions.branches import create_branch_at, delete_branch
-from lance_spark.actions.merge import MergeOptions, merge
-from lance_spark.actions.remotes.naming import check_writable
+from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec

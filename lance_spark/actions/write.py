@@ -8,14 +8,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.place import take_location
-from lance_spark.actions.remotes.naming import check_writable
 from lance_spark.actions.resolve import resolve
+from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.target import take_location
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions, parse_write_options
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import committing, writing
+from lance_spark.store import write_commit, writing
 from lance_spark.store.datasets import find_latest, pin_latest
 from lance_spark.store.dropping import drop_branch
 from lance_spark.write.plan import Mode, WritePlan, WriteTarget, append_schema, check_names, check_replaces
@@ -64,7 +64,7 @@ def finish(plan: WritePlan, fragments: Sequence[str]) -> int | None:
     if plan.mode == "append" and not fragments:
         return None
     try:
-        return committing.commit(plan, fragments)
+        return write_commit.commit(plan, fragments)
     except Conflict as conflict:
         try:
             give_up(plan, fragments)
@@ -77,7 +77,7 @@ def finish(plan: WritePlan, fragments: Sequence[str]) -> int | None:
 
 def give_up(plan: WritePlan, fragments: Sequence[str]) -> None:
     """Leave the dataset as it was before a job that did not reach its commit."""
-    committing.discard(plan, fragments)
+    write_commit.discard(plan, fragments)
     branch = plan.options.branch
     # A branch that somebody has committed to meanwhile is theirs as well by now.
     if plan.created_branch and branch is not None and find_latest(plan.location, branch) == plan.start:

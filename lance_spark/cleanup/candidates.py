@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.cleanup import names
-from lance_spark.cleanup.decide import DECIDED, DELETE
 from lance_spark.cleanup.sums import add_up
+from lance_spark.cleanup.sweep import DECIDED, DELETE
+from lance_spark.layout import file_kinds
 
 CANDIDATES = pa.schema(
     [
@@ -86,4 +86,4 @@ def _branch_names(rows: pa.Table, branches: Sequence[str]) -> pa.ChunkedArray:
 
 def is_manifest(batch: pa.RecordBatch) -> pa.Array:
     """Which candidates are manifests; those are deleted before all else, in their own order."""
-    return pc.equal(batch["kind"], names.MANIFEST)
+    return pc.equal(batch["kind"], file_kinds.MANIFEST)

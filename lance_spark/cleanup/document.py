@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from lance_spark.cleanup.candidates import SUMS
-from lance_spark.cleanup.keep import Verdict
 from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW
+from lance_spark.cleanup.retention import Verdict
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation

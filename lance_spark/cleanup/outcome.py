@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lance_spark.cleanup.decide import BECAME_LIVE
 from lance_spark.cleanup.sums import add_up
+from lance_spark.cleanup.sweep import BECAME_LIVE
 
 DELETED, GONE, FAILED, KEPT = "deleted", "already gone", "failed", "kept"
 OUTCOMES = pa.schema(

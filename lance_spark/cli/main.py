@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lance_spark.actions.place import located
+from lance_spark.actions.target import located
 from lance_spark.cli.call import parse_storage
 from lance_spark.cli.exit_codes import exit_codes_text
 from lance_spark.cli.program import Verbs, run, wanted_output

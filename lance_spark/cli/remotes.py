@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lance_spark.actions.remotes.naming import ORIGIN, known_remotes
 from lance_spark.actions.resolve import all_refs
+from lance_spark.actions.sync.write_guards import ORIGIN, known_remotes
 from lance_spark.cli.session import Session
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.refs.names import MAIN
 
 if TYPE_CHECKING:
-    from lance_spark.actions.remotes.following import Remote
+    from lance_spark.actions.sync.tracking_branches import Remote
 
 
 def find_remote(session: Session, typed: str | None) -> Remote:
@@ -20,7 +20,7 @@ def find_remote(session: Session, typed: str | None) -> Remote:
 
     Without a workspace it is one that branches of the dataset follow. Raises NotFound, InvalidOption.
     """
-    from lance_spark.actions.remotes.following import Remote  # pulls in what a short answer does without
+    from lance_spark.actions.sync.tracking_branches import Remote  # pulls in what a short answer does without
 
     known = known_here(session)
     name = _default(session, known) if typed is None else typed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lance_spark.cli.output import Output
 from lance_spark.cli.printing import painted
-from lance_spark.replay.plan import MergeResult
-from lance_spark.replay.telling import replay_lines
+from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.wording import replay_lines
 
 CONFLICT = 12
 """Exit code of a dry run that found conflicts: that of the error which the real run ends with."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.place import dataset_at, located
-from lance_spark.actions.remotes.naming import ORIGIN, check_own
+from lance_spark.actions.sync.write_guards import ORIGIN, check_own
+from lance_spark.actions.target import dataset_at, located
 from lance_spark.actions.workspace import find_here
 from lance_spark.cli.call import Call
 from lance_spark.errors import InvalidOption, NotFound, Refused

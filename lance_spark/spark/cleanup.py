@@ -19,7 +19,7 @@ from lance_spark.store.uri import locate
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lance_spark.actions.cleanup.planned import CleanupPlan
+    from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
     from lance_spark.spark.engines import Where
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lance_spark.actions import branches as branch_actions
 from lance_spark.actions import tags as tag_actions
 from lance_spark.actions.glance import look_at_branches, look_at_tags
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.resolve import resolve
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import parse_ref
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lance_spark.replay.plan import MergeResult
+    from lance_spark.merge.plan import MergeResult
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_spark.actions.glance import look_at_remotes
-from lance_spark.actions.merge import MergeOptions
-from lance_spark.actions.place import dataset_at
-from lance_spark.actions.remotes.fetch import FetchOptions, fetch
-from lance_spark.actions.remotes.following import Remote
-from lance_spark.actions.remotes.naming import ORIGIN, known_remotes
-from lance_spark.actions.remotes.pull import pull
-from lance_spark.actions.remotes.push import PushOptions, push
+from lance_spark.actions.merge.merge import MergeOptions
+from lance_spark.actions.sync.fetch import FetchOptions, fetch
+from lance_spark.actions.sync.pull import pull
+from lance_spark.actions.sync.push import PushOptions, push
+from lance_spark.actions.sync.tracking_branches import Remote
+from lance_spark.actions.sync.write_guards import ORIGIN, known_remotes
+from lance_spark.actions.target import dataset_at
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec
@@ -26,7 +26,7 @@ from lance_spark.store import refs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lance_spark.actions.remotes.result import FetchResult, PullResult, PushResult
+    from lance_spark.actions.sync.result import FetchResult, PullResult, PushResult
 
 
 @dataclass(frozen=True, repr=False)

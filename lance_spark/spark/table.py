@@ -12,18 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lance_spark.actions import auto_cleanup, clone, picking
+from lance_spark.actions import auto_cleanup, clone
 from lance_spark.actions.glance import look_at_table
-from lance_spark.actions.history import recent
-from lance_spark.actions.place import dataset_at
+from lance_spark.actions.log.history import recent
+from lance_spark.actions.merge import single_version
 from lance_spark.actions.read import PinnedRead, blob_names, read_schema
-from lance_spark.actions.relocate import relocate
-from lance_spark.actions.remotes.clone import CloneOptions
-from lance_spark.actions.remotes.clone import clone as following_clone
-from lance_spark.actions.remotes.following import Remote
-from lance_spark.actions.remotes.naming import ORIGIN
+from lance_spark.actions.relocate.relocate import relocate
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.restore import restore
+from lance_spark.actions.sync.clone import CloneOptions
+from lance_spark.actions.sync.clone import clone as following_clone
+from lance_spark.actions.sync.tracking_branches import Remote
+from lance_spark.actions.sync.write_guards import ORIGIN
+from lance_spark.actions.target import dataset_at
 from lance_spark.actions.transaction import transaction
 from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW
 from lance_spark.errors import Refused
@@ -51,12 +52,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from lance_spark.actions.cleanup.planned import CleanupPlan
+    from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.report import CleanupReport
     from lance_spark.history.log import History
-    from lance_spark.replay.plan import MergeResult
-    from lance_spark.replay.relocation import Relocation
+    from lance_spark.merge.plan import MergeResult
+    from lance_spark.relocate.result import Relocation
     from lance_spark.spark.engines import Where
 
 Audit = Callable[["LanceTable"], bool]
@@ -199,13 +200,13 @@ class LanceTable(Shown):
         """
         picked = resolve(self.location, spec_of(branch=branch, version=version))
         into = self._moving_branch("pick to")
-        return picking.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run)
+        return single_version.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run)
 
     def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
         """Commit to this handle's branch the opposite of what one of its versions changed. Raises as cherry_pick."""
         branch = self._moving_branch("revert on")
         pin = resolve(self.location, spec_of(branch=branch, version=version))
-        return picking.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
+        return single_version.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
 
     @contextmanager
     def transaction(self, message: str | None = None, audit: Audit | None = None) -> Iterator[LanceTable]:

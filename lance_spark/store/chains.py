@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from lance_spark.cleanup.names import manifest_names, read_manifest_name
 from lance_spark.errors import CorruptData
+from lance_spark.layout.file_kinds import manifest_names, read_manifest_name
 from lance_spark.location import DatasetLocation, canonical_uri
 from lance_spark.manifest.contents import Contents, decode_contents
 from lance_spark.manifest.decode import decode_head
 from lance_spark.manifest.transactions import Transaction, decode_transaction, inline_transaction
+from lance_spark.merge.snapshot import Root, Snapshot
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.resolve import missing_version
-from lance_spark.replay.snapshot import Root, Snapshot
 from lance_spark.store import files
 
 _Found = TypeVar("_Found")

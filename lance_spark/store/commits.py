@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lance_spark.cleanup.names import manifest_names, read_manifest_name
-from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.errors import Conflict, NotFound
+from lance_spark.layout.file_kinds import manifest_names, read_manifest_name
+from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN

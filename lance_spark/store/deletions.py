@@ -7,7 +7,7 @@ import pyarrow as pa
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
-from lance_spark.replay.snapshot import Snapshot
+from lance_spark.merge.snapshot import Snapshot
 from lance_spark.store import files
 
 _OFFSETS = "row_id"

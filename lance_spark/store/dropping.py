@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.errors import LanceSparkError, StorageFailure
+from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.refs.parse import BRANCHES, ref_file

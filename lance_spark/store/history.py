@@ -8,9 +8,9 @@ from itertools import chain, islice, repeat, tee
 from itertools import count as counting
 from typing import NamedTuple
 
-from lance_spark.cleanup.names import manifest_names, read_manifest_name
-from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.errors import NotFound
+from lance_spark.layout.file_kinds import manifest_names, read_manifest_name
+from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.transactions import Transaction, decode_transaction, inline_transaction
 from lance_spark.refs.model import PinnedVersion

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment, IndexSegment
+from lance_spark.merge.plan import ReplayPlan
+from lance_spark.merge.snapshot import columns
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.replay.plan import ReplayPlan
-from lance_spark.replay.snapshot import columns
 from lance_spark.store import chains, copying
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_pinned

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.errors import NotFound, StorageFailure
+from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.store.failures import clean
 from lance_spark.store.filesystem import bucket_and_prefix, checked_page, open_filesystem, reachable, whole_path

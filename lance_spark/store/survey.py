@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from lance_spark.cleanup.names import read_manifest_name
-from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile, join
 from lance_spark.errors import CorruptData, NotFound
+from lance_spark.layout.file_kinds import read_manifest_name
+from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.refs.parse import BRANCHES

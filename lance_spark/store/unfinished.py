@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from lance_spark.cleanup.ranges import KeyRange
+from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.store import files

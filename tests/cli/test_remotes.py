@@ -13,7 +13,7 @@ import lance
 import pytest
 from running import SCRIPT, append, call, config, ids, run
 
-from lance_spark.actions.remotes import clone as cloning
+from lance_spark.actions.sync import clone as cloning
 from lance_spark.cli.verbs import clone as clone_verb
 from lance_spark.errors import PermissionDenied, StorageFailure
 from lance_spark.store import files

@@ -11,8 +11,8 @@ import lance
 import pyarrow as pa
 
 from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.manifest.decode import named_files

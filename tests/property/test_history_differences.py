@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lance_spark.actions.diff import diff
-from lance_spark.actions.history import log
+from lance_spark.actions.log.history import log
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store.uri import locate
 

@@ -17,8 +17,8 @@ from merge_model import Column, Commit, Model, State, merged
 from lance_spark.actions.branches import delete_branch
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge import MergeOptions, merge
-from lance_spark.actions.picking import cherry_pick, revert
+from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.merge.single_version import cherry_pick, revert
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Conflict, Refused
 from lance_spark.refs.model import PinnedVersion

@@ -19,12 +19,12 @@ from remote_model import Git, Place
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge import MergeOptions, merge
-from lance_spark.actions.remotes.clone import clone
-from lance_spark.actions.remotes.fetch import fetch
-from lance_spark.actions.remotes.following import Remote
-from lance_spark.actions.remotes.pull import pull
-from lance_spark.actions.remotes.push import push
+from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.sync.clone import clone
+from lance_spark.actions.sync.fetch import fetch
+from lance_spark.actions.sync.pull import pull
+from lance_spark.actions.sync.push import push
+from lance_spark.actions.sync.tracking_branches import Remote
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation

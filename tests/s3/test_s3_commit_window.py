@@ -8,7 +8,7 @@ from s3_tables import opened, rows, write
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.restore import restore
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Conflict

@@ -5,7 +5,7 @@ import pytest
 from s3_tables import write
 
 from lance_spark.actions.diff import diff
-from lance_spark.actions.history import log, show
+from lance_spark.actions.log.history import log, show
 from lance_spark.errors import StorageFailure
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store.uri import locate

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import s3fs
 
-from lance_spark.cleanup.ranges import KeyRange, tile
 from lance_spark.errors import NotFound, PermissionDenied, StorageFailure
+from lance_spark.layout.key_ranges import KeyRange, tile
 from lance_spark.location import DatasetLocation
 from lance_spark.store.files import list_names
 from lance_spark.store.listing import BATCH_ROWS, LISTING, list_range

@@ -4,7 +4,7 @@ import lance
 import pytest
 from s3_tables import opened, rows, write
 
-from lance_spark.actions.relocate import relocate
+from lance_spark.actions.relocate.relocate import relocate
 from lance_spark.store.uri import locate
 
 EXPECTED = {None: [1, 3], "b": [3, 5], "b/nested": [3, 6]}

@@ -6,12 +6,12 @@ import pytest
 from s3_tables import objects, opened, rows, write
 
 from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.merge import MergeOptions, merge
-from lance_spark.actions.remotes.clone import clone
-from lance_spark.actions.remotes.fetch import fetch
-from lance_spark.actions.remotes.following import Remote
-from lance_spark.actions.remotes.pull import pull
-from lance_spark.actions.remotes.push import push
+from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.sync.clone import clone
+from lance_spark.actions.sync.fetch import fetch
+from lance_spark.actions.sync.pull import pull
+from lance_spark.actions.sync.push import push
+from lance_spark.actions.sync.tracking_branches import Remote
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest

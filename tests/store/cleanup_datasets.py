@@ -17,10 +17,10 @@ from local_datasets import numbers
 
 from lance_spark.actions.cleanup import apply as applying
 from lance_spark.actions.cleanup import plan as planning
-from lance_spark.actions.cleanup import stages
+from lance_spark.actions.cleanup import tasks
 from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.cleanup.planned import CleanupPlan
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import LanceSparkError
@@ -209,14 +209,14 @@ def after_batch(monkeypatch: pytest.MonkeyPatch, number: int, change: Callable[[
         return deleted
 
     small_batches(monkeypatch, size)
-    monkeypatch.setattr(stages, "delete_batch", deleting_some)
+    monkeypatch.setattr(tasks, "delete_batch", deleting_some)
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch, size: int = 3) -> None:
     """Delete a few files at a time, and look again before each batch."""
-    monkeypatch.setattr(stages, "BATCH", size)
+    monkeypatch.setattr(tasks, "BATCH", size)
     monkeypatch.setattr("lance_spark.actions.cleanup.apply.BATCH", size)
-    look = stages.Look
+    look = tasks.Look
     monkeypatch.setattr(
         "lance_spark.actions.cleanup.apply.Look", lambda *given, **named: look(*given, **{**named, "rest": 0.0})
     )
@@ -239,7 +239,7 @@ def watch_manifests(monkeypatch: pytest.MonkeyPatch) -> Manifests:
         seen.paths.extend(paths)
         return read(location, paths)
 
-    monkeypatch.setattr(stages, "read_manifests", reading)
+    monkeypatch.setattr(tasks, "read_manifests", reading)
     return seen
 
 

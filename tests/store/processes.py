@@ -36,7 +36,7 @@ def processes() -> ForkServerContext:
             "pyarrow.parquet",
             "s3fs",
             "lance_spark.actions.cleanup.plan",
-            "lance_spark.actions.merge",
+            "lance_spark.actions.merge.merge",
             "lance_spark.actions.catalog.doctor",
         ]
     )

@@ -15,19 +15,19 @@ from local_datasets import contents
 from merge_datasets import Rows, add, assert_sound, head, rows, table
 
 from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.merge import MergeOptions, merge
-from lance_spark.actions.remotes.clone import CloneOptions, CloneResult, clone
-from lance_spark.actions.remotes.fetch import FetchOptions, fetch
-from lance_spark.actions.remotes.following import Remote
-from lance_spark.actions.remotes.pull import pull
-from lance_spark.actions.remotes.push import PushOptions, push
-from lance_spark.actions.remotes.result import FetchResult, PullResult, PushResult
+from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.sync.clone import CloneOptions, CloneResult, clone
+from lance_spark.actions.sync.fetch import FetchOptions, fetch
+from lance_spark.actions.sync.pull import pull
+from lance_spark.actions.sync.push import PushOptions, push
+from lance_spark.actions.sync.result import FetchResult, PullResult, PushResult
+from lance_spark.actions.sync.tracking_branches import Remote
 from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
+from lance_spark.merge.plan import MergeResult
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.replay.plan import MergeResult
 from lance_spark.runner.local import LocalRunner
-from lance_spark.store import clones, copying, indexes, planting, refs, replaying
+from lance_spark.store import clones, copying, indexes, materialize, merge_commit, refs
 from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.uri import locate
 
@@ -192,8 +192,8 @@ def tell_steps(listener: Callable[[int], object], patch_with: Callable[[Any, str
 
 STEPS = {
     clones: ("shallow_clone", "deep_clone", "write_record", "delete_record"),
-    planting: ("_create", "empty", "fill", "add_bases"),
-    replaying: ("add_bases", "commit"),
+    materialize: ("_create", "empty", "fill", "add_bases"),
+    merge_commit: ("add_bases", "commit"),
     copying: ("copy_file",),
     indexes: ("_commit",),
     refs: ("create_branch", "replace_metadata"),

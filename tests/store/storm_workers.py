@@ -28,7 +28,7 @@ from storm_log import OK, UNKNOWN
 
 from lance_spark.actions.branches import create_branch, delete_branch, list_branches
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.tags import create_tag, delete_tag, move_tag
 from lance_spark.actions.write import finish, plan_write
 from lance_spark.cleanup.outcome import DELETED

@@ -31,7 +31,7 @@ from lance_spark.errors import (
     StorageFailure,
 )
 from lance_spark.refs.model import RefSpec
-from lance_spark.store import committing
+from lance_spark.store import write_commit
 from lance_spark.store.writing import write_rows
 
 NAMES = ("t", "ns.t")
@@ -135,7 +135,7 @@ def test_a_job_that_fails_takes_the_name_back_and_leaves_nothing(lake):
 
 
 def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, monkeypatch):
-    commit = committing.commit
+    commit = write_commit.commit
 
     def lost(plan, fragments):
         raise StorageFailure("no answer")
@@ -146,7 +146,7 @@ def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, mon
 
     for name in NAMES:
         for broken, expected in ((lost, False), (arrived, True)):
-            monkeypatch.setattr(committing, "commit", broken)
+            monkeypatch.setattr(write_commit, "commit", broken)
             with pytest.raises(StorageFailure, match="no answer"):
                 write(both, name)
             assert table_exists(both, name) is expected
@@ -165,13 +165,13 @@ def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(both, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_that_is_dropped_in_the_moment_of_the_commit_stays_dropped(both, name, monkeypatch):
-    commit = committing.commit
+    commit = write_commit.commit
 
     def too_late(plan, fragments):
         drop_table(both, name)
         return commit(plan, fragments)
 
-    monkeypatch.setattr(committing, "commit", too_late)
+    monkeypatch.setattr(write_commit, "commit", too_late)
     with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
         write(both, name)
     assert (tables(both, recursive=True), directories(both)) == ([], [])

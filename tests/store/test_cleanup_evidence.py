@@ -35,7 +35,7 @@ from cleanup_datasets import (
 )
 from local_datasets import numbers
 
-from lance_spark.actions.cleanup import stages
+from lance_spark.actions.cleanup import tasks
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
@@ -105,14 +105,14 @@ def test_files_that_are_gone_already_are_no_failure(uri):
 
 def vanish(monkeypatch, *paths):
     """The manifests are listed, but gone when they are read for marking."""
-    read = stages.read_manifests
+    read = tasks.read_manifests
 
     def reading(location, wanted):
         for path in paths:
             path.unlink(missing_ok=True)
         return read(location, wanted)
 
-    monkeypatch.setattr(stages, "read_manifests", reading)
+    monkeypatch.setattr(tasks, "read_manifests", reading)
 
 
 def test_an_old_manifest_that_another_cleanup_took_meanwhile_is_no_obstacle(uri, monkeypatch):
@@ -144,7 +144,7 @@ def test_a_kept_manifest_that_vanishes_stops_the_run(uri, monkeypatch):
 @pytest.mark.parametrize("branch", [None, "dev", "dev/deep"])
 def test_a_manifest_that_cannot_be_read_for_now_stops_the_run(uri, monkeypatch, branch):
     busy(uri)
-    read = stages.read_manifests
+    read = tasks.read_manifests
     unreadable = f"tree/{branch}/_versions" if branch else "_versions"
 
     def reading(location, paths):
@@ -152,7 +152,7 @@ def test_a_manifest_that_cannot_be_read_for_now_stops_the_run(uri, monkeypatch, 
             raise StorageFailure("The store does not answer.")
         return read(location, paths)
 
-    monkeypatch.setattr(stages, "read_manifests", reading)
+    monkeypatch.setattr(tasks, "read_manifests", reading)
     refused(uri, StorageFailure)
 
 
@@ -256,7 +256,7 @@ def test_a_file_whose_time_is_not_known_stays(uri):
 
 def test_what_was_modified_after_the_mark_began_stays(uri, monkeypatch):
     overwritten(uri, 3)
-    listing = stages.list_range
+    listing = tasks.list_range
 
     def late(location, part):
         time.sleep(0.02)
@@ -264,7 +264,7 @@ def test_what_was_modified_after_the_mark_began_stays(uri, monkeypatch):
         put(uri, f"_indices/{UUID}/late.lance")
         return listing(location, part)
 
-    monkeypatch.setattr(stages, "list_range", late)
+    monkeypatch.setattr(tasks, "list_range", late)
     made = plan(uri, older_than=NOW, delete_unverified=True)
     assert not [path for path in candidates(made) if "late" in path]
     changed = [row for row in made.facts.sums.to_pylist() if row["reason"] == "changed after the mark began"]

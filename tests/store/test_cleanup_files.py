@@ -35,7 +35,7 @@ from shaped_datasets import PAYLOADS, blobs
 
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.ranges import tile
+from lance_spark.layout.key_ranges import tile
 from lance_spark.store.listing import list_range
 from lance_spark.store.uri import locate
 

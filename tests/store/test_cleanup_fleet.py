@@ -8,9 +8,9 @@ import lance
 import pytest
 from cleanup_datasets import NOW, RUNNER, busy, overwrite, overwritten
 
-from lance_spark.actions.cleanup import fleet
-from lance_spark.actions.cleanup.fleet import FleetOptions, FleetTable, clean_fleet
-from lance_spark.cleanup.fleet import clones_among
+from lance_spark.actions.cleanup import multi_table
+from lance_spark.actions.cleanup.multi_table import FleetOptions, FleetTable, clean_fleet
+from lance_spark.cleanup.multi_table import clones_among
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import PermissionDenied
 from lance_spark.runner.work import Work
@@ -129,14 +129,14 @@ def test_a_table_whose_newest_manifest_is_broken_is_still_known_for_a_clone(lake
 
 
 def test_while_a_table_cannot_be_reached_nothing_is_deleted(lake, monkeypatch):
-    real = fleet.branch_directories
+    real = multi_table.branch_directories
 
     def denied(location):
         if location.uri == lake[2].location.uri:
             raise PermissionDenied("The store says no.")
         return real(location)
 
-    monkeypatch.setattr(fleet, "branch_directories", denied)
+    monkeypatch.setattr(multi_table, "branch_directories", denied)
     report = clean(lake)
     assert {(row["state"], row["exit_code"]) for row in report.rows} == {("failed", PermissionDenied.exit_code)}
     assert "may be a clone" in rows(report)["b"]["error"]
@@ -155,14 +155,14 @@ def test_a_table_that_is_declared_and_not_written_is_no_problem(lake, tmp_path):
 
 
 def test_a_table_that_is_dropped_while_it_is_cleaned_is_no_problem(lake, monkeypatch):
-    real = fleet.plan_cleanup
+    real = multi_table.plan_cleanup
 
     def dropped(location, *given):
         if location.uri == lake[0].location.uri:
             shutil.rmtree(location.uri)
         return real(location, *given)
 
-    monkeypatch.setattr(fleet, "plan_cleanup", dropped)
+    monkeypatch.setattr(multi_table, "plan_cleanup", dropped)
     report = clean(lake)
     assert report.complete
     assert {name: row["state"] for name, row in rows(report).items()} == {"a": "empty", "b": "done", "clone": "done"}

@@ -14,7 +14,7 @@ from cleanup_datasets import NOW, append, assert_kept, branches, clean, orphans,
 from local_datasets import numbers
 from processes import PATIENCE, processes
 
-from lance_spark.actions.cleanup import apply, stages
+from lance_spark.actions.cleanup import apply, tasks
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ def tell_steps(listener):
 
         return stepping
 
-    stages.BATCH = apply.BATCH = BATCH
+    tasks.BATCH = apply.BATCH = BATCH
     for name in ("replace", "unlink", "remove", "rmdir"):
         setattr(os, name, counted(getattr(os, name)))
 

@@ -9,10 +9,10 @@ import lance
 import pytest
 from cleanup_datasets import KEEPING, after_batch, append, clean, files, overwrite, overwritten, place, plan, reads
 
-from lance_spark.actions.cleanup import stages
+from lance_spark.actions.cleanup import tasks
 from lance_spark.actions.cleanup.apply import apply_plan
-from lance_spark.cleanup.names import manifest_names
 from lance_spark.errors import Conflict
+from lance_spark.layout.file_kinds import manifest_names
 from lance_spark.refs.model import Branch, PinnedVersion
 from lance_spark.store import clones, refs, survey
 from lance_spark.store.uri import locate
@@ -59,8 +59,8 @@ def once(change, uri, before):
 
 MOMENTS = {
     "between refs and versions": (survey, "_version_files"),
-    "before manifests are read": (stages, "read_manifests"),
-    "before files are listed": (stages, "list_range"),
+    "before manifests are read": (tasks, "read_manifests"),
+    "before files are listed": (tasks, "list_range"),
 }
 
 
@@ -94,14 +94,14 @@ def test_a_tag_that_moves_while_a_plan_is_made_stops_nothing(history, monkeypatc
 def test_a_branch_that_goes_while_files_are_deleted_stops_nothing(history, monkeypatch):
     made = plan(history, **KEEPING)
     append(history, 800, branch="dev")  # news, which are read before the first batch
-    read, left = stages.read_manifests, [history]
+    read, left = tasks.read_manifests, [history]
 
     def reading(location, paths):
         while left:
             delete_branches(left.pop())
         return read(location, paths)
 
-    monkeypatch.setattr(stages, "read_manifests", reading)
+    monkeypatch.setattr(tasks, "read_manifests", reading)
     assert apply_plan(made).complete
     assert not [path for path in files(history) if path.startswith("tree/") and path.endswith(".lance")]
 
@@ -151,7 +151,7 @@ def lost_on_the_way(uri, monkeypatch, manifest_goes):
             for file in fragment.metadata.files:
                 Path(uri, "data", file.path).unlink()
 
-    monkeypatch.setattr(stages, "list_range", once(supersede, uri, stages.list_range))
+    monkeypatch.setattr(tasks, "list_range", once(supersede, uri, tasks.list_range))
     monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
     if manifest_goes:
         looks = iter(range(100))
@@ -184,7 +184,7 @@ def test_a_branch_whose_files_go_before_its_manifests_stops_nothing(history, mon
         for path in Path(uri, "tree", "dev", "deep", "data").iterdir():
             path.unlink()
 
-    monkeypatch.setattr(stages, "list_range", once(half_delete, history, stages.list_range))
+    monkeypatch.setattr(tasks, "list_range", once(half_delete, history, tasks.list_range))
     assert apply_plan(plan(history, **KEEPING)).complete
 
 

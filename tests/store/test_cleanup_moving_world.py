@@ -29,7 +29,7 @@ from cleanup_datasets import (
 )
 from local_datasets import make_dataset, numbers
 
-from lance_spark.actions.cleanup import stages
+from lance_spark.actions.cleanup import tasks
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.restore import restore
 from lance_spark.refs.model import PinnedVersion
@@ -111,7 +111,7 @@ def pylances_own_cleanup(uri):
 
 def a_second_run(uri):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "delete_batch", delete_batch)
+        patch.setattr(tasks, "delete_batch", delete_batch)
         clean(uri, **KEEPING)
     return lambda: lance.dataset(uri)
 

@@ -11,15 +11,15 @@ import pytest
 from cleanup_datasets import RUNNER, append, clean, let_pass, place, versions
 from local_datasets import numbers
 
-from lance_spark.actions import picking
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge import single_version
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.restore import restore
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import commits, datasets, relocating, replaying
+from lance_spark.store import commits, datasets, merge_commit, relocate_commit
 from lance_spark.store.uri import locate
 
 RULES = [{"retain_versions": 1}, {"older_than": timedelta(0)}, {"before_version": 4}, {"versions": {2, 3}}]
@@ -154,11 +154,11 @@ def test_a_cherry_pick_and_a_revert_do_as_well(two, monkeypatch):
     for version in (2, 3):
         lance.dataset(two).tags.create(f"needed-{version}", ("exp", version))
     left = while_under_way(monkeypatch, two)
-    picking.cherry_pick(locate(two), PinnedVersion("exp", 3), None, RUNNER)
+    single_version.cherry_pick(locate(two), PinnedVersion("exp", 3), None, RUNNER)
     assert not left
     assert ids(two) == [0, 1, 2, 4, 5, 50, 90]
     left = while_under_way(monkeypatch, two, "exp")
-    picking.revert(locate(two), PinnedVersion("exp", 3), "exp", RUNNER)
+    single_version.revert(locate(two), PinnedVersion("exp", 3), "exp", RUNNER)
     assert not left
     assert ids(two, "exp") == [0, 1, 2, 4, 5, 90]
 
@@ -169,7 +169,7 @@ def test_a_merge_into_a_branch_that_is_made_anew_meanwhile_names_no_file_of_the_
     lance.dataset(two).create_branch("into", 1)
     append(two, 70, 1, branch="into")
     lance.dataset(place(two, "into")).delete("id = 70")
-    commit, left = replaying.commit, [two]
+    commit, left = merge_commit.commit, [two]
 
     def committing(*given):
         while left:
@@ -179,7 +179,7 @@ def test_a_merge_into_a_branch_that_is_made_anew_meanwhile_names_no_file_of_the_
                 append(two, 80 + number, 1, branch="into")
         return commit(*given)
 
-    monkeypatch.setattr(replaying, "commit", committing)
+    monkeypatch.setattr(merge_commit, "commit", committing)
     merge(locate(two), PinnedVersion("exp", 3), "into", MergeOptions(), RUNNER)
     assert ids(two, "into") == [0, 1, 2, 3, 4, 5, 50, *range(80, 80 + since)]
 
@@ -212,9 +212,12 @@ def stale_commits(location):
     import lance
 
     pin = datasets.pin_version(location, None, 2)
-    head = relocating.read_version(location, pin)
-    yield "relocate", lambda: relocating.repoint_fragments(location, head, relocating.Repair(fragments=(0,)), {})
-    yield "indexes", lambda: relocating.commit_indexes(location, head, [], [], {})
+    head = relocate_commit.read_version(location, pin)
+    yield (
+        "relocate",
+        lambda: relocate_commit.repoint_fragments(location, head, relocate_commit.Repair(fragments=(0,)), {}),
+    )
+    yield "indexes", lambda: relocate_commit.commit_indexes(location, head, [], [], {})
     empty = lance.LanceOperation.Overwrite(lance.dataset(location.uri, version=2).lance_schema, [])
     yield "any other", lambda: commits.commit_on(location, pin, empty)
 
@@ -228,4 +231,4 @@ def test_every_commit_on_a_version_is_refused_where_one_since_is_missing(two):
             commit()
         assert "--commit-window" in str(caught.value), name
         assert versions(two)[-1] == 4
-    assert replaying.commit_on is relocating.commit_on is commits.commit_on
+    assert merge_commit.commit_on is relocate_commit.commit_on is commits.commit_on

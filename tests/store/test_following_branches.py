@@ -26,7 +26,7 @@ from remote_datasets import (
 )
 
 from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.picking import cherry_pick, revert
+from lance_spark.actions.merge.single_version import cherry_pick, revert
 from lance_spark.actions.restore import restore
 from lance_spark.actions.status import status
 from lance_spark.actions.write import plan_write

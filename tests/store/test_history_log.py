@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from local_datasets import make_dataset, numbers
 
-from lance_spark.actions.history import iter_log, log, show
+from lance_spark.actions.log.history import iter_log, log, show
 from lance_spark.actions.tags import create_tag
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.history.text import graph_lines, log_lines, show_lines

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.cleanup.ranges import KeyRange, tile
 from lance_spark.errors import PermissionDenied, StorageFailure
+from lance_spark.layout.key_ranges import KeyRange, tile
 from lance_spark.location import DatasetLocation
 from lance_spark.store.listing import LISTING, list_range
 from lance_spark.store.uri import locate

@@ -18,7 +18,7 @@ from processes import PATIENCE, processes
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.errors import Refused
-from lance_spark.store import copying, refs, replaying
+from lance_spark.store import copying, merge_commit, refs
 from lance_spark.store.uri import locate
 
 pytestmark = pytest.mark.slow
@@ -149,8 +149,8 @@ def tell_steps(listener):
     for module, name in (
         (os, "replace"),
         (copying, "copy_file"),
-        (replaying, "add_bases"),
-        (replaying, "commit"),
+        (merge_commit, "add_bases"),
+        (merge_commit, "commit"),
         (refs, "create_tag"),
         (refs, "replace_metadata"),
     ):

@@ -8,7 +8,7 @@ import lance
 from local_datasets import ids, make_dataset, numbers
 
 from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate

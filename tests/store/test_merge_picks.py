@@ -7,8 +7,8 @@ import pytest
 from merge_datasets import add, head, rows, table
 
 from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.merge import MergeOptions, merge
-from lance_spark.actions.picking import cherry_pick, revert
+from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.merge.single_version import cherry_pick, revert
 from lance_spark.actions.restore import restore
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import PinnedVersion

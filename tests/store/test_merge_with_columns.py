@@ -6,7 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.local import LocalRunner
@@ -61,17 +61,17 @@ def test_a_table_that_was_replaced_with_other_columns_is_published(location):
 
 def test_it_loses_to_a_commit_that_comes_first(location, monkeypatch):
     """The overwrite must not win over rows that were appended between plan and commit."""
-    from lance_spark.store import replaying
+    from lance_spark.store import merge_commit
 
     lance.write_dataset(rows(100, 110, w="x"), exp(location), mode="overwrite")
-    commit = replaying.commit
+    commit = merge_commit.commit
 
     def late(*arguments):
-        monkeypatch.setattr(replaying, "commit", commit)
+        monkeypatch.setattr(merge_commit, "commit", commit)
         lance.write_dataset(rows(50, 51), location.uri, mode="append")
         return commit(*arguments)
 
-    monkeypatch.setattr(replaying, "commit", late)
+    monkeypatch.setattr(merge_commit, "commit", late)
     with pytest.raises(Conflict, match="replaced the whole table"):
         publish(location)
     assert lance.dataset(location.uri).count_rows() == 16

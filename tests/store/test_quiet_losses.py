@@ -11,7 +11,7 @@ import pytest
 from local_datasets import contents, make_dataset, numbers, prepare, rows, write, written_since
 
 from lance_spark.actions.branches import create_branch, list_branches
-from lance_spark.actions.place import dataset_at
+from lance_spark.actions.target import dataset_at
 from lance_spark.actions.write import finish
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, NotFound, SchemaMismatch
 from lance_spark.refs.model import RefSpec

@@ -16,14 +16,14 @@ from merge_datasets import add, assert_sound, exp, forked, head, ids, row_ids, r
 from remote_datasets import WAYS, fetched, made_clone
 from shaped_datasets import PAYLOADS, blobs
 
-from lance_spark.actions import relocate as relocating
 from lance_spark.actions.clone import shallow_clone
-from lance_spark.actions.history import log
-from lance_spark.actions.relocate import relocate
+from lance_spark.actions.log.history import log
+from lance_spark.actions.relocate import relocate as relocating
+from lance_spark.actions.relocate.relocate import relocate
 from lance_spark.actions.restore import restore
 from lance_spark.errors import InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.replay.relocation import Relocation
+from lance_spark.relocate.result import Relocation
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
@@ -437,7 +437,7 @@ def test_names_that_are_given_by_hand_prove_nothing(uri):
 
 
 def test_a_place_that_does_not_answer_is_not_taken_for_absent(uri, monkeypatch):
-    from lance_spark.actions import base_paths
+    from lance_spark.actions.relocate import base_paths
 
     forked(uri)
     clone = str(Path(uri).with_name("clone.lance"))

@@ -26,8 +26,8 @@ from remote_datasets import (
 )
 from test_remote_fetching import CHANGES, appended, compacted, deleted, overwritten_otherwise, updated
 
-from lance_spark.actions.history import log
-from lance_spark.actions.remotes import push as pushing
+from lance_spark.actions.log.history import log
+from lance_spark.actions.sync import push as pushing
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.store.uri import locate
 
@@ -342,17 +342,17 @@ def test_who_writes_between_the_fetch_and_the_push_wins(source, local, monkeypat
 
 
 def test_who_writes_between_the_plan_and_the_commit_is_not_lost(source, local, monkeypatch):
-    from lance_spark.store import replaying
+    from lance_spark.store import merge_commit
 
-    real = replaying.commit
+    real = merge_commit.commit
 
     def late(location, *given):
         if location.uri == source:
-            monkeypatch.setattr(replaying, "commit", real)
+            monkeypatch.setattr(merge_commit, "commit", real)
             add(source, 5000, 5001)
         return real(location, *given)
 
-    monkeypatch.setattr(replaying, "commit", late)
+    monkeypatch.setattr(merge_commit, "commit", late)
     add(local, 300, 301)
     head(local).delete("id = 1")
     before = set(ids_of(source))

@@ -14,8 +14,8 @@ from local_datasets import contents
 from merge_datasets import add, assert_sound, clean_all, every_version, exp, forked, head, ids, row_ids, rows, table
 
 from lance_spark.actions import restore as restoring
-from lance_spark.actions.history import log
-from lance_spark.actions.picking import revert
+from lance_spark.actions.log.history import log
+from lance_spark.actions.merge.single_version import revert
 from lance_spark.actions.restore import restore, restore_version
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import PinnedVersion

@@ -9,7 +9,7 @@ import lance
 import pytest
 from local_datasets import numbers
 
-from lance_spark.actions.merge import MergeOptions, merge
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.history.log import History
 from lance_spark.location import DatasetLocation

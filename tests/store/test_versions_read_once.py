@@ -13,8 +13,8 @@ from lance_spark.errors import NotFound
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import chains, files, refs
 from lance_spark.store.datasets import pin_latest
-from lance_spark.store.reader import Reader
 from lance_spark.store.uri import locate
+from lance_spark.store.version_cache import Reader
 
 MANY = 12
 """Versions that are not asked for by their numbers any more."""

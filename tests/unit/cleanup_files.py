@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from cleanup_surveys import DAY, NOW
 
-from lance_spark.cleanup.decide import FILES, Judgement, to_files
-from lance_spark.cleanup.keep import Verdict
-from lance_spark.cleanup.marks import LEFTOVER, MARKS
-from lance_spark.cleanup.names import Roots
+from lance_spark.cleanup.references import LEFTOVER, MARKS
+from lance_spark.cleanup.retention import Verdict
+from lance_spark.cleanup.sweep import FILES, Judgement, to_files
+from lance_spark.layout.file_kinds import Roots
 from lance_spark.store.listing import LISTING
 
 UUID = "0a1b2c3d-0000-4444-8888-0123456789ab"

@@ -49,11 +49,11 @@ def test_the_import_contracts_hold():
 
 BACKWARDS = {
     # How a value is shown, which the value itself needs to print: for type checkers only.
-    ("lance_spark.actions.remotes.saying", "lance_spark.actions.remotes.result"),
-    ("lance_spark.replay.relocated", "lance_spark.replay.relocation"),
-    ("lance_spark.replay.telling", "lance_spark.replay.plan"),
+    ("lance_spark.actions.sync.wording", "lance_spark.actions.sync.result"),
+    ("lance_spark.relocate.wording", "lance_spark.relocate.result"),
+    ("lance_spark.merge.wording", "lance_spark.merge.plan"),
     # What carries out a plan, which a plan needs for its method apply(): for type checkers only.
-    ("lance_spark.actions.cleanup.apply", "lance_spark.actions.cleanup.planned"),
+    ("lance_spark.actions.cleanup.apply", "lance_spark.actions.cleanup.cleanup_plan"),
 }
 """Imports that would close a circle of files. None is to be added."""
 

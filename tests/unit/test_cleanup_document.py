@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.cleanup.candidates import SUMS
+from lance_spark.cleanup.changes_since_mark import news
 from lance_spark.cleanup.document import PlanFacts, from_document, to_document
-from lance_spark.cleanup.keep import Verdict
-from lance_spark.cleanup.watch import news
+from lance_spark.cleanup.retention import Verdict
 from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.cleanup.candidates import CANDIDATES, SUMS, is_manifest, sum_up, to_candidates
-from lance_spark.cleanup.decide import DECIDED
 from lance_spark.cleanup.outcome import OUTCOMES, Outcome, outcome_rows
 from lance_spark.cleanup.sums import add_up
+from lance_spark.cleanup.sweep import DECIDED
 
 NAMES = ("main", "exp/a")
 

@@ -10,8 +10,8 @@ from cleanup_surveys import DAY, NOW, chain, manifest, survey
 
 from lance_spark.actions.cleanup.extent import about_rows, work_of_sums, work_of_survey
 from lance_spark.cleanup.candidates import SUMS
-from lance_spark.cleanup.keep import Moment
 from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.retention import Moment
 from lance_spark.runner.auto import AutoEngine
 from lance_spark.runner.local import LocalRunner
 from lance_spark.runner.work import LITTLE, Work

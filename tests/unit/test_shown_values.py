@@ -6,22 +6,22 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lance_spark.actions.remotes.result import Fetched, FetchResult, PullResult, PushResult
+from lance_spark.actions.sync.result import Fetched, FetchResult, PullResult, PushResult
 from lance_spark.catalog.model import Catalog, NamespaceInfo, Removed, TableInfo
 from lance_spark.catalog.names import Identifier
 from lance_spark.catalog.showing import catalog_card
-from lance_spark.cleanup.fleet import FleetReport, empty, failed
-from lance_spark.cleanup.lake import LakeReport, Upkeep
+from lance_spark.cleanup.catalog_report import LakeReport, Upkeep
+from lance_spark.cleanup.multi_table import FleetReport, empty, failed
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.history.overview import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
 from lance_spark.location import DatasetLocation
+from lance_spark.merge.plan import MergeResult, Summary
+from lance_spark.merge.snapshot import Root
+from lance_spark.merge.threeway import Conflict
 from lance_spark.refs.listing import BranchList, TagList
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo
-from lance_spark.replay.plan import MergeResult, Summary
-from lance_spark.replay.relocating import BaseState
-from lance_spark.replay.relocation import Relocated, Relocation
-from lance_spark.replay.snapshot import Root
-from lance_spark.replay.threeway import Conflict
+from lance_spark.relocate.repair import BaseState
+from lance_spark.relocate.result import Relocated, Relocation
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MADE = "2026-01-02 03:04:05 UTC"

@@ -6,8 +6,8 @@ import secrets
 import uuid
 from collections.abc import Mapping
 
+from lance_spark.actions.catalog.deregistration_marks import hide, is_named, shown_again_on_failure
 from lance_spark.actions.catalog.dropping import erase_table
-from lance_spark.actions.catalog.hiding import hide, is_named, shown_again_on_failure
 from lance_spark.actions.catalog.naming import new_table
 from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.directory import (

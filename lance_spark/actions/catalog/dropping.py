@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from lance_spark.actions.catalog.hiding import hide, shown_again_on_failure
+from lance_spark.actions.catalog.deregistration_marks import hide, shown_again_on_failure
 from lance_spark.actions.catalog.lookup import Found, find_table, look_again
 from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.directory import hashed_directory, hashed_id, v1_name

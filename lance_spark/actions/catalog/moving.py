@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from functools import partial
 
+from lance_spark.actions.catalog.deregistration_marks import Hidden, hide, shown_again_on_failure
 from lance_spark.actions.catalog.dropping import check_unused, erase_table
-from lance_spark.actions.catalog.hiding import Hidden, hide, shown_again_on_failure
 from lance_spark.actions.catalog.lookup import Found, look_again
 from lance_spark.catalog.changes import Change, Edit, refusal
 from lance_spark.catalog.directory import INCOMPLETE, MARKERS, RESERVED, VERSIONS, hashed_directory, v1_directory

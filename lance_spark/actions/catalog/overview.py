@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
 from lance_spark.actions.catalog.lookup import find_table
-from lance_spark.actions.history import show
+from lance_spark.actions.log.history import show
 from lance_spark.catalog.changes import Wanted, refusal
 from lance_spark.catalog.directory import v1_directory
 from lance_spark.catalog.model import Catalog, TableInfo

@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 from urllib.parse import unquote
 
+from lance_spark.actions.catalog.deregistration_marks import hide, is_named, shown_again_on_failure
 from lance_spark.actions.catalog.dropping import shows_in_v1
-from lance_spark.actions.catalog.hiding import hide, is_named, shown_again_on_failure
 from lance_spark.actions.catalog.lookup import (
     Found,
     being_taken,

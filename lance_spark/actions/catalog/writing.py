@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
 from lance_spark.actions.catalog.lookup import Found, find_table, located, table_exists
-from lance_spark.actions.place import NamedTable, take_table
+from lance_spark.actions.target import NamedTable, take_table
 from lance_spark.actions.write import finish, give_up, new_schema, plan_write, plan_write_to
 from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.directory import RESERVED, VERSIONS

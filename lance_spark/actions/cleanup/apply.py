@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.actions.cleanup.stages import DeleteFiles, Look, Watch, delete_rows
+from lance_spark.actions.cleanup.tasks import DeleteFiles, Look, Watch, delete_rows
 from lance_spark.cleanup.candidates import CANDIDATES
-from lance_spark.cleanup.decide import OLD_VERSION
-from lance_spark.cleanup.keep import Moment, version_counts
-from lance_spark.cleanup.names import BLOB, INDEX, MANIFEST
 from lance_spark.cleanup.outcome import FAILED, OUTCOMES
 from lance_spark.cleanup.pace import Pace
 from lance_spark.cleanup.report import CleanupReport
+from lance_spark.cleanup.retention import Moment, version_counts
 from lance_spark.cleanup.sums import add_up
+from lance_spark.cleanup.sweep import OLD_VERSION
+from lance_spark.layout.file_kinds import BLOB, INDEX, MANIFEST
 from lance_spark.location import DatasetLocation
 from lance_spark.store import plans
 from lance_spark.store.deleting import BATCH, remove_empty_directories
 
 if TYPE_CHECKING:
-    from lance_spark.actions.cleanup.planned import CleanupPlan
+    from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
 
 _NESTED = frozenset({INDEX, BLOB})
 """Kinds of files that have directories of their own."""

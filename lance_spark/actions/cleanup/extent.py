@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lance_spark.cleanup.decide import DELETE
-from lance_spark.cleanup.keep import Moment, judge, positions_of_unknown_age
 from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.retention import Moment, judge, positions_of_unknown_age
 from lance_spark.cleanup.survey import Survey, VersionFile
+from lance_spark.cleanup.sweep import DELETE
 from lance_spark.runner.work import Work
 
 _BYTES_PER_FILE = 60

@@ -10,21 +10,21 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
 from lance_spark.actions.cleanup.evidence import look, without_excuse
 from lance_spark.actions.cleanup.extent import about_files, about_rows, work_of_sums, work_of_survey
-from lance_spark.actions.cleanup.marking import Marking
-from lance_spark.actions.cleanup.planned import CleanupPlan
-from lance_spark.actions.cleanup.stages import ListFiles
+from lance_spark.actions.cleanup.mark import Marking
+from lance_spark.actions.cleanup.tasks import ListFiles
 from lance_spark.cleanup.candidates import SUMS, sum_up
-from lance_spark.cleanup.decide import DECIDED, FILES, MISSING, Judgement, decide
 from lance_spark.cleanup.document import PlanFacts, from_document
 from lance_spark.cleanup.evidence import manifest_at
-from lance_spark.cleanup.keep import Moment, Verdict, judge, removed_paths
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.ranges import tile
+from lance_spark.cleanup.retention import Moment, Verdict, judge, removed_paths
 from lance_spark.cleanup.sums import add_up
 from lance_spark.cleanup.survey import Survey
+from lance_spark.cleanup.sweep import DECIDED, FILES, MISSING, Judgement, decide
 from lance_spark.errors import CorruptData, InvalidOption
+from lance_spark.layout.key_ranges import tile
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Engine, Frame, Runner
 from lance_spark.store import plans

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from lance_spark.actions.branches import create_branch_at, delete_branch, find_branch, list_branches
-from lance_spark.actions.remotes.naming import follower_refused
 from lance_spark.actions.rename import check_rename, rename_branch
 from lance_spark.actions.resolve import all_refs, version_numbers
+from lance_spark.actions.sync.write_guards import follower_refused
 from lance_spark.actions.workspace import set_branch
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
@@ -20,8 +20,8 @@ from lance_spark.errors import AlreadyExists, InvalidOption, Refused
 from lance_spark.refs.edit import check_delete_branch
 from lance_spark.refs.model import Branch, PinnedVersion
 from lance_spark.refs.names import MAIN, check_branch_name, check_new_branch_name
-from lance_spark.replay.tracking import Follows, read_follows
 from lance_spark.show.words import counted
+from lance_spark.sync.tracking import Follows, read_follows
 
 FORGOTTEN = (
     "What it has in common with your branches is forgotten: once it is fetched anew, no pull or push combines the two."
@@ -143,7 +143,7 @@ def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
 
 
 def _details(session: Session, found: list[Branch]) -> dict[str, dict[str, Any]]:
-    from lance_spark.actions.own_files import own_files  # pulls in pyarrow, which a short list does without
+    from lance_spark.actions.branch_usage import own_files  # pulls in pyarrow, which a short list does without
 
     own = own_files(session.location, [branch.name for branch in found])
     details: dict[str, dict[str, Any]] = {
@@ -204,7 +204,7 @@ def _delete(session: Session, asked: Asked, name: str) -> None:
     check_delete_branch(table, name)
     if session.branch == name:
         raise Refused(f"Branch '{name}' is the current branch.", hint=f"Leave it first: {session.how_to_switch()}.")
-    from lance_spark.actions.own_files import own_files
+    from lance_spark.actions.branch_usage import own_files
     from lance_spark.show.words import readable
 
     branch = table.branches[name]

@@ -8,8 +8,8 @@ import click
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.expressions import find_ref
-from lance_spark.actions.remotes.naming import check_own, following
 from lance_spark.actions.resolve import all_refs, newest
+from lance_spark.actions.sync.write_guards import check_own, following
 from lance_spark.actions.workspace import set_branch
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.cli.output import version_json

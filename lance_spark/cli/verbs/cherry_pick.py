@@ -19,7 +19,7 @@ def command(session: Session, ref: str, message: str | None, dry_run: bool) -> i
     REF is a version, such as exp@7. The result is a new version of the current branch; nothing is removed from any
     history.
     """
-    from lance_spark.actions.picking import cherry_pick
+    from lance_spark.actions.merge.single_version import cherry_pick
     from lance_spark.cli.replays import report
 
     result = cherry_pick(session.location, session.resolve(ref), session.own_branch, session.engine, message, dry_run)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.place import located
-from lance_spark.actions.remotes.naming import ORIGIN
+from lance_spark.actions.sync.write_guards import ORIGIN
+from lance_spark.actions.target import located
 from lance_spark.actions.workspace import finish_clone, is_free, new_workspace, remove_with_content, workspace_in
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.cli.session import Session
@@ -26,7 +26,7 @@ from lance_spark.workspace.model import Remote, Workspace
 from lance_spark.workspace.place import OpenWorkspace
 
 if TYPE_CHECKING:
-    from lance_spark.actions.remotes.clone import CloneResult
+    from lance_spark.actions.sync.clone import CloneResult
 
 _ELSEWHERE = "Name another directory: lance-git clone SRC DIR."
 _SHOWN = 8
@@ -64,8 +64,8 @@ def command(
     files stay at SRC, where tags keep them from every cleanup. DIR is a directory, by default ./NAME, or a URI on an
     object store; then the workspace is in ./NAME.
     """
-    from lance_spark.actions.remotes.clone import CloneOptions, clone
-    from lance_spark.actions.remotes.following import Remote as RemoteDataset
+    from lance_spark.actions.sync.clone import CloneOptions, clone
+    from lance_spark.actions.sync.tracking_branches import Remote as RemoteDataset
 
     if session.dataset is not None:
         raise InvalidOption("clone takes the dataset as its argument, not as --dataset.")
@@ -161,7 +161,7 @@ def _undo(places: Places) -> None:
 
 
 def _release(places: Places) -> None:
-    from lance_spark.actions.remotes.undoing import release
+    from lance_spark.actions.sync.release_protection import release
 
     # The error that ended the clone is the one to tell; at worst a few tags stay at the source.
     with contextlib.suppress(LanceSparkError):
@@ -169,7 +169,7 @@ def _release(places: Places) -> None:
 
 
 def _lines(result: CloneResult, places: Places) -> Iterator[str]:
-    from lance_spark.actions.remotes.saying import note_lines
+    from lance_spark.actions.sync.wording import note_lines
     from lance_spark.show.lines import plain_text
     from lance_spark.show.words import counted, readable
 

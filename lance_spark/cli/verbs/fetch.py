@@ -20,8 +20,8 @@ def command(session: Session, remote: str | None, branches: tuple[str, ...], dry
     Branch BRANCH of REMOTE is followed by REMOTE/BRANCH here. Only metadata comes; files stay where they are. No branch
     of your own changes. REMOTE is by default origin, or the only one; without BRANCH all its branches are fetched.
     """
-    from lance_spark.actions.remotes.fetch import FetchOptions, fetch
-    from lance_spark.actions.remotes.saying import fetched_lines
+    from lance_spark.actions.sync.fetch import FetchOptions, fetch
+    from lance_spark.actions.sync.wording import fetched_lines
     from lance_spark.cli.printing import painted
     from lance_spark.cli.remotes import find_remote
 

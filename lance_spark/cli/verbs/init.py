@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.actions.place import located
+from lance_spark.actions.target import located
 from lance_spark.actions.workspace import find_here, is_for, new_workspace, workspace_in
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.cli.session import Session, check_finished

@@ -23,7 +23,7 @@ def command(session: Session, ref: str | None, count: int, graph: bool, stat: bo
     Those of REF or of the current branch, and of its parents before its fork. A version's manifest is read when its
     line is printed, so a long history costs nothing until -n asks for it.
     """
-    from lance_spark.actions.history import Scope, recent
+    from lance_spark.actions.log.history import Scope, recent
     from lance_spark.cli.printing import painted
     from lance_spark.history.text import graph_lines, log_lines
 

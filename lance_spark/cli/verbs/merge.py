@@ -21,7 +21,7 @@ def command(session: Session, ref: str, message: str | None, ff_only: bool, refe
     The changes of REF since the last common version become one version: readers see the branch before or after. Only
     files that REF's own branch wrote are copied, so that branch can be deleted afterwards; with --reference it cannot.
     """
-    from lance_spark.actions.merge import MergeOptions, merge
+    from lance_spark.actions.merge.merge import MergeOptions, merge
     from lance_spark.cli.replays import report
 
     options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)

@@ -12,7 +12,7 @@ from lance_spark.errors import NotFound
 from lance_spark.refs.names import branch_or_none
 
 if TYPE_CHECKING:
-    from lance_spark.actions.remotes.following import Remote
+    from lance_spark.actions.sync.tracking_branches import Remote
 
 
 @verb("pull")
@@ -30,9 +30,9 @@ def command(
     REMOTE is by default origin, or the only one, BRANCH the one named as the current branch. Files stay where they are.
     With --dry-run it fetches, and only says what the merge would do.
     """
-    from lance_spark.actions.merge import MergeOptions
-    from lance_spark.actions.remotes.pull import pull
-    from lance_spark.actions.remotes.saying import pulled_lines
+    from lance_spark.actions.merge.merge import MergeOptions
+    from lance_spark.actions.sync.pull import pull
+    from lance_spark.actions.sync.wording import pulled_lines
     from lance_spark.cli.printing import painted
     from lance_spark.cli.remotes import find_remote
     from lance_spark.cli.replays import exit_code

@@ -23,9 +23,9 @@ def command(session: Session, remote: str | None, branch: str | None, message: s
     What is not there yet, the branch or the whole dataset, is created. With --dry-run it fetches, and only says what
     would be pushed.
     """
-    from lance_spark.actions.remotes.naming import check_own
-    from lance_spark.actions.remotes.push import PushOptions, push
-    from lance_spark.actions.remotes.saying import pushed_lines
+    from lance_spark.actions.sync.push import PushOptions, push
+    from lance_spark.actions.sync.wording import pushed_lines
+    from lance_spark.actions.sync.write_guards import check_own
     from lance_spark.cli.printing import painted
     from lance_spark.cli.remotes import find_remote
     from lance_spark.cli.replays import exit_code

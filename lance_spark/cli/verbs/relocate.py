@@ -12,7 +12,7 @@ from lance_spark.cli.session import Session
 from lance_spark.refs.names import MAIN
 
 if TYPE_CHECKING:
-    from lance_spark.replay.relocation import Relocation
+    from lance_spark.relocate.result import Relocation
 
 _NOT_FOUND, _NO_ANSWER = 10, 20
 
@@ -31,9 +31,9 @@ def command(session: Session, old: str | None, new: str | None, dry_run: bool, y
     and makes a version that reads from here where every file is here. A clone whose source was moved needs --from
     OLD --to NEW.
     """
-    from lance_spark.actions.relocate import relocate
+    from lance_spark.actions.relocate.relocate import relocate
     from lance_spark.cli.printing import painted
-    from lance_spark.replay.relocated import base_lines, relocation_lines
+    from lance_spark.relocate.wording import base_lines, relocation_lines
 
     found = relocate(session.location, old, new, dry_run=True)
     if found.branches and not dry_run:

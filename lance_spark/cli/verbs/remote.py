@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.actions.place import located
+from lance_spark.actions.target import located
 from lance_spark.actions.workspace import change_remotes
 from lance_spark.cli.command import VerbGroup, dry_run_option, yes_option
 from lance_spark.cli.session import Session
@@ -24,7 +24,7 @@ from lance_spark.workspace.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lance_spark.actions.remotes.result import Fetched
+    from lance_spark.actions.sync.result import Fetched
 
 _STATES = {"new": "not fetched yet", "updated": "fetch brings it", "gone": "gone at the remote"}
 
@@ -60,7 +60,7 @@ def _listed(session: Session) -> list[tuple[str, str]]:
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Ask a remote for its branches, and say what was fetched of them."""
-    from lance_spark.actions.remotes.fetch import FetchOptions, fetch
+    from lance_spark.actions.sync.fetch import FetchOptions, fetch
     from lance_spark.cli.remotes import find_remote, known_here
 
     check_known_remote(known_here(session), name)
@@ -155,8 +155,8 @@ def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> No
 
 def _followers(session: Session, remote: str) -> list[str]:
     """The branches that follow a remote's: those made from others first, so that they can be deleted in this order."""
-    from lance_spark.actions.remotes.naming import following
     from lance_spark.actions.resolve import all_refs
+    from lance_spark.actions.sync.write_guards import following
 
     table = all_refs(session.location)
     names = [name for name, follows in following(table).items() if follows.remote == remote]

@@ -16,7 +16,7 @@ def command(session: Session, ref: str | None) -> None:
 
     What made it and what it changed, columns, indexes, files and base paths.
     """
-    from lance_spark.actions.history import show
+    from lance_spark.actions.log.history import show
     from lance_spark.cli.printing import painted
     from lance_spark.history.text import show_lines
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.actions.remotes.naming import ORIGIN
+from lance_spark.actions.sync.write_guards import ORIGIN
 from lance_spark.cli.command import verb
 from lance_spark.cli.session import Session
 from lance_spark.show.words import counted

@@ -11,8 +11,8 @@ from itertools import islice
 
 from lance_spark.catalog.directory import DEREGISTERED, INCOMPLETE, MARKERS, RESERVED, VERSIONS
 from lance_spark.catalog.model import Catalog
-from lance_spark.cleanup.ranges import KeyRange
 from lance_spark.errors import NotFound, StorageFailure
+from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.store import copying
 from lance_spark.store.catalog.directories import is_link

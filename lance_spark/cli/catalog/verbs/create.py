@@ -36,7 +36,7 @@ def command(
 
 def _table(session: Session, name: str, properties: dict[str, str], dry_run: bool) -> None:
     from lance_spark.actions.catalog.declaring import declare_table
-    from lance_spark.actions.catalog.rehearsing import rehearse_table
+    from lance_spark.actions.catalog.dry_run import rehearse_table
 
     catalog = session.catalog
     if dry_run:
@@ -62,8 +62,8 @@ def _table(session: Session, name: str, properties: dict[str, str], dry_run: boo
 
 
 def _namespace(session: Session, name: str, properties: dict[str, str], how: tuple[bool, bool]) -> None:
+    from lance_spark.actions.catalog.dry_run import rehearse_namespace
     from lance_spark.actions.catalog.namespaces import create_namespace, namespace_exists
-    from lance_spark.actions.catalog.rehearsing import rehearse_namespace
     from lance_spark.catalog.names import Identifier, identify_namespace
 
     catalog, (parents, dry_run) = session.catalog, how

@@ -22,8 +22,8 @@ def command(session: Session, name: str, location: str | None, properties: tuple
     LOCATION is relative to ROOT, or a whole URI below it. Without one it is the directory that is called as if it
     were that table, if there is just one. The data stays where it is.
     """
+    from lance_spark.actions.catalog.dry_run import rehearse_registration
     from lance_spark.actions.catalog.registering import register_table
-    from lance_spark.actions.catalog.rehearsing import rehearse_registration
     from lance_spark.catalog.names import identify_table
 
     catalog, given, identifier = session.catalog, parse_properties(properties), identify_table(name)

@@ -19,7 +19,7 @@ def command(session: Session, old: str, new: str, dry_run: bool) -> None:
     NEW may be in another namespace. Only the name changes; data, versions and properties stay. A table called
     OLD.lance in the root is the exception while directories count: its files are copied to a new directory first.
     """
-    from lance_spark.actions.catalog.rehearsing import rehearse_rename
+    from lance_spark.actions.catalog.dry_run import rehearse_rename
     from lance_spark.actions.catalog.renaming import rename_table
     from lance_spark.catalog.names import identify_table
 

@@ -15,7 +15,7 @@ from lance_spark.errors import InvalidOption
 from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
-    from lance_spark.actions.catalog.rehearsing import Doomed
+    from lance_spark.actions.catalog.dry_run import Doomed
     from lance_spark.catalog.model import Removed
 
 
@@ -32,8 +32,8 @@ def command(session: Session, /, name: str, cascade: bool, force: bool, dry_run:
     A namespace has to be empty, unless --cascade is given. To keep the files use deregister.
     """
     from lance_spark.actions.catalog.dropping import drop_table
+    from lance_spark.actions.catalog.dry_run import rehearse_drop
     from lance_spark.actions.catalog.namespaces import drop_namespace
-    from lance_spark.actions.catalog.rehearsing import rehearse_drop
 
     catalog = session.catalog
     doomed = rehearse_drop(catalog, name, cascade, force)

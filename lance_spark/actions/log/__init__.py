@@ -1,0 +1,1 @@
+"""The history of branches, read as far as it is shown."""

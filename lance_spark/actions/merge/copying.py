@@ -1,0 +1,44 @@
+"""Copies the files of a plan to where its commit will name them, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from lance_spark.location import DatasetLocation
+from lance_spark.merge.placement import Copy
+from lance_spark.merge.plan import ReplayPlan
+from lance_spark.merge.trace import RECEIVE
+from lance_spark.runner.interface import Engine
+from lance_spark.runner.work import Work
+from lance_spark.store import copying
+
+_COPIED = pa.schema([("bytes", pa.int64())])
+_VERBS = {RECEIVE: "push"}
+"""What a user calls an action, where that is another word."""
+
+
+def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine: Engine) -> str | None:
+    """All files of the plan, and those that lie beside them; returns where that ran, None if there was nothing to copy.
+
+    ``place`` opens a root by its URI. Raises NotFound for a file that is gone, StorageFailure.
+    """
+    copies = plan.copies
+    if not copies:
+        return None
+    target = place(plan.ours.root.uri)
+    sources = {copy.source: place(copy.source.uri) for copy in copies}
+    items = [(sources[copy.source], copy, target) for copy in copies]
+    action = plan.trace.action
+    work = Work(copies=len(copies), copied_bytes=sum(copy.size for copy in copies))
+    runner = engine.for_work(_VERBS.get(action, action), work)
+    runner.collect("copy", runner.flat_map("copy", items, copy_one, _COPIED))
+    return runner.name
+
+
+def copy_one(item: tuple[DatasetLocation, Copy, DatasetLocation]) -> Iterator[pa.RecordBatch]:
+    """Copy one file with what lies beside it; runs on executors."""
+    source, copy, target = item
+    size = copying.copy_placed(source, copy, target)
+    yield pa.RecordBatch.from_pydict({"bytes": [size]}, schema=_COPIED)

@@ -1,0 +1,94 @@
+"""Taking over, or taking back, the change of a single version."""
+
+from __future__ import annotations
+
+from lance_spark.actions.merge.ancestry import Graph, trace_of
+from lance_spark.actions.merge.execute import replay
+from lance_spark.actions.merge.plan import Request
+from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.errors import Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.steps import Stretch
+from lance_spark.merge.trace import CHERRY_PICK, REVERT
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
+from lance_spark.runner.interface import Engine
+from lance_spark.store import chains
+from lance_spark.store.datasets import pin_latest
+
+
+def cherry_pick(
+    location: DatasetLocation,
+    picked: PinnedVersion,
+    into: str | None,
+    engine: Engine,
+    message: str | None = None,
+    dry_run: bool = False,
+) -> MergeResult:
+    """Commit to a branch what one version changed. Raises Conflict, Refused and NotFound; then nothing was changed."""
+    check_writable(location, into)
+    before = version_before(location, picked)
+
+    def make() -> Request:
+        ours, graph = pin_latest(location, into), Graph(location)
+        return Request(
+            location=location,
+            ours=ours,
+            theirs=picked,
+            base_ours=before,
+            base_theirs=before,
+            our_path=graph.path(ours, graph.node(before), before),
+            trace=trace_of(graph, CHERRY_PICK, picked),
+            message=message or f"Cherry-pick {picked}",
+            numbering=None if into == picked.branch else before,
+        )
+
+    return replay(make, engine, dry_run)
+
+
+def revert(
+    location: DatasetLocation,
+    reverted: PinnedVersion,
+    into: str | None,
+    engine: Engine,
+    message: str | None = None,
+    dry_run: bool = False,
+) -> MergeResult:
+    """Commit to a branch the opposite of what one of its versions changed. Raises as cherry_pick does."""
+    check_writable(location, into)
+    before = version_before(location, reverted)
+
+    def make() -> Request:
+        ours, graph = pin_latest(location, into), Graph(location)
+        return Request(
+            location=location,
+            ours=ours,
+            theirs=before,
+            base_ours=reverted,
+            base_theirs=reverted,
+            our_path=graph.path(ours, graph.node(reverted), reverted),
+            their_path=(Stretch(before.branch, before.version, reverted.version),),
+            trace=trace_of(graph, REVERT, reverted),
+            message=message or f"Revert {reverted}",
+            numbering=None if into == reverted.branch else reverted,
+        )
+
+    return replay(make, engine, dry_run)
+
+
+def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
+    """The version that a version was made from. Raises Refused for a first one."""
+    older = [version for version in chains.version_names(location, pin.branch) if version < pin.version]
+    if not older:
+        raise Refused(
+            f"{pin} is the oldest version of '{pin.branch or MAIN}' that is there: what it changed is not known.",
+            hint="Only a version with another one before it on its branch can be picked or reverted.",
+        )
+    if older[-1] != pin.version - 1:
+        raise Refused(
+            f"The version before {pin} was cleaned up; the nearest is {older[-1]}, which is {pin.version - older[-1]} "
+            "versions older.",
+            hint="Merge the branch, or write the rows anew.",
+        )
+    return PinnedVersion(pin.branch, older[-1])

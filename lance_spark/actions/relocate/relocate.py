@@ -1,0 +1,178 @@
+"""After a dataset was moved or copied: lets its branches read from where it is now."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from lance_spark.actions.relocate.base_paths import Move, Places
+from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
+from lance_spark.location import DatasetLocation, is_within
+from lance_spark.merge.trace import ADDS_ONLY, MOVED, RELOCATE, Trace
+from lance_spark.refs.model import RefTable
+from lance_spark.refs.names import MAIN
+from lance_spark.relocate.repair import (
+    INCOMPLETE,
+    BaseState,
+    Repair,
+    former_roots,
+    repair_of,
+)
+from lance_spark.relocate.result import Relocated, Relocation
+from lance_spark.store import refs, relocate_commit
+from lance_spark.store.relocate_commit import Head, canonical, read_head
+from lance_spark.store.survey import recorded_clones
+from lance_spark.store.uri import locate
+
+_ATTEMPTS = 50
+_LONGEST_PAUSE = 0.5
+"""Seconds; others are given the time to finish their commits."""
+
+
+def relocate(
+    location: DatasetLocation, old: str | None = None, new: str | None = None, dry_run: bool = False
+) -> Relocation:
+    """Check every base path of the newest version of main and of each branch, and repair what leads to an old place.
+
+    A base path is repaired if every file that is read from it is in this dataset as well, at the same place below its
+    root, in the same size; pylance's file names are unique. ``old`` names a former root, ``new`` what to read instead
+    (this dataset, where it is not given): then the files have to be there. Everything else is left alone.
+
+    Each branch gets up to three versions: for a place that is registered, for indexes, for fragments. If it ends in
+    between, running it again goes on. Raises Refused if ``new`` lacks files, NotFound if nothing is read from ``old``,
+    Conflict if others commit again and again.
+    """
+    move = _move(location, old, new)
+    table = refs.read_refs(location)
+    places = Places(location, move)
+    heads = [read_head(location, branch) for branch in (None, *sorted(table.branches))]
+    states = {head.pin.branch: places.look(head) for head in heads}
+    former = former_roots(location.uri, (found for branch in states.values() for found in branch))
+    states = {head.pin.branch: places.look_again(head, states[head.pin.branch], former) for head in heads}
+    if move is not None:
+        _check_named(move, (found for branch in states.values() for found in branch))
+    done = tuple(
+        _relocated(location, table, places, _Work(head, states[head.pin.branch], trace_of(table, head)), dry_run)
+        for head in heads
+        if any(found.is_repaired for found in states[head.pin.branch])
+    )
+    bases = tuple(found for branch in states.values() for found in branch)
+    former |= set() if move is None else {move.old}
+    return Relocation(location.uri, bases, done, tuple(_notes(location, former, bases)), dry_run)
+
+
+def trace_of(table: RefTable, head: Head) -> Trace:
+    """What the commits say: they come from the branch itself."""
+    branch = table.branches.get(head.pin.branch or "")
+    return Trace(RELOCATE, head.pin, "" if branch is None else branch.identity)
+
+
+def _move(location: DatasetLocation, old: str | None, new: str | None) -> Move | None:
+    if old is None:
+        if new is not None:
+            raise InvalidOption("A new place needs an old one.", hint="Say which place it replaces.")
+        return None
+    move = Move(locate(old).uri, location.uri if new is None else locate(new).uri)
+    if is_within(move.old, location.uri):
+        raise InvalidOption(
+            f"{move.old} is this dataset's own place.", hint="Name the place where the files were before."
+        )
+    if move.old == move.new:
+        raise InvalidOption(f"{move.old} would be replaced by itself.")
+    return move
+
+
+def _check_named(move: Move, states: Iterable[BaseState]) -> None:
+    """Raise unless the place that the user named is one, and its files are at the new one."""
+    named = [found for found in states if (uri := canonical(found.path)) is not None and is_within(uri, move.old)]
+    if not named:
+        raise NotFound(
+            f"No branch reads from {move.old}.", hint="Leave it out to see all base paths, with --dry-run to be safe."
+        )
+    for found in named:
+        if found.state == INCOMPLETE and found.target is not None:
+            few = "".join(f"\n  - {path}" for path in found.missing[:5])
+            raise Refused(
+                f"'{found.branch or MAIN}' needs {len(found.missing)} files that are not in {found.target.uri}; "
+                f"nothing was changed.{few}",
+                hint="Copy them there first.",
+            )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One branch to be repaired."""
+
+    head: Head
+    states: tuple[BaseState, ...]
+    trace: Trace
+
+
+def _relocated(location: DatasetLocation, table: RefTable, places: Places, work: _Work, dry_run: bool) -> Relocated:
+    """What becomes of a branch that has something to repair."""
+    wanted = [found for found in work.states if found.moves]
+    newest = work.head.pin
+    older = relocate_commit.versions_naming(location, newest, {found.path for found in wanted}) if wanted else []
+    tags = [tag.name for tag in table.tags.values() if tag.branch == newest.branch and tag.version in older]
+    broken = {uuid for found in wanted for uuid in found.broken}
+    return Relocated(
+        branch=newest.branch,
+        before=newest.version,
+        version=None if dry_run else _repair(location, places, work),
+        files=sum(found.files for found in wanted),
+        indexes=tuple(sorted({name for found in work.states if found.is_repaired for name in found.indexes})),
+        dropped=tuple(sorted({index.name for index in work.head.indexes if index.uuid in broken})),
+        older=len(older),
+        tags=tuple(sorted(tags)),
+    )
+
+
+def _repair(location: DatasetLocation, places: Places, work: _Work) -> int:
+    """Commit until nothing is left to do; returns the newest version. Each step alone leaves a branch that is sound."""
+    head, states, before = work.head, work.states, Repair()
+    for attempt in range(_ATTEMPTS):
+        repair = repair_of(head.contents, head.uses, head.known, states)
+        if not repair:
+            return head.pin.version
+        if repair == before:
+            raise CorruptData(f"pylance does not take over the new base paths of '{head.pin.branch or MAIN}'.")
+        try:
+            _step(location, head, repair, work.trace)
+            before = repair
+        except Conflict:
+            before = Repair()
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
+            places.forget()
+        head = read_head(location, head.pin.branch)
+        states = places.look(head)
+    raise Conflict(
+        f"Others committed to '{head.pin.branch or MAIN}' again and again; it is not done.", hint="Run it again."
+    )
+
+
+def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -> None:
+    """One commit. Indexes come before fragments: while fragments name an old place, a next run knows it as one."""
+    properties = {**trace.properties(f"Relocate to {location.uri}"), MOVED: "false", ADDS_ONLY: "true"}
+    if repair.new_roots:
+        relocate_commit.register(location, head.pin.branch, repair.new_roots, properties)
+    elif repair.indexes or repair.dropped:
+        relocate_commit.repoint_indexes(location, head, repair, properties)
+    else:
+        relocate_commit.repoint_fragments(location, head, repair, properties)
+
+
+def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[BaseState]) -> Iterator[str]:
+    paths = sorted({found.path for found in bases if found.moves})
+    if paths:
+        yield (
+            f"{', '.join(paths)} can never be taken out of the lists of base paths. When that is gone, a cleanup has "
+            "to be told that it is known (known_bases, --known-base)."
+        )
+    for old in sorted(former) if paths else ():
+        for clone in sorted(set(recorded_clones(location).values())):
+            yield (
+                f"A clone of this dataset is noted down at {clone}. If it reads from the old place: "
+                f"lance-git --dataset {clone} relocate --from {old} --to {location.uri}"
+            )

@@ -1,0 +1,63 @@
+"""Tells a remote which of its versions are read from here, so that a cleanup there keeps their files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+
+from lance_spark.actions.sync.prune_tags import prune
+from lance_spark.actions.sync.tracking_branches import Remote
+from lance_spark.errors import AlreadyExists, NotFound, StorageFailure
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.parse import TAGS
+from lance_spark.store import chains, clones, refs
+from lance_spark.store.version_cache import Reader
+
+
+def protect(
+    local: DatasetLocation, remote: Remote, pins: Sequence[PinnedVersion], reader: Reader | None = None
+) -> tuple[str, ...]:
+    """Tag versions of the remote that were fetched; returns what the user has to know.
+
+    A tag holds every tool's cleanup off a version. Who may not write there cannot set one, and goes without.
+    """
+    tags, known = refs.TagWriter(remote.location), set[str]()
+    for pin in pins:
+        name = tag_name(local, pin)
+        try:
+            known = known or set(refs.list_ref_names(remote.location, TAGS))
+            _tag(remote, tags, name, pin, name in known)
+        except StorageFailure as problem:
+            return (
+                f"{remote.location.uri} could not be told that {pin} is read from here ({type(problem).__name__}): a "
+                "cleanup there may delete files that this dataset needs.",
+            )
+        except NotFound:
+            return (f"{pin} of {remote.location.uri} is not there any more; fetch again.",)
+        known.add(name)
+    if pins:
+        prune(local, remote, known, reader)
+    return ()
+
+
+def tag_name(local: DatasetLocation, pin: PinnedVersion) -> str:
+    """The tag that protects a version which is read from here."""
+    branch = sha256((pin.branch or "").encode()).hexdigest()[:8] if pin.branch else "main"
+    return f"{clones.record_name(local)}-{branch}-{pin.version}"
+
+
+def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is_known: bool) -> None:
+    found = refs.read_tag(remote.location, name) if is_known else None
+    if found is not None and (found.branch, found.version) == (pin.branch, pin.version):
+        return
+    try:
+        tags.create(name, pin)
+    except AlreadyExists:
+        tags.move(name, pin)  # of a branch that was deleted and made anew
+    if pin.version not in chains.version_names(remote.location, pin.branch):
+        # A cleanup took the version in this very moment; on a tag that names nothing the next one would stop.
+        with suppress(NotFound):
+            tags.delete(name)
+        raise NotFound(f"{pin} of {remote.location.uri} is not there any more.")

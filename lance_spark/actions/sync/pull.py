@@ -1,0 +1,111 @@
+"""Pull: fetch a branch of a remote, and merge it into one of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lance_spark.actions.merge.ancestry import Graph, only_base
+from lance_spark.actions.merge.merge import MergeOptions, base_of, merge, remember
+from lance_spark.actions.sync.fetch import FetchOptions, fetch
+from lance_spark.actions.sync.result import PullResult
+from lance_spark.actions.sync.tracking_branches import Remote, followed
+from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.errors import NotFound, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.merge.delta import delta
+from lance_spark.merge.plan import MergeResult
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.interface import Engine
+from lance_spark.store import chains, refs
+from lance_spark.store.datasets import pin_latest
+from lance_spark.sync.tracking import following_name
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The local branch that is pulled into, and what copies files to it."""
+
+    location: DatasetLocation
+    branch: str | None
+    engine: Engine
+
+    def merge(self, pin: PinnedVersion, options: MergeOptions) -> MergeResult:
+        """Merge a version into it."""
+        return merge(self.location, pin, self.branch, options, self.engine)
+
+
+def pull(
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    into: str | None,
+    engine: Engine,
+    options: MergeOptions | None = None,
+) -> PullResult:
+    """Fetch one branch of a remote and merge it into a local one (None is main for both).
+
+    It is one version, but for what pylance cannot commit at once: into a branch with nothing of its own, that comes as
+    several, each of which the remote has. With ``dry_run`` it fetches, which changes no branch of the user's, and does
+    not merge. Raises as fetch and merge do.
+    """
+    wanted = options or MergeOptions()
+    check_writable(local, into)
+    fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
+    head = pin_latest(local, following_name(remote.name, branch))
+    merged = _merge(_Target(local, into, engine), remote, branch, head, wanted)
+    if merged.up_to_date and not wanted.dry_run:
+        _note_held(local, into, head)
+    return PullResult(fetched, merged)
+
+
+def _merge(
+    target: _Target, remote: Remote, branch: str | None, head: PinnedVersion, options: MergeOptions
+) -> MergeResult:
+    try:
+        return target.merge(head, options)
+    except Refused:
+        steps = _steps(target.location, remote, branch, target.branch, head)
+        if not steps:
+            raise
+    return _one_by_one(target, steps, options)
+
+
+def _note_held(local: DatasetLocation, into: str | None, head: PinnedVersion) -> None:
+    """Note that the branch has everything of a version, although its rows came by another way: pushes ask for that."""
+    graph = Graph(local)
+    ours, node = pin_latest(local, into), graph.origin(head)
+    if graph.held(ours, head).get(node.chain, -1) < node.version:
+        remember(local, into, head, ours.version)
+
+
+def _steps(
+    local: DatasetLocation, remote: Remote, branch: str | None, into: str | None, head: PinnedVersion
+) -> list[PinnedVersion]:
+    """The versions that were fetched and are not in the branch; none if the branch has something of its own."""
+    table = refs.read_refs(local)
+    graph = Graph(local, table)
+    ours = pin_latest(local, into)
+    base = only_base(graph, ours, head)
+    try:
+        before = chains.read_snapshot(local, base_of(local, graph, ours, base))
+    except NotFound:
+        return []
+    now = chains.read_snapshot(local, ours)
+    if delta(before, now) or before.contents.fields != now.contents.fields:
+        return []
+    held = graph.held(ours, head).get(graph.identity(head.branch), 0)
+    pairs = followed(table, remote.name)[branch].pairs
+    there = chains.version_names(local, head.branch)
+    numbers = dict.fromkeys(pair.local for pair in pairs if pair.local > held and pair.local in there)
+    steps = [PinnedVersion(head.branch, number) for number in numbers]
+    return [step for step in steps if graph.held(step, ours).get(base.chain, -1) >= base.version]
+
+
+def _one_by_one(target: _Target, steps: Sequence[PinnedVersion], options: MergeOptions) -> MergeResult:
+    """A merge of each; the branch has nothing of its own, so every one is a fast-forward."""
+    wanted = replace(options, ff_only=False)
+    found = [target.merge(step, wanted) for step in (steps[:1] if options.dry_run else steps)]
+    merged = next((result for result in reversed(found) if result.version is not None), found[-1])
+    note = (f"in {len(steps)} steps, because pylance cannot commit all of it at once",) if len(steps) > 1 else ()
+    return replace(merged, fast_forward=True, notes=(*merged.notes, *note))

@@ -1,0 +1,246 @@
+"""Push: give a remote what one of our branches has. Only a fast-forward, and never over somebody else's commit."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lance_spark.actions.branches import create_branch_at
+from lance_spark.actions.merge.ancestry import Graph, nothing_in_common
+from lance_spark.actions.merge.execute import replay
+from lance_spark.actions.merge.plan import Request
+from lance_spark.actions.sync.fetch import FetchOptions, check_free, fetch
+from lance_spark.actions.sync.publish_ancestry import tell
+from lance_spark.actions.sync.result import PushResult
+from lance_spark.actions.sync.tracking_branches import Remote, followed, is_own_push, node_of, pusher, write_down
+from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.errors import AlreadyExists, NotFound, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.trace import BEGIN, RECEIVE, Trace, read_trace
+from lance_spark.refs.model import ROOT, PinnedVersion
+from lance_spark.refs.names import MAIN
+from lance_spark.runner.interface import Engine
+from lance_spark.store import chains, materialize, refs
+from lance_spark.store.datasets import find_latest, pin_latest, pin_version
+from lance_spark.sync.fetch_steps import reshaping
+from lance_spark.sync.tracking import Edge, Follows, Pair, following_name
+
+
+@dataclass(frozen=True)
+class PushOptions:
+    """How to push."""
+
+    message: str | None = None
+    dry_run: bool = False
+
+
+def push(
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    engine: Engine,
+    options: PushOptions | None = None,
+) -> PushResult:
+    """Bring a remote's branch to what the local one of the same name has, as one version if pylance can commit it so.
+
+    Copies the files that the remote does not have, then commits. The remote's branch, and the remote, are created
+    where they are not there. Raises Refused unless the local branch has everything that the remote's has, also when
+    somebody else pushed a moment ago; then nothing was changed. What a killed push left, the next one finishes.
+    """
+    wanted = options or PushOptions()
+    check_writable(local, branch)
+    latest = find_latest(remote.location, None)
+    if latest is None or _is_half_made(local, remote, latest):
+        _check_never_fetched(local, remote)
+        if wanted.dry_run:
+            return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
+        _create_remote(local, remote, branch)
+    exists = branch is None or refs.read_branch(remote.location, branch) is not None
+    fetched = fetch(local, remote, engine, FetchOptions(branches=[branch] if exists else None))
+    if not exists and wanted.dry_run:
+        return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)
+    if not exists:
+        _create_branch(local, remote, str(branch), engine)
+    result = _bring(local, remote, branch, wanted, engine)
+    if not wanted.dry_run:
+        if result.version is not None or result.indexes_carried:
+            # The next fetch would find the push as well, by its trace; so nothing is lost if it ends here.
+            fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
+        tell(local, remote, branch)
+    return PushResult(
+        remote=remote.name,
+        uri=remote.location.uri,
+        branch=branch or MAIN,
+        created=not exists,
+        replayed=result,
+        notes=fetched.notes,
+        dry_run=wanted.dry_run,
+    )
+
+
+def _bring(
+    local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, engine: Engine
+) -> MergeResult:
+    """One version of all, or, of what pylance cannot commit at once, one for each version that changed columns."""
+    pin = pin_latest(local, branch)
+    try:
+        return _replay(local, remote, branch, pin, options, engine)
+    except Refused:
+        steps = [] if options.dry_run else _steps(local, remote, branch, pin)
+        if not steps:
+            raise
+    for step in steps:
+        _replay(local, remote, branch, step, PushOptions(), engine)
+        fetch(local, remote, engine, FetchOptions(branches=[branch]))
+    return _replay(local, remote, branch, pin, options, engine)
+
+
+def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
+    """Versions on the way to one, each of which has everything that the remote has."""
+    graph = Graph(local)
+    base = pin_latest(local, following_name(remote.name, branch))
+    found = []
+    for stretch in graph.path(pin, graph.node(base), base):
+        versions = [name for name in chains.version_names(local, stretch.branch) if name > stretch.after]
+        transactions = chains.read_transactions(
+            local, stretch.branch, [name for name in versions if name <= stretch.until]
+        )
+        operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
+        found += [pin_version(local, stretch.branch, version) for version in reshaping(operations, True)]
+    return [step for step in found if step != pin and _is_forward(graph, step, base)]
+
+
+def _replay(
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    pin: PinnedVersion,
+    options: PushOptions,
+    engine: Engine,
+) -> MergeResult:
+    following = following_name(remote.name, branch)
+
+    def make() -> Request:
+        graph = Graph(local)
+        base = pin_latest(local, following)
+        follows = followed(graph.table, remote.name)[branch]
+        there = pin_latest(remote.location, branch)
+        _check_forward(graph, pin, base, remote, branch)
+        if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
+            raise Refused(
+                f"Somebody pushed {there} to {remote.name} a moment ago.",
+                hint=f"Run lance-git pull {remote.name} {branch or MAIN}, then push again.",
+            )
+        node = graph.node(base)
+        return Request(
+            location=remote.location,
+            ours=there,
+            theirs=pin,
+            base_ours=there,
+            base_theirs=base,
+            trace=Trace(RECEIVE, pin, graph.identity(pin.branch), pusher(local, pin.stamp)),
+            message=options.message or _message(local, pin),
+            our_path=(),
+            their_path=graph.path(pin, node, base),
+            numbering=graph.numbering(pin, node, base) or base,
+            remote=local,
+            reader=graph.reader,
+        )
+
+    return replay(make, engine, options.dry_run)
+
+
+def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote: Remote, branch: str | None) -> None:
+    if not _is_forward(graph, pin, base):
+        name = branch or MAIN
+        if not graph.bases(pin, base):
+            raise nothing_in_common(graph, pin, base)
+        raise Refused(
+            f"{remote.name} has versions of '{name}' that are not in yours: this push is no fast-forward.",
+            hint=f"Run lance-git pull {remote.name} {name}, then push again.",
+        )
+
+
+def _is_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion) -> bool:
+    node = graph.origin(base)
+    return graph.held(pin, base).get(node.chain, -1) >= node.version
+
+
+def _message(local: DatasetLocation, pin: PinnedVersion) -> str:
+    transaction = chains.read_transactions(local, pin.branch, [pin.version]).get(pin.version)
+    return (None if transaction is None else transaction.message) or f"Push {pin}"
+
+
+def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
+    """Raise NotFound for a dataset that was there: made anew, it would name files that went away with it."""
+    if any(follows.newest is not None for follows in followed(refs.read_refs(local), remote.name).values()):
+        raise NotFound(
+            f"There is no dataset at {remote.location.uri} any more, which {remote.name} was.",
+            hint=f"If it was moved: lance-git remote set-url {remote.name} URI. To push to a new place, add it as "
+            "another remote.",
+        )
+
+
+def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion) -> bool:
+    """Whether a push of this dataset was interrupted when it made the remote: then that has no rows yet."""
+    follows = followed(refs.read_refs(local), remote.name).get(None)
+    if follows is not None and follows.newest is not None:
+        return False
+    transaction = chains.read_transactions(remote.location, None, [latest.version]).get(latest.version)
+    trace = None if transaction is None else read_trace(transaction.properties)
+    return trace is not None and trace.action == BEGIN and is_own_push(local, trace)
+
+
+def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
+    """An empty dataset, with the columns of ours, and the branch that follows it."""
+    if branch is not None:
+        raise NotFound(
+            f"There is no dataset at {remote.location.uri}.",
+            hint=f"Push main first, which creates it: lance-git push {remote.name} {MAIN}.",
+        )
+    pin = pin_latest(local, None)
+    name = following_name(remote.name, None)
+    begun = check_free(local, name)
+    begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
+    materialize.begin(remote.location, local, chains.read_snapshot(local, pin), begin, places=False)
+    there = pin_latest(remote.location, None)
+    if begun is None:
+        create_branch_at(local, name, pin)
+    follows = Follows(remote.name, remote.location.uri, None)
+    write_down(local, follows, {ROOT: "true"})
+    materialize.empty(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
+    empty = pin_latest(local, name)
+    table = refs.read_refs(local)
+    graph = Graph(local, table)
+    # Everything comes after a table without rows: all of main, and every branch that was made from it.
+    oldest = min(chains.version_names(local, None))
+    edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
+    pair = Pair(empty.version, there.version)
+    write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))
+
+
+def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: Engine) -> None:
+    """The branch at the remote, from the newest version there that ours comes from; and the one that follows it."""
+    pin = pin_latest(local, branch)
+    table = refs.read_refs(local)
+    graph = Graph(local, table)
+    best: tuple[int, Follows, Pair] | None = None
+    for follows in followed(table, remote.name).values():
+        name = following_name(remote.name, follows.branch)
+        held = graph.held(pin, pin_latest(local, name))
+        for pair in follows.pairs:
+            node = node_of(graph, follows, pair)
+            if held.get(node.chain, -1) >= node.version and (best is None or best[0] < pair.remote):
+                best = (pair.remote, follows, pair)
+    if best is None:
+        raise Refused(
+            f"'{branch}' has no version in common with {remote.location.uri}, or what it had is forgotten.",
+            hint=f"Push the branch it was made from first: lance-git push {remote.name} {MAIN}. If the branches of "
+            f"{remote.name} were deleted here and fetched anew, go on from one of those.",
+        )
+    _, follows, pair = best
+    source = PinnedVersion(follows.branch, pair.remote)
+    with suppress(AlreadyExists):  # somebody else made it a moment ago; whether it is a fast-forward is seen later
+        create_branch_at(remote.location, branch, source)
+    fetch(local, remote, engine, FetchOptions(branches=[branch]))

@@ -1,0 +1,57 @@
+"""Which remotes a dataset knows by the branches that follow them, and which branches nobody but a fetch writes to."""
+
+from __future__ import annotations
+
+from lance_spark.actions.resolve import check_branch
+from lance_spark.errors import Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import Branch, RefTable
+from lance_spark.refs.names import MAIN
+from lance_spark.store import refs
+from lance_spark.sync.tracking import Follows, following_name, read_follows
+
+ORIGIN = "origin"
+"""What people call the remote that a dataset was cloned from."""
+
+
+def following(table: RefTable) -> dict[str, Follows]:
+    """What branches follow, by their own names."""
+    found = ((branch.name, read_follows(branch)) for branch in table.branches.values())
+    return {name: follows for name, follows in found if follows is not None}
+
+
+def known_remotes(table: RefTable) -> dict[str, str]:
+    """URIs of the remotes that branches follow, by name: that of the branch with the newest version fetched."""
+    newest = sorted(following(table).values(), key=lambda follows: follows.stamp)
+    return {follows.remote: follows.uri for follows in newest}
+
+
+def check_own(location: DatasetLocation, branch: str | None) -> None:
+    """Raise Refused for a branch that follows a remote's. One that is not there is not looked at."""
+    found = None if branch is None else refs.read_branch(location, branch)
+    if found is not None:
+        _check_no_follower(found)
+
+
+def check_writable(location: DatasetLocation, branch: str | None) -> None:
+    """Raise NotFound for a branch that is not there, and Refused for one that follows a remote's."""
+    found = None if branch is None else refs.read_branch(location, branch)
+    if found is None:
+        check_branch(location, branch)
+    else:
+        _check_no_follower(found)
+
+
+def _check_no_follower(branch: Branch) -> None:
+    follows = read_follows(branch)
+    if follows is not None:
+        raise follower_refused(follows, "nothing but a fetch writes to it")
+
+
+def follower_refused(follows: Follows, why: str) -> Refused:
+    """The error for somebody who wants to work on a branch that follows a remote's."""
+    name, short = following_name(follows.remote, follows.branch), follows.branch or MAIN
+    return Refused(
+        f"'{name}' follows '{short}' of {follows.remote}: {why}.",
+        hint=f"lance-git switch {short} goes to the branch of your own, or makes one.",
+    )

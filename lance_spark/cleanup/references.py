@@ -1,0 +1,202 @@
+"""Which files of the dataset are named by which versions: the marks. Built from manifests, without reading any.
+
+A mark says that a file is named by all versions that were read between two positions of a chain. Neighbouring
+versions share nearly all their files, so one mark stands for thousands of versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from lance_spark.cleanup.survey import Chain, Survey, join
+from lance_spark.errors import CorruptData, InvalidOption, Refused
+from lance_spark.layout.file_kinds import Roots, data_key
+from lance_spark.location import canonical_uri, is_within
+from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
+from lance_spark.manifest.run import RunDecoder
+
+MARKS = pa.schema(
+    [
+        ("chain", pa.int32()),  # index into Survey.chains; LEFTOVER for what an earlier run found
+        ("key", pa.string()),  # path in the dataset; null in the rows about a version or a foreign base
+        ("local", pa.string()),  # path in its chain: what files and marks are brought together by
+        ("first", pa.int32()),  # position of the first version that names it
+        ("last", pa.int32()),  # ... and of the last one
+        ("timestamp_ns", pa.int64()),  # commit time, in the rows about a version
+        ("foreign", pa.string()),  # a base path outside of all repositories, in the rows about those
+    ]
+)
+LEFTOVER = -1
+"""The chain of marks that an unfinished run left: only versions that are gone by now named these files."""
+ANYWHERE = "*/"
+"""Begins the key of a mark for a file in a foreign base. It protects the file of that name in every chain: after a
+dataset was moved or copied, its branches still name the old place: their manifests have absolute paths."""
+_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """Versions of one chain that one task reads, by position."""
+
+    chain: int
+    positions: tuple[int, ...]
+
+
+def cut_runs(
+    survey: Survey, positions: Mapping[int, Sequence[int]], tasks: int, read: Mapping[int, Collection[int]]
+) -> list[Run]:
+    """The versions to read as runs of neighbours of about equal bytes, about ``tasks`` of them in all.
+
+    ``read`` are versions that were read before. No run reaches across one: a mark says that all versions read between
+    its ends name the file, and that one may not.
+    """
+    total = sum(survey.chains[chain].files[at].size for chain, found in positions.items() for at in found)
+    share = max(1, total // max(1, tasks))
+    runs = []
+    for chain, found in positions.items():
+        taken: list[int] = []
+        size = 0
+        for position in sorted(found):
+            if taken and (size >= share or any(at in read.get(chain, ()) for at in range(taken[-1] + 1, position))):
+                runs.append(Run(chain, tuple(taken)))
+                taken, size = [], 0
+            taken.append(position)
+            size += survey.chains[chain].files[position].size
+        if taken:
+            runs.append(Run(chain, tuple(taken)))
+    return runs
+
+
+class Places:
+    """Turns what a manifest names into paths of the dataset that is cleaned."""
+
+    def __init__(self, survey: Survey, realpath: Callable[[str], str]) -> None:
+        self._repositories = [location.uri for location in survey.repositories]
+        self._roots = Roots(chain.root for _, chain in survey.owned())
+        self._realpath = realpath
+        self._resolve = lru_cache(maxsize=None)(self._resolved)
+        self._in_clone = lru_cache(maxsize=None)(self._leads_into_clone)
+
+    def place(self, chain: Chain, file: NamedFile) -> tuple[str, str] | None:
+        """(key, local) of a file; None for one that is not the dataset's."""
+        if file.base is None:
+            return (join(chain.root, file.path), file.path) if chain.repository == 0 else None
+        root = self._resolve(file.base.path)
+        if root is not None:
+            return self._owned(join(root, file.path))
+        if self.is_foreign(file.base):
+            local = file.path if file.base.is_dataset_root else f"data/{file.path}"
+            return ANYWHERE + local, local
+        return None
+
+    def is_foreign(self, base: BasePath) -> bool:
+        """Whether a base path is in none of the repositories."""
+        return self._resolve(base.path) is None and not self._in_clone(base.path)
+
+    def _owned(self, path: str) -> tuple[str, str]:
+        owner = self._roots.owner(path)
+        local = path[len(owner) + 1 :] if owner else path
+        local = data_key(local) if local.startswith("data/") else local
+        return join(owner, local), local
+
+    def _resolved(self, base: str) -> str | None:
+        """A base path relative to the dataset; None for one that is elsewhere."""
+        own = self._repositories[0]
+        if "://" not in base and not base.startswith("/") and not base.startswith("file:"):
+            # Relative to the directory of whoever wrote it, which nobody knows any more.
+            parts = [part for part in base.split("/") if part not in ("", ".", "..")]
+            for count in range(len(parts), 0, -1):
+                if own.split("/")[-count:] == parts[:count] and parts[count : count + 1] in ([], ["tree"]):
+                    return "/".join(parts[count:])
+        uri = self._canonical(base)
+        if uri is None or not is_within(uri, own):
+            return None
+        rest = uri[len(own) + 1 :]
+        return unquote(rest) if "://" in own else rest
+
+    def _leads_into_clone(self, base: str) -> bool:
+        uri = self._canonical(base)
+        return uri is not None and any(is_within(uri, clone) for clone in self._repositories[1:])
+
+    def _canonical(self, base: str) -> str | None:
+        try:
+            return canonical_uri(base, self._realpath)
+        except InvalidOption:
+            return None
+
+
+def inspect(
+    chain: Chain, index: int, contents: Iterable[tuple[int, bytes]], places: Places
+) -> Iterator[pa.RecordBatch]:
+    """Marks of a run of versions, given as (position, manifest) in ascending order; batches of MARKS.
+
+    Raises CorruptData and Refused, naming the manifest, for one that cannot be understood.
+    """
+    yield from _batches(_rows(chain, index, contents, places))
+
+
+def _rows(chain: Chain, index: int, contents: Iterable[tuple[int, bytes]], places: Places) -> Iterator[tuple[Any, ...]]:
+    decoder = RunDecoder()
+    since: dict[NamedFile, int] = {}
+    foreign: set[str] = set()
+    before = -1
+    for position, content in contents:
+        head, added, removed = _feed(decoder, chain, position, content)
+        for file in removed:
+            yield from _mark(chain, index, file, (since.pop(file), before), places)
+        since.update(dict.fromkeys(added, position))
+        yield index, None, None, position, position, head.timestamp_ns, None
+        new = {base.path for base in head.bases.values() if places.is_foreign(base)} - foreign
+        foreign |= new
+        yield from ((index, None, None, position, position, None, base) for base in new)
+        before = position
+    for file, first in since.items():
+        yield from _mark(chain, index, file, (first, before), places)
+
+
+def _feed(
+    decoder: RunDecoder, chain: Chain, position: int, content: bytes
+) -> tuple[ManifestHead, Iterable[NamedFile], Iterable[NamedFile]]:
+    manifest = chain.files[position]
+    try:
+        head, added, removed = decoder.feed(content)
+    except (CorruptData, Refused) as problem:
+        raise type(problem)(
+            f"{chain.path(manifest)}: {problem.message}",
+            hint=problem.hint or "Nothing was deleted. Restore the manifest, or remove it if its version is lost.",
+        ) from None
+    if head.version != manifest.version:
+        raise CorruptData(
+            f"{chain.path(manifest)} holds version {head.version}.", hint="Nothing was deleted. Restore the manifest."
+        )
+    return head, added, removed
+
+
+def _mark(
+    chain: Chain, index: int, file: NamedFile, span: tuple[int, int], places: Places
+) -> Iterator[tuple[Any, ...]]:
+    place = places.place(chain, file)
+    if place is not None:
+        yield index, *place, *span, None, None
+
+
+def _batches(rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+    while taken := list(islice(rows, _ROWS)):
+        columns = [pa.array(column, field.type) for column, field in zip(zip(*taken, strict=True), MARKS, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=MARKS)
+
+
+def leftover_marks(keys: pa.Array, locals_: pa.Array) -> pa.RecordBatch:
+    """Marks for files that an unfinished run had proved to be named by removed versions only."""
+    count = len(keys)
+    nothing = [pa.nulls(count, field.type) for field in list(MARKS)[5:]]
+    zeros = pa.array([0] * count, pa.int32())
+    chain = pa.array([LEFTOVER] * count, pa.int32())
+    return pa.RecordBatch.from_arrays([chain, keys, locals_, zeros, zeros, *nothing], schema=MARKS)

@@ -1,0 +1,244 @@
+"""Which versions stay and which go, and why. Pure; the order of questions is that of the specification."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
+from lance_spark.cleanup.survey import Chain, Survey, VersionFile
+from lance_spark.errors import Refused
+from lance_spark.refs.model import Tag
+from lance_spark.refs.names import is_own_tag
+from lance_spark.sync.merge_notes import merged_notes
+
+CLOCK_MARGIN = timedelta(hours=1)
+"""How far the clock of a store may be behind that of a writer."""
+_NANOSECONDS = 1_000
+"""In a microsecond."""
+LATEST, TAGGED, FORK, MERGED, JOB, BY_POLICY, CLONE, DETACHED, NO_REF = (
+    "latest",
+    "tagged",
+    "fork of a branch",
+    "base of the next merge",
+    "a job under way may need it",
+    "by the policy",
+    "of a clone",
+    "detached",
+    "branch without a ref",
+)
+
+Ages = Mapping[int, Mapping[int, int]]
+"""Commit time (nanoseconds since the epoch, from the manifest) by chain and position."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of the versions of one chain, by position."""
+
+    kept: tuple[bool, ...]
+    reasons: Mapping[str, int]
+    """How many versions stay for which reason."""
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        """Positions of the versions that go, ascending."""
+        return tuple(position for position, kept in enumerate(self.kept) if not kept)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run began, by the clock of who runs it."""
+
+    now_ns: int
+
+    def before(self, age: timedelta) -> int:
+        """Nanoseconds since the epoch, that long ago; 0 for all ages before it, which Arrow's integers may not hold."""
+        return max(0, self.now_ns - nanoseconds(age))
+
+    def surely_before(self, age: timedelta) -> int:
+        """Files from before then are older than an age, whatever the clocks say; in nanoseconds as :meth:`before`."""
+        return max(0, self.before(age) - nanoseconds(CLOCK_MARGIN))
+
+
+def nanoseconds(span: timedelta) -> int:
+    """A span of time in nanoseconds, exactly."""
+    return span // timedelta(microseconds=1) * _NANOSECONDS
+
+
+def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, moment: Moment) -> dict[int, list[int]]:
+    """By chain, the versions whose manifest has to be read to know whether they go.
+
+    A manifest is written after the time inside it was taken. So a file that is old enough by itself, with a margin
+    for clocks that differ, needs no reading; neither does a version that the rest of the rule lets stay.
+    """
+    unknown = {}
+    for index, chain in survey.owned():
+        rule = policy.rule_for(chain.branch)
+        if rule is None or not chain.has_ref:
+            continue
+        times, eligible = _Times.of(rule, policy.commit_window, moment), set(_eligible(chain, rule))
+        found = [at for at, manifest in enumerate(chain.versions) if times.leave_open(manifest, at in eligible)]
+        if eligible and found:
+            unknown[index] = found
+    return unknown
+
+
+@dataclass(frozen=True)
+class _Times:
+    """What the times of manifests' files tell of the ages of versions: each pair is (surely older, younger) than it."""
+
+    rule: tuple[float, float]
+    window: tuple[float, float]
+
+    @staticmethod
+    def of(rule: VersionRule, window: timedelta, moment: Moment) -> _Times:
+        aged = (math.inf, math.inf) if rule.older_than is None else (moment.surely_before(rule.older_than), math.inf)
+        windowed = (moment.surely_before(window), moment.before(window)) if window else (math.inf, math.inf)
+        return _Times(aged, windowed)
+
+    def leave_open(self, manifest: VersionFile, is_eligible: bool) -> bool:
+        """Whether a manifest has to be read to know what becomes of its version, or of the one before it."""
+        if self.window[0] <= manifest.modified_ns < self.window[1]:
+            return True
+        return is_eligible and self.rule[0] <= manifest.modified_ns < min(self.rule[1], self.window[1])
+
+
+def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> list[Verdict]:
+    """What becomes of every version of every chain, in the order of ``survey.chains``.
+
+    ``ages`` has all that ``positions_of_unknown_age`` asked for. Raises Refused when a tag is on a version that would
+    go and the policy says that this is an error.
+    """
+    verdicts = []
+    tagged_old: list[Tag] = []
+    for index, chain in enumerate(survey.chains):
+        known = ages.get(index, {})
+        old = _old(chain, policy, moment, known)
+        needed = _needed_by_jobs(chain, policy.commit_window, moment, known)
+        tagged_old += _tags_that_forbid(survey, policy, chain, old - needed)
+        verdicts.append(_verdict(survey, policy, chain, old, needed))
+    if tagged_old:
+        names = ", ".join(f"'{tag.name}' ({tag.branch or 'main'}@{tag.version})" for tag in tagged_old[:10])
+        raise Refused(
+            f"{len(tagged_old)} tagged versions match the cleanup policy: {names}.",
+            hint="Keep them with --on-tagged keep (error_if_tagged_old_versions=False), or delete the tags first.",
+        )
+    return verdicts
+
+
+def _old(chain: Chain, policy: CleanupPolicy, moment: Moment, ages: Mapping[int, int]) -> set[int]:
+    """Positions that match the policy, whatever else may keep them."""
+    rule = policy.rule_for(chain.branch)
+    if chain.repository or rule is None or not chain.has_ref:
+        return set()
+    eligible = _eligible(chain, rule)
+    if rule.older_than is None:
+        return set(eligible)
+    cutoff, times = moment.before(rule.older_than), _Times.of(rule, policy.commit_window, moment)
+    return {
+        position
+        for position in eligible
+        if position in ages or not times.leave_open(chain.versions[position], is_eligible=True)
+        if ages.get(position, chain.versions[position].modified_ns) < cutoff
+    }
+
+
+def _needed_by_jobs(chain: Chain, window: timedelta, moment: Moment, ages: Mapping[int, int]) -> set[int]:
+    """Positions from the version on that was the newest when the commit window began.
+
+    A job under way may have begun with that one, and is told of conflicts by those after it. A file as young as that
+    counts even if the time inside it is older: the clock of its writer may have been behind.
+    """
+    if not window:
+        return set()
+    cutoff, certain = moment.before(window), moment.surely_before(window)
+    for position, manifest in enumerate(chain.versions):
+        unsure = ages.get(position, cutoff) if manifest.modified_ns >= certain else 0
+        if max(manifest.modified_ns, unsure) >= cutoff:
+            return set(range(max(0, position - 1), len(chain.versions)))
+    return set()
+
+
+def _eligible(chain: Chain, rule: VersionRule) -> Sequence[int]:
+    """Positions that match all of a rule but the age; never the latest."""
+    return [
+        position
+        for position in range(len(chain.versions) - (rule.retain_versions or 1))
+        if (rule.before_version is None or chain.versions[position].version < rule.before_version)
+        and (rule.versions is None or chain.versions[position].version in rule.versions)
+    ]
+
+
+def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Iterator[Tag]:
+    if chain.repository:
+        return
+    positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
+    for tag in survey.refs.tags.values():
+        if tag.branch != chain.branch or positions.get(tag.version) not in old:
+            continue
+        if (
+            tag.name not in survey.recorded_clones
+            and not is_own_tag(tag.name)
+            and policy.on_tagged(tag.name) == "error"
+        ):
+            yield tag
+
+
+def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, str]:
+    """Why versions stay whatever their age, by position."""
+    positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
+    reasons = {}
+    if policy.keep_fork_versions:
+        for branch in survey.refs.branches.values():
+            if branch.parent_branch == chain.branch and branch.parent_version in positions:
+                reasons[positions[branch.parent_version]] = FORK
+        for version in _merge_bases(survey, chain):
+            if version in positions:
+                reasons.setdefault(positions[version], MERGED)
+    for tag in survey.refs.tags.values():
+        if tag.branch == chain.branch and tag.version in positions:
+            reasons[positions[tag.version]] = TAGGED
+    if chain.versions:
+        reasons[len(chain.versions) - 1] = LATEST
+    return reasons
+
+
+def _merge_bases(survey: Survey, chain: Chain) -> Iterator[int]:
+    """Versions of a chain that another one took in last, or that took it in: the next merge compares with them."""
+    branch = survey.refs.branches.get(chain.branch or "")
+    identity = "" if branch is None else branch.identity
+    if chain.branch is None or identity:
+        notes = merged_notes(survey.refs.branches.values())
+        for note in notes:
+            if note.source.chain == identity:
+                yield note.source.version
+            if note.into == identity:
+                yield note.at
+
+
+def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int]) -> Verdict:
+    pinned = {} if chain.repository else {**dict.fromkeys(old & needed, JOB), **_pinned(survey, policy, chain)}
+    default = CLONE if chain.repository else BY_POLICY if chain.has_ref else NO_REF
+    reasons = [
+        pinned.get(position) or (None if position in old else default) for position in range(len(chain.versions))
+    ] + [CLONE if chain.repository else DETACHED] * len(chain.detached)
+    counts = Counter(reason for reason in reasons if reason is not None)
+    return Verdict(tuple(reason is not None for reason in reasons), dict(counts))
+
+
+def removed_paths(seen: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Paths of the manifests that go, by chain and then ascending by version."""
+    for index, chain in seen.owned():
+        yield from (chain.path(chain.files[position]) for position in verdicts[index].removed)
+
+
+def version_counts(seen: Survey, verdicts: Sequence[Verdict]) -> dict[str, dict[str, int]]:
+    """By branch of the dataset: how many versions go, and why the others stay."""
+    return {
+        chain.name: {"removed": len(verdicts[index].removed), **verdicts[index].reasons}
+        for index, chain in seen.owned()
+    }

@@ -1,0 +1,146 @@
+"""Fragments as pylance's commit takes them: its own JSON, with ids, bases and row ids as they have to be in ours."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lance_spark.errors import Refused
+from lance_spark.manifest.contents import Fragment
+from lance_spark.merge.delta import by_file, counterpart
+from lance_spark.merge.placement import Placed
+from lance_spark.merge.row_ids import kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
+from lance_spark.merge.snapshot import Snapshot
+from lance_spark.merge.threeway import Change, Replacement, Sides
+
+Json = dict[str, Any]
+_REPLACED = -2
+_LINEAGE = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
+
+
+@dataclass(frozen=True)
+class RowIds:
+    """How ours knows rows of theirs."""
+
+    renamed: Mapping[int, int] = field(default_factory=dict)
+    same_below: int = 0
+    """Below it an id means the same row on both sides, unless it is renamed."""
+
+    def known(self, row: int) -> int | None:
+        """The id in ours; None for a row that is new."""
+        return self.renamed.get(row, row if row < self.same_below else None)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What turns fragments of theirs into fragments of ours."""
+
+    theirs: Snapshot
+    placed: Placed
+    fields: Mapping[int, int]
+    """Field ids of theirs that are others in ours."""
+    row_ids: RowIds | None = None
+    """None without stable row ids."""
+
+    @classmethod
+    def of(cls, sides: Sides, change: Change, placed: Placed, fields: Mapping[int, int]) -> Assembly:
+        """The assembly of a planned change."""
+        if not sides.ours.contents.has_stable_row_ids:
+            return cls(sides.theirs, placed, fields)
+        return cls(sides.theirs, placed, fields, row_ids(sides, change))
+
+    def check_row_ids(self, change: Change) -> None:
+        """Raise Refused for rows that cannot keep their stable ids."""
+        moved = [found for found in change.added if self._kept_rows(found)]
+        if moved and (change.columns or change.columns_of_theirs):
+            raise Refused(
+                "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
+                "at once.",
+                hint=f"Merge the versions before the columns changed first: merge {self.theirs.pin.branch}@VERSION.",
+            )
+
+    def added(self, found: Fragment, metadata: Json) -> Json:
+        """A new fragment from pylance's JSON of the one in theirs. Raises Refused for row ids that are mixed."""
+        result = {**copy.deepcopy(metadata), "id": self.placed.ids[found.id]}
+        result["files"] = [self._file(file) for file in result["files"]]
+        result.update(dict.fromkeys(_LINEAGE))
+        kept = self._kept_rows(found)
+        if kept:
+            result["row_id_meta"] = {"Inline": list(write_row_ids(kept))}
+        result["deletion_file"] = self._deletion(found, result["deletion_file"], self.placed.ids[found.id])
+        return result
+
+    def replaced(self, wanted: Replacement, ours: Json, theirs: Json) -> Json:
+        """A fragment of ours with the columns and deleted rows of theirs."""
+        result = copy.deepcopy(ours)
+        if wanted.files:
+            result["files"] = self._files(wanted, result["files"], theirs["files"])
+        if wanted.deletion and not wanted.both_deleted:
+            result["deletion_file"] = self._deletion(wanted.theirs, theirs["deletion_file"], wanted.ours.id)
+        return result
+
+    def _files(self, wanted: Replacement, ours: list[Json], theirs: list[Json]) -> list[Json]:
+        """The files of both. A column is in the file whose ``fields`` have its id; elsewhere it is marked replaced."""
+        here = {file["path"]: file for file in ours}
+        before = {file.path for file in wanted.base.files}
+        placed = [self._file(file) for file in theirs]
+        if here.keys() == before:
+            return [
+                {**here[file["path"]], "fields": file["fields"]} if file["path"] in here else file for file in placed
+            ]
+        new = [file for file in placed if file["path"] not in here]
+        written = {field for file in new for field in file["fields"]}
+        kept = [
+            {**file, "fields": [_REPLACED if field in written else field for field in file["fields"]]} for file in ours
+        ]
+        return kept + new
+
+    def _file(self, file: Json) -> Json:
+        root = self.theirs.bases[file["base_id"]]
+        return {
+            **file,
+            "path": self.placed.names.get(file["path"], file["path"]),
+            "base_id": self.placed.present.get(file["path"], self.placed.bases[root]),
+            "fields": [self.fields.get(field, field) for field in file["fields"]],
+        }
+
+    def _deletion(self, found: Fragment, deletion: Json | None, new_id: int) -> Json | None:
+        if deletion is None or found.deletion is None:
+            return None
+        base = self.placed.bases[self.theirs.root_of(found.deletion)] if new_id == found.id else None
+        return {**deletion, "base_id": base}
+
+    def _kept_rows(self, found: Fragment) -> list[int]:
+        if self.row_ids is None or not found.row_ids:
+            return []
+        kept = kept_row_ids(read_row_ids(found.row_ids), self.row_ids.known)
+        if kept is None:
+            raise Refused(
+                f"Fragment {found.id} of {self.theirs.pin} mixes rows from before the base with new ones, so its rows "
+                "cannot keep their stable ids.",
+                hint="Merge a version from before the branch was compacted.",
+            )
+        return kept
+
+
+def row_ids(sides: Sides, change: Change) -> RowIds:
+    """How ours knows the rows that theirs moved out of fragments."""
+    pairs = [(found.theirs, found.ours) for found in change.replaced if found.deletion]
+    if sides.numbering is None:
+        pairs += change.removed
+        same_below = sides.base_theirs.contents.next_row_id
+    else:
+        gone = by_file(fragment for fragment, _ in change.removed)
+        ours_of = {theirs.id: ours for theirs, ours in change.removed}
+        for numbered in sides.numbering.contents.fragments() if gone else ():
+            base = counterpart(numbered, gone)
+            if base is not None:
+                pairs.append((numbered, ours_of[base.id]))
+        same_below = 0
+    found: dict[int, int] = {}
+    for theirs, ours in pairs:
+        if not same_below or theirs.row_ids != ours.row_ids:
+            found.update(matched_row_ids(theirs.row_ids, ours.row_ids))
+    return RowIds(found, same_below)

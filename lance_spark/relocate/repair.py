@@ -1,0 +1,282 @@
+"""Base paths that lead to where a dataset was before it was moved or copied: which they are, and what to change. Pure.
+
+A branch names its parent's files by the absolute URI that the parent had when the branch was made. After ``cp -r`` it
+silently reads the old place, after ``mv`` it breaks. A file is known by its name: pylance's names are unique, so a file
+of the same name and size is the same file, wherever it lies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from lance_spark.errors import CorruptData
+from lance_spark.location import is_within
+from lance_spark.manifest.contents import Contents, DataFile, DeletionFile, Fragment
+from lance_spark.manifest.indexes import IndexRecord
+from lance_spark.manifest.model import BasePath
+from lance_spark.manifest.names import stored_name
+from lance_spark.merge.snapshot import Root
+from lance_spark.refs.names import MAIN
+
+OK = "ok"
+OLD = "old place"
+"""All files are here as well: the former place of this dataset, or named by the user."""
+RELATIVE = "relative"
+"""A path that counts from the directory of whoever reads; all files are here."""
+MISPLACED = "misplaced index"
+"""A place that is there, but an index is looked for in it that lies in the branch itself."""
+UNUSED = "unused"
+FOREIGN = "elsewhere"
+"""Another place, which is there. A clone reads from its source."""
+UNCLEAR = "unclear"
+"""Files of these names and sizes are here, but names like theirs are given more than once."""
+INCOMPLETE = "incomplete"
+"""Some of the files are here, and some are not."""
+ABSENT = "absent"
+UNREACHABLE = "unreachable"
+"""The store did not answer: nothing is known."""
+_MOVED = frozenset({OLD, RELATIVE})
+"""States of base paths whose files are read from their target."""
+_PROBLEMS = frozenset({UNCLEAR, INCOMPLETE, ABSENT, UNREACHABLE})
+
+_GENERATED = re.compile(
+    r"(?:[01]{24}[0-9a-f]{26}|[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{24}-.+)\.lance"
+)
+"""Names that pylance and the engine give: no two files have the same one."""
+
+
+class Needed(NamedTuple):
+    """A file that a version reads from a base path."""
+
+    path: str
+    """Relative to the base, as a listing shows it. With a slash at its end: any file in that directory."""
+    size: int
+    """Bytes; 0 where nobody wrote it down."""
+
+
+@dataclass(frozen=True)
+class BaseUse:
+    """What one version reads from one of its base paths."""
+
+    key: int
+    path: str
+    """As the writer spelled it."""
+    is_dataset: bool
+    files: tuple[Needed, ...] = ()
+    """Data and deletion files."""
+    indexes: tuple[IndexRecord, ...] = ()
+    generated: bool = True
+    """Whether all data files have names that nobody gives twice."""
+
+    def without(self, indexes: Collection[str]) -> BaseUse:
+        """The same without some segments of indexes, by their ids."""
+        return replace(self, indexes=tuple(index for index in self.indexes if index.uuid not in indexes))
+
+    @property
+    def probes(self) -> tuple[Needed, ...]:
+        """The files that tell whether a place is the right one."""
+        return self.files or tuple(found for index in self.indexes for found in index_files(index, self.is_dataset))
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the path counts from the directory of whoever reads."""
+        return "://" not in self.path and not self.path.startswith(("/", "file:"))
+
+
+def base_uses(contents: Contents, indexes: Collection[IndexRecord]) -> dict[int, BaseUse]:
+    """What a version reads from its base paths, by base id. Raises CorruptData for an unknown base."""
+    bases = contents.head.bases
+    files: dict[int, dict[Needed, None]] = {key: {} for key in bases}
+    named_by_hand: set[int] = set()
+    for fragment in contents.fragments():
+        for key, found in _named(fragment, bases):
+            files[key][found] = None
+        named_by_hand |= {
+            file.base_id for file in fragment.files if file.base_id is not None and not _GENERATED.fullmatch(file.path)
+        }
+    return {
+        key: BaseUse(
+            key=key,
+            path=base.path,
+            is_dataset=base.is_dataset_root,
+            files=tuple(files[key]),
+            indexes=tuple(index for index in indexes if index.base_id == key),
+            generated=key not in named_by_hand,
+        )
+        for key, base in sorted(bases.items())
+    }
+
+
+def _named(fragment: Fragment, bases: Mapping[int, BasePath]) -> Iterator[tuple[int, Needed]]:
+    for file in fragment.files:
+        base = _base(file, bases)
+        if base is not None and file.base_id is not None:
+            directory = "data/" if base.is_dataset_root else ""
+            yield file.base_id, Needed(directory + stored_name(file.path), file.size)
+    deletion = fragment.deletion
+    if deletion is not None and deletion.base_id is not None and _base(deletion, bases) is not None:
+        yield deletion.base_id, Needed(f"_deletions/{deletion.name(fragment.id)}", 0)
+
+
+def _base(file: DataFile | DeletionFile, bases: Mapping[int, BasePath]) -> BasePath | None:
+    if file.base_id is None:
+        return None
+    if file.base_id not in bases:
+        raise CorruptData(f"The manifest is damaged: a file is in base {file.base_id}, which it does not have.")
+    return bases[file.base_id]
+
+
+def index_files(index: IndexRecord, is_dataset: bool) -> tuple[Needed, ...]:
+    """The files of an index below a base."""
+    directory = f"_indices/{index.uuid}/" if is_dataset else f"{index.uuid}/"
+    return tuple(Needed(directory + path, size) for path, size in index.needed)
+
+
+def directories(files: Collection[Needed]) -> list[str]:
+    """The directories to list to see whether files are there; "" for the whole place."""
+    found = {file.path.partition("/")[0] if "/" in file.path else "" for file in files}
+    return [""] if "" in found else sorted(found)
+
+
+def missing(files: Collection[Needed], listed: Mapping[str, int | None]) -> list[str]:
+    """The files that a listing (path to bytes) does not have, or has in another size."""
+    return [file.path for file in files if not _is_listed(file, listed)]
+
+
+def _is_listed(file: Needed, listed: Mapping[str, int | None]) -> bool:
+    if file.path.endswith("/"):
+        return any(path.startswith(file.path) for path in listed)
+    return file.path in listed and (not file.size or listed[file.path] in (None, file.size))
+
+
+def likely_places(path: str, is_dataset: bool) -> list[str]:
+    """Where in this dataset the counterpart of a base path may be, relative to its root: the longest first.
+
+    ``/old/t/tree/exp`` may be ``tree/exp`` here; ``/old/t`` may be the root itself, which is "".
+    """
+    rest = path.partition("://")[2] if "://" in path else path.removeprefix("file:")
+    parts = [part for part in rest.split("/") if part not in ("", ".", "..")]
+    found = ["/".join(parts[start:]) for start in range(len(parts))]
+    return [*found, ""] if is_dataset else found
+
+
+def moved(uri: str, old: str, new: str) -> str | None:
+    """The counterpart in ``new`` of a URI in ``old``; None for one that is elsewhere."""
+    return new + uri[len(old) :] if is_within(uri, old) else None
+
+
+@dataclass(frozen=True)
+class BaseState:
+    """A base path of the newest version of a branch, and where it leads."""
+
+    branch: str | None
+    key: int
+    path: str
+    """As the manifest has it."""
+    state: str
+    files: int = 0
+    """Data and deletion files that the version reads there."""
+    indexes: tuple[str, ...] = ()
+    """Names of indexes that it reads there."""
+    target: Root | None = None
+    """Where the files are now."""
+    missing: tuple[str, ...] = ()
+    """Files that are not at the target, as far as there is one."""
+    broken: tuple[str, ...] = ()
+    """Ids of index segments that are not at the target: they are given up."""
+    home: tuple[str, ...] = ()
+    """Ids of index segments that lie in the branch itself.
+
+    When pylance 14.0.2 compacts a branch, it writes inherited indexes anew, into the branch, and goes on looking for
+    them in the parent: every query that uses one fails.
+    """
+
+    @property
+    def moves(self) -> bool:
+        """Whether its files are read from its target, once it is repaired."""
+        return self.state in _MOVED and self.target is not None
+
+    @property
+    def is_repaired(self) -> bool:
+        """Whether there is something to repair, and it can be."""
+        return self.moves or bool(self.home)
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether something is wrong that cannot be repaired."""
+        return self.state in _PROBLEMS
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "branch": self.branch or MAIN,
+            "path": self.path,
+            "state": self.state,
+            "files": self.files,
+            "indexes": list(self.indexes),
+            "to": self.target.uri if self.moves and self.target is not None else None,
+            "missing": list(self.missing),
+        }
+
+
+def former_roots(uri: str, states: Iterable[BaseState]) -> set[str]:
+    """Where the dataset was before, told by base paths whose files are all in it."""
+    found = set()
+    for state in states:
+        if state.state == OLD and state.target is not None and is_within(state.target.uri, uri):
+            path, rest = state.path.rstrip("/"), state.target.uri[len(uri) :]
+            found |= {path[: len(path) - len(rest)]} if path.endswith(rest) else set()
+    return found
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What is left to change in one version."""
+
+    new_roots: tuple[Root, ...] = ()
+    """Places that it does not know yet: nothing else is decided before it does."""
+    bases: Mapping[int, int | None] = field(default_factory=dict)
+    """New base id by the old one; None for the root of the branch itself."""
+    fragments: tuple[int, ...] = ()
+    """Ids of the fragments that name files in an old base."""
+    indexes: tuple[tuple[IndexRecord, int | None], ...] = ()
+    """With their new base id."""
+    dropped: tuple[IndexRecord, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.new_roots or self.fragments or self.indexes or self.dropped)
+
+
+def repair_of(
+    contents: Contents,
+    uses: Mapping[int, BaseUse],
+    known: Mapping[Root, int | None],
+    states: Collection[BaseState],
+) -> Repair:
+    """What to change so that a version reads from the targets. ``known``: base ids by place, None for its own root."""
+    wanted = {found.key: found.target for found in states if found.moves and found.target is not None}
+    wanted = {key: root for key, root in wanted.items() if uses[key].files or uses[key].indexes}
+    new = tuple(dict.fromkeys(root for root in wanted.values() if root not in known))
+    if new:
+        return Repair(new_roots=new)
+    bases = {key: known[root] for key, root in wanted.items()}
+    home = {uuid for found in states for uuid in found.home}
+    broken = {uuid for found in states for uuid in found.broken}
+    inherited = [(index, bases.get(key, key)) for key, use in uses.items() for index in use.indexes]
+    moved_home: list[tuple[IndexRecord, int | None]] = [(index, None) for index, _ in inherited if index.uuid in home]
+    rest = [found for found in inherited if found[0].uuid not in home and found[0].base_id in bases]
+    return Repair(
+        bases=bases,
+        fragments=tuple(found.id for found in contents.fragments() if _names_any(found, wanted)),
+        indexes=(*moved_home, *(found for found in rest if found[0].uuid not in broken)),
+        dropped=tuple(index for index, _ in rest if index.uuid in broken),
+    )
+
+
+def _names_any(fragment: Fragment, bases: Collection[int]) -> bool:
+    deletion = fragment.deletion
+    return any(file.base_id in bases for file in fragment.files) or (deletion is not None and deletion.base_id in bases)

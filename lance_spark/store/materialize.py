@@ -1,0 +1,182 @@
+"""Writes a version of another dataset down here: its metadata, while its files stay where they are, or are copied.
+
+pylance's own shallow clone cannot leave its store, and makes a new dataset only. So a chain first gets the columns
+without a row, and then all fragments, named by the places they are in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from lance_spark.errors import Conflict
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Fragment
+from lance_spark.merge.assembly import Assembly
+from lance_spark.merge.placement import Placed, Reference, place
+from lance_spark.merge.snapshot import Root, Snapshot
+from lance_spark.merge.threeway import Change
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import chains, copying
+from lance_spark.store.commits import commit_on
+from lance_spark.store.datasets import find_latest, open_latest, open_pinned
+from lance_spark.store.failures import translated
+from lance_spark.store.merge_commit import add_bases, base_path, conflicts, fragment_json, fragments_from
+from lance_spark.store.scanning import blob_columns
+
+_THREADS = 16
+
+
+def begin(
+    target: DatasetLocation,
+    source: DatasetLocation,
+    theirs: Snapshot,
+    properties: Mapping[str, str],
+    places: bool = True,
+) -> None:
+    """Create a dataset with the columns of a version, and no rows yet; with ``places`` it may read the version's files.
+
+    A beginning that was interrupted is finished. Raises AlreadyExists, Conflict.
+    """
+    if find_latest(target, None) is None:
+        _create(target, source, theirs, properties, places)
+    # What pylance creates has field ids of its own; files have values by the ids that columns have at the source.
+    if chains.read_contents(target, _newest(target, None)).fields != theirs.contents.fields:
+        empty(target, None, source, theirs.pin, properties)
+
+
+def _create(
+    target: DatasetLocation, source: DatasetLocation, snapshot: Snapshot, properties: Mapping[str, str], places: bool
+) -> None:
+    import lance
+
+    theirs = open_pinned(source, snapshot.pin)
+    roots = dict.fromkeys(snapshot.bases.values()) if places else {}
+    with translated(target, "creating the dataset"):
+        lance.write_dataset(
+            theirs.schema.empty_table(),
+            target.uri,
+            mode="create",
+            storage_options=target.storage_options,
+            # Files of the first format cannot lie beside others.
+            data_storage_version=theirs.data_storage_version,
+            enable_stable_row_ids=snapshot.contents.has_stable_row_ids,
+            initial_bases=[base_path(root, number) for number, root in enumerate(roots, start=1)],
+            transaction_properties=dict(properties),
+        )
+
+
+def empty(
+    target: DatasetLocation,
+    branch: str | None,
+    source: DatasetLocation,
+    pin: PinnedVersion,
+    properties: Mapping[str, str],
+) -> None:
+    """Take all rows out of a chain and give it the columns of a version. Raises Conflict for a concurrent commit."""
+    import lance
+
+    operation = lance.LanceOperation.Overwrite(open_pinned(source, pin).lance_schema, [])
+    commit_on(target, PinnedVersion(branch, open_latest(target, branch).version), operation, properties)
+
+
+def fill(
+    target: DatasetLocation,
+    branch: str | None,
+    source: DatasetLocation,
+    theirs: Snapshot,
+    properties: Mapping[str, str],
+    deep: bool = False,
+) -> int:
+    """Give a chain without rows all fragments of a version, where they are; returns its newest version.
+
+    With ``deep`` files are copied, but for those that main has a copy of. Raises Conflict.
+    """
+    import lance
+
+    ours = chains.read_snapshot(target, _newest(target, branch))
+    if ours.contents.fragment_count:
+        raise Conflict(f"Somebody else wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")
+    missing = [root for root in dict.fromkeys(theirs.bases.values()) if root not in ours.bases.values()]
+    if missing and not deep:
+        add_bases(target, branch, missing)
+        ours = chains.read_snapshot(target, _newest(target, branch))
+    reference = Reference(present=_files_of_main(target)) if deep else Reference(everything=True)
+    added = _fragments(target, source, (ours, theirs), reference)
+    if not added:
+        return ours.pin.version
+    operation = lance.LanceOperation.Update(
+        removed_fragment_ids=[], updated_fragments=[], new_fragments=fragments_from(added), fields_modified=[]
+    )
+    with conflicts():
+        return commit_on(target, ours.pin, operation, properties).version
+
+
+def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
+    """By name and size: what main has itself."""
+    main = chains.read_snapshot(target, _newest(target, None))
+    files = (file for fragment in main.contents.fragments() for file in fragment.files)
+    return {(file.path, file.size): main.root for file in files if main.root_of(file) == main.root}
+
+
+def _fragments(
+    target: DatasetLocation, source: DatasetLocation, sides: tuple[Snapshot, Snapshot], reference: Reference
+) -> list[dict[str, object]]:
+    ours, theirs = sides
+    change = Change(added=tuple(theirs.contents.fragments()))
+    ids = _ids(change, ours)
+    for fragment in change.added:
+        if fragment.deletion is not None and (ids[fragment.id] != fragment.id or not reference.everything):
+            _copy_deletion(target, source, sides, fragment, ids[fragment.id])
+    placed = place(change, ours, theirs, reference, sidecars=bool(blob_columns(source, theirs.pin)))
+    _copy_data(target, source, ours, placed)
+    assembly = Assembly(theirs, placed.with_ids(ids), {})
+    dataset = open_pinned(source, theirs.pin)
+    return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
+
+
+def _copy_data(target: DatasetLocation, source: DatasetLocation, ours: Snapshot, placed: Placed) -> None:
+    here = DatasetLocation(ours.root.uri, target.options)
+    wanted = [copy for copy in placed.copies if copy.target.startswith("data/")]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        done = pool.map(lambda copy: copying.copy_placed(_there(copy.source, source, target), copy, here), wanted)
+        deque(done, maxlen=0)
+
+
+def _there(root: Root, source: DatasetLocation, target: DatasetLocation) -> DatasetLocation:
+    """A place of the source's files, with the storage options of whichever is in the same store."""
+    there = DatasetLocation(root.uri, source.options)
+    return there if there.store == source.store else DatasetLocation(root.uri, target.options)
+
+
+def _ids(change: Change, ours: Snapshot) -> dict[int, int]:
+    """Fragments keep their ids: names of deletion files begin with them, and indexes know rows by them.
+
+    But pylance takes 0 for no id, and gives the next free one, unless the chain never had a fragment.
+    """
+    ids = {fragment.id: fragment.id for fragment in change.added}
+    if 0 in ids and ours.contents.max_fragment_id >= 0:
+        ids[0] = max(*ids, ours.contents.max_fragment_id) + 1
+    return ids
+
+
+def _copy_deletion(
+    target: DatasetLocation,
+    source: DatasetLocation,
+    sides: tuple[Snapshot, Snapshot],
+    fragment: Fragment,
+    new_id: int,
+) -> None:
+    """A deletion file is found by the id of its fragment: under another one it has to be copied."""
+    ours, theirs = sides
+    if fragment.deletion is None:
+        return
+    there = _there(theirs.root_of(fragment.deletion), source, target)
+    here = DatasetLocation(ours.root.uri, target.options)
+    before, after = (f"_deletions/{fragment.deletion.name(key)}" for key in (fragment.id, new_id))
+    copying.copy_file(there, before, here, after)
+
+
+def _newest(target: DatasetLocation, branch: str | None) -> PinnedVersion:
+    return PinnedVersion(branch, int(open_latest(target, branch).version))

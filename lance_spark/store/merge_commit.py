@@ -1,0 +1,304 @@
+"""Commits a planned replay through pylance: one version, or nothing."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from lance_spark.errors import Conflict, CorruptData, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Field, Fragment
+from lance_spark.merge.assembly import Assembly
+from lance_spark.merge.columns import ColumnChanges, match_fields
+from lance_spark.merge.operations import operation_for
+from lance_spark.merge.plan import ReplayPlan
+from lance_spark.merge.snapshot import Root, Snapshot, columns
+from lance_spark.merge.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED, REPLACES
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store.commits import commit_on
+from lance_spark.store.datasets import open_latest, open_pinned
+from lance_spark.store.deletions import deleted_offsets
+from lance_spark.store.failures import translated
+
+if TYPE_CHECKING:
+    import lance
+    from lance.schema import LanceField, LanceSchema
+
+Json = dict[str, Any]
+_SAME_ID = "two fragments with id"
+
+
+def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Root]) -> None:
+    """Let a chain read files from other places. A version of its own, in which no row changes."""
+    dataset = open_latest(location, branch)
+    with translated(location, "registering base paths"):
+        dataset.add_bases([base_path(root) for root in roots])
+
+
+def base_path(root: Root, base_id: int = 0) -> lance.DatasetBasePath:
+    """A place as pylance registers it; 0 leaves the id to pylance. Without a name it would clash with any other."""
+    import lance
+
+    return lance.DatasetBasePath(root.uri, sha256(root.uri.encode()).hexdigest()[:16], root.is_dataset, base_id)
+
+
+def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> int:
+    """Commit a plan whose files are copied, and return the new version's number.
+
+    Raises Conflict when somebody committed something that pylance cannot combine with it; then nothing was
+    committed and the plan has to be made again. Raises Refused for what would leave an index that is wrong.
+    """
+    import lance
+
+    ours = open_pinned(location, plan.ours.pin)
+    returned = _fields_of_rows_that_come_back(location, theirs, plan)
+    operation = _operation(ours, open_pinned(theirs, plan.sides.theirs.pin), plan)
+    if returned and plan.ours.contents.indexes and isinstance(operation, lance.LanceOperation.Merge):
+        raise Refused(
+            "Columns were changed, and rows that were deleted come back: with both at once, indexes would miss those "
+            "rows.",
+            hint="Drop the indexes first, or take over the versions before the columns changed first.",
+        )
+    if isinstance(operation, lance.LanceOperation.Update):
+        operation.fields_modified = sorted({*operation.fields_modified, *returned})
+    properties = {**plan.trace.properties(plan.message), **_told(plan)}
+    with conflicts():
+        return commit_on(location, plan.ours.pin, operation, properties).version
+
+
+def _told(plan: ReplayPlan) -> dict[str, str]:
+    """What later merges have to know of the version, and the operation does not tell."""
+    told = {
+        MOVED: plan.moves_rows,
+        BRINGS: plan.trace.action in BRINGING or plan.sides.their_steps.brings,
+        ADDS_ONLY: not (plan.change.removed or plan.change.replaced),
+        REPLACES: plan.replaces_all,
+    }
+    return {key: str(value).lower() for key, value in told.items()}
+
+
+class conflicts:  # noqa: N801 - used like a function
+    """An id that a concurrent commit took meanwhile is a conflict as well."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if problem is not None and _SAME_ID in str(problem):
+            raise Conflict("A concurrent commit took the same fragment ids.", hint="Run it again.") from None
+
+
+class _Fragments(NamedTuple):
+    """What becomes of fragments of ours, as pylance's JSON and by their ids."""
+
+    added: list[Json]
+    replaced: list[Json]
+    removed: list[int]
+
+
+def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan) -> Any:
+    import lance
+
+    change, placed = plan.change, plan.placed
+    schema, renumbered = _schema(ours, theirs, plan)
+    assembly = Assembly.of(plan.sides, change, placed, renumbered)
+    added = [assembly.added(found, fragment_json(theirs, found)) for found in change.added]
+    removed = [found.id for _, found in change.removed]
+    replaced = []
+    for wanted in change.replaced:
+        mine: Any = fragment_json(ours, wanted.ours)
+        if wanted.both_deleted:
+            mine = _with_deleted(ours, wanted.ours, plan.deletions[wanted.ours.id])
+        if mine is None:
+            removed.append(wanted.ours.id)
+        else:
+            replaced.append(assembly.replaced(wanted, mine, fragment_json(theirs, wanted.theirs)))
+    live = plan.ours.live if schema is None else frozenset(entry.id for entry in flattened(schema))
+    changes = _Fragments(_without_dead(added, live), _without_dead(replaced, live), removed)
+    if schema is not None and operation_for(change, plan.ours) == "Overwrite":
+        return lance.LanceOperation.Overwrite(schema, fragments_from(changes.added))
+    if schema is not None:
+        return _merge(ours, schema, plan, changes)
+    if not changes.replaced and not removed:
+        # Appends combine with each other: of two that merge one branch at once, each would add its rows. So a
+        # fragment is written down as changed although nothing is, which makes the second one a conflict.
+        untouched = next(plan.ours.contents.fragments(), None)
+        if untouched is None:
+            return _merge(ours, ours.lance_schema, plan, changes)
+        changes = changes._replace(replaced=[fragment_json(ours, untouched)])
+    return lance.LanceOperation.Update(
+        removed_fragment_ids=removed,
+        updated_fragments=fragments_from(changes.replaced),
+        new_fragments=fragments_from(changes.added),
+        fields_modified=_fields_modified(plan),
+    )
+
+
+def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, changes: _Fragments) -> Any:
+    """With another schema, pylance wants the complete list of fragments."""
+    import lance
+
+    free = plan.ours.contents.max_fragment_id + 1
+    for count, found in enumerate(changes.added):
+        found["id"] = found["id"] or free + count
+    changed = {found["id"]: found for found in changes.replaced}
+    live = frozenset(entry.id for entry in flattened(schema))
+    final = []
+    for fragment in ours.get_fragments():
+        known: Json | None = changed.get(fragment.fragment_id)
+        if known is None and any(live.isdisjoint(file.fields) for file in fragment.metadata.files):
+            known = _without_dead([fragment.metadata.to_json()], live)[0]
+        final.append(fragment.metadata if known is None else fragments_from([known])[0])
+    return lance.LanceOperation.Merge([*final, *fragments_from(changes.added)], schema)
+
+
+def _without_dead(fragments: list[Json], live: Collection[int]) -> list[Json]:
+    """Fragments without the files of dropped columns, as pylance's own drop leaves them: it finds others corrupt."""
+    result = []
+    for found in fragments:
+        files_in_use = [file for file in found["files"] if any(key in live for key in file["fields"])]
+        result.append({**found, "files": files_in_use or found["files"][:1]})
+    return result
+
+
+def fragments_from(found: Sequence[Any]) -> list[Any]:
+    """Fragments as pylance's commit takes them, from its JSON."""
+    from lance.fragment import FragmentMetadata
+
+    return [FragmentMetadata.from_json(json.dumps(entry)) for entry in found]
+
+
+def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, Any]:
+    """A fragment as pylance's JSON."""
+    found = dataset.get_fragment(fragment.id)
+    if found is None:
+        raise CorruptData(f"pylance does not find fragment {fragment.id} that the manifest names.")
+    result: dict[str, Any] = found.metadata.to_json()
+    return result
+
+
+def _with_deleted(dataset: lance.LanceDataset, fragment: Fragment, offsets: Sequence[int]) -> dict[str, Any] | None:
+    """The fragment with more rows deleted; pylance writes the deletion file. None if none of its rows are left."""
+    addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
+    found = dataset.get_fragment(fragment.id).delete(f"_rowaddr IN ({addresses})")
+    result: dict[str, Any] | None = None if found is None else found.to_json()
+    return result
+
+
+def _fields_modified(plan: ReplayPlan) -> list[int]:
+    """Columns that have other values in fragments that stay: indexes must forget those fragments."""
+    found: set[int] = set()
+    for wanted in plan.change.replaced:
+        if wanted.files:
+            live = plan.sides.theirs.live
+            before, after = columns(wanted.ours, live), columns(wanted.theirs, live)
+            found |= {field for field, path in after.items() if before.get(field) != path}
+    return sorted(found)
+
+
+def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> set[int]:
+    """All columns, if rows come back in a fragment that stays; else none.
+
+    An index that was made while a row was deleted does not have it, and queries through it would never find it. So
+    indexes must forget such fragments, one that is made in this very moment as well.
+    """
+    for wanted in plan.change.replaced:
+        if wanted.deletion and not wanted.both_deleted and wanted.ours.deletion is not None:
+            mine = deleted_offsets(location, plan.ours, wanted.ours).to_pylist()
+            if not {*deleted_offsets(theirs, plan.sides.theirs, wanted.theirs).to_pylist()}.issuperset(mine):
+                return {*plan.ours.live}
+    return set()
+
+
+def _schema(
+    ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan
+) -> tuple[LanceSchema | None, dict[int, int]]:
+    """The schema of the result, where it is another one, and field ids of theirs that are others in it."""
+    if plan.change.columns_of_theirs:
+        return theirs.lance_schema, {}
+    if not plan.change.columns:
+        return None, {}
+    schema = _composed(ours, theirs, plan.ours, plan.change.columns)
+    new = {entry.id for entry in plan.sides.theirs.contents.fields} - plan.sides.base_theirs.live
+    matched = match_fields(plan.sides.theirs.contents.fields, flattened(schema))
+    return schema, {key: found for key, found in matched.items() if key in new}
+
+
+def _composed(
+    ours: lance.LanceDataset, theirs: lance.LanceDataset, snapshot: Snapshot, changes: ColumnChanges
+) -> LanceSchema:
+    """The schema of ours with the changes applied, by pylance itself, on a table without rows.
+
+    Field ids must be higher than any that files of ours have, also for columns that were dropped: else the old
+    values would come back under the new name. So the table first gets as many columns as it takes.
+    """
+    import lance
+
+    used = max(
+        (key for found in snapshot.contents.fragments() for file in found.files for key in file.fields), default=-1
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        columns_of_ours = lance.LanceOperation.Overwrite(ours.lance_schema, [])
+        lance.LanceDataset.commit(directory, columns_of_ours)
+        # A new dataset numbers fields by itself; a replaced one keeps the ids they have.
+        scratch = lance.LanceDataset.commit(directory, columns_of_ours, read_version=1)
+        missing = used - max((entry.id for entry in snapshot.contents.fields), default=-1)
+        spare = [f"__spare_{count}" for count in range(max(0, missing))]
+        if spare:
+            scratch.add_columns(pa.schema([pa.field(name, pa.int8()) for name in spare]))
+        if changes.add:
+            scratch.add_columns(pa.schema([theirs.schema.field(name) for name in changes.add]))
+        altered: list[dict[str, Any]] = [{"path": old, "name": new} for old, new in changes.rename]
+        altered += [{"path": name, "nullable": True} for name in changes.relax]
+        for entry in altered:
+            scratch.alter_columns(entry)
+        if spare or changes.drop:
+            scratch.drop_columns([*spare, *changes.drop])
+        return lance.dataset(directory).lance_schema
+
+
+def flattened(schema: LanceSchema) -> list[Field]:
+    """A schema of pylance as a manifest has it: parents first."""
+    found: list[Field] = []
+
+    def walk(entry: LanceField, parent: int) -> None:
+        found.append(Field(entry.id(), parent, entry.name(), "", True, ()))
+        for child in entry.children():
+            walk(child, entry.id())
+
+    for column in schema.fields():
+        walk(column, -1)
+    return found
+
+
+def key_columns(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:
+    """Columns that the table's schema declares as its key; none where it declares none."""
+    schema = open_pinned(location, pin).schema
+    return tuple(field.name for field in schema if b"lance-schema:unenforced-primary-key" in (field.metadata or {}))
+
+
+def read_keys(
+    location: DatasetLocation, pin: PinnedVersion, keys: Sequence[str], fragments: Sequence[Fragment]
+) -> Iterator[pa.RecordBatch]:
+    """The keys of all rows of some fragments."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading keys"):
+        found = [dataset.get_fragment(fragment.id) for fragment in fragments]
+        yield from dataset.scanner(columns=list(keys), fragments=found).to_batches()
+
+
+def take_keys(
+    location: DatasetLocation, pin: PinnedVersion, keys: Sequence[str], fragment: Fragment, offsets: Sequence[int]
+) -> list[Mapping[str, Any]]:
+    """The keys of some rows of a fragment, which are not deleted in that version."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading keys"):
+        addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
+        found = [dataset.get_fragment(fragment.id)]
+        table = dataset.to_table(columns=list(keys), filter=f"_rowaddr IN ({addresses})", fragments=found)
+    rows: list[Mapping[str, Any]] = table.to_pylist()
+    return rows

@@ -1,0 +1,193 @@
+"""Reads what base paths are used for, and commits that files are read from other places. Through pylance."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from lance_spark.errors import Conflict, CorruptData, InvalidOption, Refused
+from lance_spark.layout.file_kinds import data_key
+from lance_spark.layout.key_ranges import KeyRange
+from lance_spark.location import DatasetLocation, canonical_uri
+from lance_spark.manifest.contents import Contents, decode_contents
+from lance_spark.manifest.decode import named_files
+from lance_spark.manifest.indexes import IndexRecord, decode_indexes
+from lance_spark.merge.snapshot import Root
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.relocate.repair import BaseUse, Repair, base_uses
+from lance_spark.store import chains
+from lance_spark.store.commits import commit_on
+from lance_spark.store.datasets import open_latest, open_pinned, pin_latest
+from lance_spark.store.failures import translated
+from lance_spark.store.listing import list_range
+from lance_spark.store.manifests import read_manifests
+from lance_spark.store.merge_commit import base_path, fragment_json, fragments_from
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_KNOWN_ALREADY = "already exists"
+
+
+@dataclass(frozen=True)
+class Head:
+    """A version, most of the time the newest one of its branch, as far as its base paths go."""
+
+    pin: PinnedVersion
+    contents: Contents
+    indexes: tuple[IndexRecord, ...]
+    uses: Mapping[int, BaseUse]
+    known: Mapping[Root, int | None]
+    """Base ids by place; None for the branch's own root."""
+
+
+def read_head(location: DatasetLocation, branch: str | None) -> Head:
+    """The newest version of a branch. Raises Refused for one with files that cannot be named anew."""
+    return read_version(location, pin_latest(location, branch))
+
+
+def read_version(location: DatasetLocation, pin: PinnedVersion) -> Head:
+    """Any version, as if it were the newest one. Raises as read_head does, and NotFound."""
+    content = chains.read_manifest(location, pin)
+    contents, indexes = decode_contents(content), decode_indexes(content)
+    if any(fragment.has_overlays for fragment in contents.fragments()):
+        raise Refused(f"Version {pin} has overlays, which this release cannot relocate.")
+    uses = base_uses(contents, indexes)
+    known: dict[Root, int | None] = {}
+    for key, use in uses.items():
+        uri = None if use.is_relative else canonical(use.path)
+        if uri is not None:
+            known.setdefault(Root(uri, use.is_dataset), key)
+    return Head(pin, contents, indexes, uses, {**known, Root(location.branch_uri(pin.branch)): None})
+
+
+def canonical(path: str) -> str | None:
+    """The one spelling of a base path; None for what is no place at all."""
+    try:
+        return canonical_uri(path, os.path.realpath)
+    except InvalidOption:
+        return None
+
+
+def list_sizes(place: DatasetLocation, directory: str) -> dict[str, int | None]:
+    """The files of a directory below a place ("" for all of it): path as manifests name it, and bytes."""
+    found = {}
+    part = KeyRange(f"{directory}/", f"{directory}0") if directory else KeyRange(None, None)
+    for batch in list_range(place, part):
+        for path, size in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True):
+            found[data_key(path) if path.startswith("data/") and path.endswith(".lance") else path] = size
+    return found
+
+
+def register(
+    location: DatasetLocation, branch: str | None, roots: Sequence[Root], properties: Mapping[str, str]
+) -> None:
+    """Let a branch read files from other places: a version in which no row changes.
+
+    Raises Conflict if somebody registered one in the same moment.
+    """
+    dataset = open_latest(location, branch)
+    with translated(location, "registering base paths"):
+        try:
+            dataset.add_bases([base_path(root) for root in roots], dict(properties))
+        except ValueError as problem:
+            if _KNOWN_ALREADY in str(problem):
+                raise Conflict("Somebody registered the same base path meanwhile.", hint="Run it again.") from None
+            raise
+
+
+def repoint_fragments(
+    location: DatasetLocation, head: Head, repair: Repair, properties: Mapping[str, str]
+) -> PinnedVersion:
+    """Commit that fragments have their files in other bases. Raises Conflict if another commit changed them."""
+    import lance
+
+    dataset = open_pinned(location, head.pin)
+    wanted = frozenset(repair.fragments)
+    changed = [
+        _in_bases(fragment_json(dataset, fragment), repair.bases)
+        for fragment in head.contents.fragments()
+        if fragment.id in wanted
+    ]
+    operation = lance.LanceOperation.Update(
+        removed_fragment_ids=[], updated_fragments=fragments_from(changed), new_fragments=[], fields_modified=[]
+    )
+    return commit_on(location, head.pin, operation, properties)
+
+
+def _in_bases(fragment: dict[str, Any], bases: Mapping[int, int | None]) -> dict[str, Any]:
+    """Pylance's JSON of a fragment; row ids and all else stay as they are."""
+    entries = [*fragment["files"], *([fragment["deletion_file"]] if fragment["deletion_file"] else [])]
+    for entry in entries:
+        if entry["base_id"] in bases:
+            entry["base_id"] = bases[entry["base_id"]]
+    return fragment
+
+
+def repoint_indexes(
+    location: DatasetLocation, head: Head, repair: Repair, properties: Mapping[str, str]
+) -> PinnedVersion:
+    """Commit that indexes are in other bases, and give up those that are nowhere. Raises Conflict."""
+    new = [index._replace(base_id=base_id) for index, base_id in repair.indexes]
+    return commit_indexes(location, head, new, [*(index for index, _ in repair.indexes), *repair.dropped], properties)
+
+
+def commit_indexes(
+    location: DatasetLocation,
+    head: Head,
+    new: Iterable[IndexRecord],
+    removed: Iterable[IndexRecord],
+    properties: Mapping[str, str],
+) -> PinnedVersion:
+    """Register segments of indexes whose files are there, and take others out. Raises Conflict.
+
+    pylance lets a segment forget fragments that somebody changed meanwhile.
+    """
+    import lance
+
+    operation = lance.LanceOperation.CreateIndex(
+        new_indices=[_as_index(index) for index in new], removed_indices=[_as_index(index) for index in removed]
+    )
+    return commit_on(location, head.pin, operation, properties)
+
+
+def _as_index(record: IndexRecord) -> Any:
+    """An index as pylance takes it."""
+    from lance.dataset import Index, IndexFile
+
+    made = None if record.created_at is None else _EPOCH + timedelta(milliseconds=record.created_at)
+    return Index(
+        uuid=record.uuid,
+        name=record.name,
+        fields=list(record.fields),
+        dataset_version=record.dataset_version,
+        fragment_ids=set(record.fragments or ()),
+        index_version=record.index_version,
+        created_at=made,
+        base_id=record.base_id,
+        files=[IndexFile(path, size) for path, size in record.files] or None,
+        index_details=record.details,
+        covering_fields=list(record.covering_fields),
+    )
+
+
+def versions_naming(location: DatasetLocation, newest: PinnedVersion, paths: Collection[str]) -> list[int]:
+    """The versions of a branch, up to one, that name data or deletion files in some base paths. Reads all manifests."""
+    names = chains.version_names(location, newest.branch)
+    wanted = [version for version in names if version <= newest.version]
+    directory = "_versions" if newest.branch is None else f"tree/{newest.branch}/_versions"
+    contents = read_manifests(location, [f"{directory}/{names[version]}" for version in wanted])
+    return [
+        version
+        for version, content in zip(wanted, contents, strict=True)
+        if content is not None and _names_any(content, paths)
+    ]
+
+
+def _names_any(content: bytes, paths: Collection[str]) -> bool:
+    try:
+        found = named_files(content)
+    except (CorruptData, Refused):
+        return False  # nobody can read it anyway, here or there
+    return any(file.base is not None and file.base.path in paths and "_indices/" not in file.path for file in found)

@@ -1,0 +1,166 @@
+"""What a fetch brings, and in which steps.
+
+A fetch makes one version of many of the remote's. But where the remote's chains touch - where a branch was created,
+and where one took in another - it stops: only a version that the local dataset has can be the last common one of a
+later merge, and merging from an older one would bring rows that are there already, or take some away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.sync.tracking import Follows, Pair
+
+_REPLACES_ALL = frozenset({"Overwrite", "Restore"})
+_SHOWN = 20
+"""Versions that the message of a fetch names."""
+_CHANGES_COLUMNS = frozenset({"Merge", "Project"})
+
+
+class Taken(NamedTuple):
+    """A version of the remote that took in one of another branch."""
+
+    at: int
+    source: PinnedVersion
+
+
+class Received(NamedTuple):
+    """A version of the remote that this very dataset pushed."""
+
+    at: int
+    source: PinnedVersion
+    """Of this dataset."""
+
+
+@dataclass(frozen=True)
+class RemoteChain:
+    """One branch of a remote, as far as a fetch has to know it."""
+
+    branch: str | None
+    identity: str
+    versions: tuple[int, ...]
+    """Ascending, without those that were cleaned up."""
+    fork: PinnedVersion | None = None
+    taken: tuple[Taken, ...] = field(default=())
+    """Of the versions that were not fetched yet."""
+    received: tuple[Received, ...] = field(default=())
+    reshaped: tuple[int, ...] = field(default=())
+    """Versions, not fetched yet, that changed columns, and those right before; see :func:`reshaping`."""
+    told: Mapping[int, str] = field(default_factory=dict)
+    """What made the versions that were not fetched yet, in words, with the first line of the message."""
+
+    @property
+    def head(self) -> int:
+        """The newest version."""
+        return self.versions[-1]
+
+
+class Meeting(NamedTuple):
+    """A pair of one following branch that has everything of a pair of another one."""
+
+    branch: str | None
+    pair: Pair
+    source_branch: str | None
+    source: Pair
+
+
+def message_of(chain: RemoteChain, after: int, version: int, remote: str) -> str:
+    """Message of the version that a fetch makes of all after one version and up to another: what they were."""
+    told = [f"{PinnedVersion(chain.branch, at)}  {said}" for at, said in chain.told.items() if after < at <= version]
+    if not told:
+        return f"Fetch {PinnedVersion(chain.branch, version)} of {remote}"
+    shown = told[::-1][:_SHOWN]
+    return "\n".join([*shown, *([f"and {len(told) - _SHOWN:,} older versions"] if len(told) > _SHOWN else [])])
+
+
+def in_order(chains: Mapping[str | None, RemoteChain]) -> list[RemoteChain]:
+    """Parents before the branches that were created from them."""
+    found: dict[str | None, RemoteChain] = {}
+
+    def visit(branch: str | None) -> None:
+        chain = chains.get(branch)
+        if chain is None or branch in found:
+            return
+        if chain.fork is not None and chain.fork.branch != branch:
+            visit(chain.fork.branch)
+        found[branch] = chain
+
+    for branch in sorted(chains, key=lambda name: name or ""):
+        visit(branch)
+    return list(found.values())
+
+
+def with_parents(wanted: Iterable[str | None], forks: Mapping[str, PinnedVersion]) -> set[str | None]:
+    """Branches with all that they come from."""
+    found: set[str | None] = set()
+    for name in wanted:
+        branch: str | None = name
+        while branch not in found:
+            found.add(branch)
+            if branch is None or branch not in forks:
+                break
+            branch = forks[branch].branch
+    return found
+
+
+def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChain]) -> list[int]:
+    """The versions of a chain to fetch one by one, after ``seen`` and up to ``until``; the last one is the target.
+
+    Changes of columns are fetched by themselves: together with most changes of rows pylance cannot commit them.
+    """
+    if until <= seen:
+        return []
+    wanted = {until, *(received.at for received in chain.received), *chain.reshaped}
+    for other in others:
+        if other.fork is not None and other.fork.branch == chain.branch:
+            wanted.add(other.fork.version)
+        wanted |= {taken.source.version for taken in other.taken if taken.source.branch == chain.branch}
+    return [version for version in chain.versions if seen < version <= until and version in wanted]
+
+
+def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[int, ...]:
+    """The versions to bring one by one, of which pylance commits no two at once, by the operations that made them.
+
+    ``operations`` ascend. Nothing counts that was before the whole table was replaced. With ``compacting``, rows are
+    brought before they are compacted: of a file with old and new rows no row could keep its stable id.
+    """
+    wanted = _CHANGES_COLUMNS | {"Rewrite"} if compacting else _CHANGES_COLUMNS
+    found: set[int] = set()
+    before: int | None = None
+    for version, operation in operations.items():
+        if operation in _REPLACES_ALL:
+            found = {version}
+        elif operation in wanted:
+            found |= {version, version if before is None else before}
+        before = version
+    return tuple(sorted(found))
+
+
+def meetings(
+    chains: Sequence[RemoteChain], follows: Mapping[str | None, Follows], planted: Mapping[str | None, Pair]
+) -> Iterator[Meeting]:
+    """Where following branches have everything of each other, because the remote's do.
+
+    ``planted`` has the first pair of branches that were begun anew rather than forked from another following one.
+    """
+    for chain in chains:
+        own = follows.get(chain.branch)
+        if own is None:
+            continue
+        for taken in chain.taken:
+            source = follows.get(taken.source.branch)
+            pair, other = own.since(taken.at), None if source is None else source.until(taken.source.version)
+            if pair is not None and other is not None and taken.source.branch != chain.branch:
+                yield Meeting(chain.branch, pair, taken.source.branch, other)
+        first, fork = planted.get(chain.branch), chain.fork
+        parent = None if fork is None else follows.get(fork.branch)
+        if first is None or fork is None or parent is None:
+            continue
+        later, earlier = parent.since(fork.version), parent.until(fork.version)
+        if first.remote == fork.version and later is not None:
+            yield Meeting(fork.branch, later, chain.branch, first)
+        if earlier is not None:
+            yield Meeting(chain.branch, first, fork.branch, earlier)

@@ -1,0 +1,118 @@
+"""Branches that follow a branch of a remote: which versions of the two have the same rows.
+
+A following branch, ``origin/main``, is a branch of the local dataset. A fetch brings it to what the remote has, and
+nothing else is ever written to it. What it follows is in the metadata of its ref.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from lance_spark.merge.ancestry import Node
+from lance_spark.refs.model import Branch
+from lance_spark.refs.names import MAIN
+
+KEY = "lance_spark.follows"
+_KEPT = 500
+"""Pairs and edges that are kept; the oldest go, as the versions they are about do."""
+
+
+class Pair(NamedTuple):
+    """A version of the following branch and the remote's with the same rows."""
+
+    local: int
+    remote: int
+
+
+class Edge(NamedTuple):
+    """A version that has everything of another one, although no merge of this dataset made it so: the remote's did."""
+
+    into: str
+    """Identity of the chain."""
+    at: int
+    source: Node
+
+
+@dataclass(frozen=True)
+class Follows:
+    """What a branch follows."""
+
+    remote: str
+    """Name of the remote."""
+    uri: str
+    branch: str | None
+    """The remote's branch, None for main."""
+    identity: str = ""
+    """Tells the remote's branch from a later one of the same name."""
+    pairs: tuple[Pair, ...] = ()
+    """Ascending."""
+    edges: tuple[Edge, ...] = ()
+    stamp: int = 0
+    """Commit time of the last version that was fetched, nanoseconds since the epoch: it tells a remote that was made
+    anew."""
+
+    @property
+    def newest(self) -> Pair | None:
+        """The last version that was fetched; None where the first fetch was interrupted."""
+        return self.pairs[-1] if self.pairs else None
+
+    def with_pair(self, pair: Pair, stamp: int) -> Follows:
+        """After a fetch."""
+        kept = tuple(found for found in self.pairs if found.remote < pair.remote and found.local <= pair.local)
+        return replace(self, pairs=(*kept, pair)[-_KEPT:], stamp=stamp)
+
+    def with_edges(self, edges: Iterable[Edge]) -> Follows:
+        """With more edges, each once."""
+        return replace(self, edges=tuple(dict.fromkeys((*self.edges, *edges)))[-_KEPT:])
+
+    def until(self, remote: int) -> Pair | None:
+        """The newest pair that has nothing after a version of the remote."""
+        return max((pair for pair in self.pairs if pair.remote <= remote), default=None)
+
+    def since(self, remote: int) -> Pair | None:
+        """The oldest pair that has everything of a version of the remote."""
+        return min((pair for pair in self.pairs if pair.remote >= remote), default=None)
+
+
+def following_name(remote: str, branch: str | None) -> str:
+    """Name of the branch that follows one: ``origin/main``."""
+    return f"{remote}/{branch or MAIN}"
+
+
+def read_follows(branch: Branch) -> Follows | None:
+    """What a branch follows; None for one of the user's own."""
+    text = branch.metadata.get(KEY)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        return Follows(
+            remote=str(found["remote"]),
+            uri=str(found["uri"]),
+            branch=None if found["branch"] == MAIN else str(found["branch"]),
+            identity=str(found["identity"]),
+            stamp=int(found["stamp"]),
+            pairs=tuple(Pair(int(local), int(remote)) for local, remote in found["pairs"]),
+            edges=tuple(
+                Edge(str(into), int(at), Node(str(chain), int(version))) for into, at, chain, version in found["edges"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None  # somebody else's key
+
+
+def with_follows(metadata: Mapping[str, str], follows: Follows) -> dict[str, str]:
+    """A branch's metadata with what it follows."""
+    value = {
+        "remote": follows.remote,
+        "uri": follows.uri,
+        "branch": follows.branch or MAIN,
+        "identity": follows.identity,
+        "stamp": follows.stamp,
+        "pairs": [list(pair) for pair in follows.pairs],
+        "edges": [[edge.into, edge.at, *edge.source] for edge in follows.edges],
+    }
+    return {**metadata, KEY: json.dumps(value)}

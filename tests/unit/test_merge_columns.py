@@ -1,0 +1,94 @@
+"""Columns of two sides and their base: what can be had together, and what is told."""
+
+import pytest
+
+from lance_spark.manifest.contents import Field
+from lance_spark.merge.columns import (
+    ColumnChanges,
+    cast_columns,
+    match_fields,
+    merge_columns,
+    renumbered,
+    trees,
+)
+
+ID, VALUE = Field(0, -1, "id", "int64", False, ()), Field(1, -1, "v", "int64", True, ())
+BASE = (ID, VALUE)
+NEW = Field(2, -1, "w", "int64", True, ())
+STRUCT = (Field(5, -1, "s", "struct", True, ()), Field(6, 5, "a", "int64", True, ()))
+
+
+def test_sides_that_agree_need_nothing():
+    assert not merge_columns(BASE, BASE, BASE).changes
+    both = merge_columns(BASE, (*BASE, NEW), (*BASE, NEW))
+    assert (bool(both.changes), both.conflicts) == (False, ())
+    assert not merge_columns(BASE, (ID,), (ID,)).changes
+    assert not merge_columns(BASE, (ID, NEW), BASE).changes
+
+
+@pytest.mark.parametrize(
+    ("theirs", "changes"),
+    [
+        ((ID,), ColumnChanges(drop=("v",))),
+        ((*BASE, NEW), ColumnChanges(add=("w",))),
+        ((ID, VALUE._replace(name="value")), ColumnChanges(rename=(("v", "value"),))),
+        ((ID._replace(nullable=True), VALUE), ColumnChanges(relax=("id",))),
+        ((ID, VALUE._replace(id=9, type="int32")), ColumnChanges(drop=("v",), add=("v",))),
+        ((*BASE, *STRUCT), ColumnChanges(add=("s",))),
+    ],
+    ids=["drop", "add", "rename", "relax", "cast", "struct"],
+)
+def test_changes_of_one_side_are_taken(theirs, changes):
+    other = Field(8, -1, "z", "int64", True, ())
+    assert merge_columns(BASE, BASE, theirs).changes == changes
+    merged = merge_columns(BASE, (*BASE, other), theirs)
+    assert (merged.changes, merged.conflicts) == (changes, ())
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "reason"),
+    [
+        ((*BASE, NEW), (*BASE, NEW._replace(type="string")), "both sides have a new column 'w'"),
+        ((*BASE, NEW), (ID, VALUE._replace(name="w")), "both sides have a new column 'w'"),
+        ((ID,), (ID, VALUE._replace(name="value")), "column 'v' was altered on one side"),
+        ((ID, VALUE._replace(name="a")), (ID, VALUE._replace(name="b")), "column 'v' was altered"),
+        (BASE, (ID, VALUE._replace(nullable=False)), "column 'v' may not be null any more"),
+        (BASE, (*BASE, NEW._replace(nullable=False)), "column 'w', which cannot be null, was added"),
+    ],
+)
+def test_changes_that_exclude_each_other_are_told(ours, theirs, reason):
+    (conflict,) = merge_columns(BASE, ours, theirs).conflicts
+    assert conflict.startswith(reason)
+
+
+def test_fields_inside_a_column_are_not_combined():
+    base = (*BASE, *STRUCT)
+    grown = (*base, Field(7, 5, "b", "int64", True, ()))
+    (conflict,) = merge_columns(base, (*base, NEW), grown).conflicts
+    assert conflict.startswith("the fields inside column 's'")
+
+
+def test_a_cast_column_has_its_name_and_another_id():
+    assert cast_columns(BASE, (ID, VALUE._replace(id=4))) == ["v"]
+    assert cast_columns(BASE, (ID, VALUE._replace(name="value"), NEW)) == []
+    assert cast_columns(BASE, (ID,)) == []
+
+
+def test_an_id_that_means_another_column_now():
+    assert renumbered(BASE, (ID, NEW._replace(id=1), VALUE._replace(id=2))) == ["v"]
+    assert renumbered(BASE, (ID, VALUE._replace(name="value"))) == []
+    assert renumbered(BASE, (ID,)) == []
+
+
+def test_fields_belong_to_their_column():
+    inner = Field(9, 6, "deep", "int64", True, ())
+    assert trees((ID, *STRUCT, inner)) == {0: (ID,), 5: (*STRUCT, inner)}
+
+
+def test_fields_are_matched_by_their_names_from_the_top():
+    moved = tuple(
+        entry._replace(id=entry.id + 10, parent_id=entry.parent_id + 10 * (entry.id == 6)) for entry in STRUCT
+    )
+    assert match_fields((ID, *STRUCT, NEW), (ID, *moved)) == {0: 0, 5: 15, 6: 16}
+    top = Field(1, -1, "a", "int64", True, ())
+    assert match_fields(STRUCT, (top,)) == {}
