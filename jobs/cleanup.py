@@ -42,7 +42,7 @@ from lance_spark.options.storage import storage_from
 from lance_spark.options.text import to_span
 from lance_spark.runner.interface import Engine
 from lance_spark.spark.engines import Where, engine_for
-from lance_spark.spark.session import LOG_LEVELS, JobSession
+from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.inventories import read_inventory
 from lance_spark.store.plans import write_report
 from lance_spark.store.uri import locate
@@ -252,14 +252,7 @@ def parser() -> argparse.ArgumentParser:
         help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
     )
     how.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
-    how.add_argument(
-        "--log-level",
-        choices=LOG_LEVELS,
-        default="ERROR",
-        type=str.upper,
-        metavar="LEVEL",
-        help="Spark's own messages from this level on, e.g. INFO (default ERROR)",
-    )
+    add_log_level(how)
     return made
 
 

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
-from lance_spark.spark.session import LOG_LEVELS, JobSession
+from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store import files
 from lance_spark.store.uri import locate
 
@@ -206,14 +206,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--uri", default=DEFAULT_URI, help=f"where to make the dataset (default: {DEFAULT_URI})")
     parser.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
-    parser.add_argument(
-        "--log-level",
-        choices=LOG_LEVELS,
-        default="ERROR",
-        type=str.upper,
-        metavar="LEVEL",
-        help="Spark's own messages from this level on, e.g. INFO (default ERROR)",
-    )
+    add_log_level(parser)
     arguments = parser.parse_args()
     if any("=" not in pair for pair in arguments.storage):
         parser.error("--storage takes KEY=VALUE, e.g. --storage aws_region=eu-west-1")

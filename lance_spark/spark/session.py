@@ -11,10 +11,24 @@ from typing import TYPE_CHECKING
 from lance_spark.errors import Refused
 
 if TYPE_CHECKING:
+    from argparse import _ActionsContainer
+
     from pyspark.sql import SparkSession
 
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 """Spark's, from all messages to none."""
+
+
+def add_log_level(parser: _ActionsContainer) -> None:
+    """Give a job's command line the option ``--log-level``."""
+    parser.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="ERROR",
+        type=str.upper,
+        metavar="LEVEL",
+        help="Spark's own messages from this level on, e.g. INFO (default ERROR)",
+    )
 
 
 def session_or_none(given: SparkSession | None) -> SparkSession | None:
