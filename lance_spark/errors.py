@@ -4,6 +4,7 @@
     ├── InvalidOption          2   what was typed is wrong; nothing was touched (also ValueError)
     │   └── InvalidName        2   a branch or tag name breaks a rule of the specification
     ├── Refused                3   legal, but it would lose data or strand files
+    │   └── NotCommittable     3   a change that cannot be one commit; in smaller steps it may go
     ├── SchemaMismatch         5   columns or types do not fit (also ValueError)
     ├── NotFound              10   the store answered: it is not there (also LookupError)
     ├── AlreadyExists         11   the name is taken
@@ -50,6 +51,14 @@ class Refused(LanceSparkError):
     """The operation is well-formed but would lose data, strand files or write to something immutable."""
 
     exit_code = 3
+
+
+class NotCommittable(Refused):
+    """What another version changed cannot be one commit here.
+
+    pylance has no operation for it, or the versions that the change is counted from are gone. Whoever has another way,
+    such as one version after the other, catches this and nothing else: other refusals are to be heard.
+    """
 
 
 class SchemaMismatch(LanceSparkError, ValueError):

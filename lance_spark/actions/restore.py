@@ -11,7 +11,7 @@ from lance_spark.actions.merge.copying import copy_files
 from lance_spark.actions.merge.plan import Request, plan_replay
 from lance_spark.actions.relocate.base_paths import Places
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.errors import Conflict, Refused
+from lance_spark.errors import Conflict, NotCommittable, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.restoration import HARMLESS, given_up, index_change, moved, needs_pylance, with_own_ids
@@ -88,7 +88,7 @@ def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) ->
     )
     try:
         plan = plan_replay(request)
-    except Refused:
+    except NotCommittable:
         return None  # pylance's own restore takes more
     located = _located(location, pin, plan)
     return None if needs_pylance(plan) else with_own_ids(located)

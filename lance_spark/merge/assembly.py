@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lance_spark.errors import Refused
+from lance_spark.errors import NotCommittable
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.delta import by_file, counterpart
 from lance_spark.merge.placement import Placed
@@ -52,17 +52,17 @@ class Assembly:
         return cls(sides.theirs, placed, fields, row_ids(sides, change))
 
     def check_row_ids(self, change: Change) -> None:
-        """Raise Refused for rows that cannot keep their stable ids."""
+        """Raise NotCommittable for rows that cannot keep their stable ids."""
         moved = [found for found in change.added if self._kept_rows(found)]
         if moved and (change.columns or change.columns_of_theirs):
-            raise Refused(
+            raise NotCommittable(
                 "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
                 "at once.",
                 hint=f"Merge the versions before the columns changed first: merge {self.theirs.pin.branch}@VERSION.",
             )
 
     def added(self, found: Fragment, metadata: Json) -> Json:
-        """A new fragment from pylance's JSON of the one in theirs. Raises Refused for row ids that are mixed."""
+        """A new fragment from pylance's JSON of the one in theirs. Raises NotCommittable for row ids that are mixed."""
         result = {**copy.deepcopy(metadata), "id": self.placed.ids[found.id]}
         result["files"] = [self._file(file) for file in result["files"]]
         result.update(dict.fromkeys(_LINEAGE))
@@ -117,7 +117,7 @@ class Assembly:
             return []
         kept = kept_row_ids(read_row_ids(found.row_ids), self.row_ids.known)
         if kept is None:
-            raise Refused(
+            raise NotCommittable(
                 f"Fragment {found.id} of {self.theirs.pin} mixes rows from before the base with new ones, so its rows "
                 "cannot keep their stable ids.",
                 hint="Merge a version from before the branch was compacted.",

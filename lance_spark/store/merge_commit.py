@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from lance_spark.errors import Conflict, CorruptData, Refused
+from lance_spark.errors import Conflict, CorruptData, NotCommittable
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Field, Fragment
 from lance_spark.merge.assembly import Assembly
@@ -51,7 +51,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
     """Commit a plan whose files are copied, and return the new version's number.
 
     Raises Conflict when somebody committed something that pylance cannot combine with it; then nothing was
-    committed and the plan has to be made again. Raises Refused for what would leave an index that is wrong.
+    committed and the plan has to be made again. Raises NotCommittable for what would leave an index that is wrong.
     """
     import lance
 
@@ -59,7 +59,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
     returned = _fields_of_rows_that_come_back(location, theirs, plan)
     operation = _operation(ours, open_pinned(theirs, plan.sides.theirs.pin), plan)
     if returned and plan.ours.contents.indexes and isinstance(operation, lance.LanceOperation.Merge):
-        raise Refused(
+        raise NotCommittable(
             "Columns were changed, and rows that were deleted come back: with both at once, indexes would miss those "
             "rows.",
             hint="Drop the indexes first, or take over the versions before the columns changed first.",

@@ -14,6 +14,7 @@ EXIT_CODES = {
     "InvalidOption": 2,
     "InvalidName": 2,
     "Refused": 3,
+    "NotCommittable": 3,
     "SchemaMismatch": 5,
     "NotFound": 10,
     "AlreadyExists": 11,

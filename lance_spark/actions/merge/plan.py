@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from lance_spark.errors import NotFound, Refused
+from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.assembly import Assembly
@@ -63,7 +63,7 @@ class Request:
 
 
 def plan_replay(request: Request) -> ReplayPlan:
-    """Compare and place. Raises Refused for versions that cannot be taken over, NotFound for a base that is gone."""
+    """Compare and place. Raises NotCommittable for what cannot be taken over, also where the base is gone; NotFound."""
     sides = _sides(request)
     change = compare(sides)
     _check_supported(sides, change)
@@ -106,7 +106,7 @@ def _sides(request: Request) -> Sides:
         base_ours = read(request.location, request.base_ours)
         base_theirs = read(there, request.base_theirs)
     except NotFound as missing:
-        raise Refused(
+        raise NotCommittable(
             f"{request.base_ours} is the last version that {request.ours} and {request.theirs} have in common, and it "
             f"is not there any more: {missing.message}",
             hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
@@ -128,7 +128,7 @@ def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
     try:
         return request.reader.snapshot(request.their_location, request.numbering)
     except NotFound as missing:
-        raise Refused(
+        raise NotCommittable(
             f"{request.numbering} took in the last version that both have in common, and it is not there any more, so "
             f"rows cannot keep their stable ids: {missing.message}",
             hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
@@ -188,12 +188,14 @@ def _check_supported(sides: Sides, change: Change) -> None:
     touched = [*change.added, *(found.theirs for found in change.replaced), *(found.ours for found in change.replaced)]
     for fragment in touched:
         if fragment.has_overlays:
-            raise Refused(f"Fragment {fragment.id} has overlays, which this release cannot take over.")
+            raise NotCommittable(f"Fragment {fragment.id} has overlays, which this release cannot take over.")
     stable = sides.ours.contents.has_stable_row_ids
     if stable != sides.theirs.contents.has_stable_row_ids:
-        raise Refused(f"Only one of {sides.ours.pin} and {sides.theirs.pin} has stable row ids.")
+        raise NotCommittable(f"Only one of {sides.ours.pin} and {sides.theirs.pin} has stable row ids.")
     if stable and any(not fragment.row_ids for fragment in change.added):
-        raise Refused("The row ids of new rows are kept in files of their own, which this release cannot take over.")
+        raise NotCommittable(
+            "The row ids of new rows are kept in files of their own, which this release cannot take over."
+        )
 
 
 def _other_rows(request: Request, sides: Sides, wanted: Replacement) -> tuple[tuple[int, ...], list[Conflict]]:

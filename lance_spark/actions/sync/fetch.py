@@ -13,7 +13,7 @@ from lance_spark.actions.sync.inspect_remote import look
 from lance_spark.actions.sync.protection_tags import protect
 from lance_spark.actions.sync.result import Fetched, FetchResult, State
 from lance_spark.actions.sync.tracking_branches import Remote, followed, interrupted, node_of, write_down
-from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
+from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.placement import Reference
 from lance_spark.merge.trace import BEGIN, FETCH, PUSH, Trace
@@ -221,7 +221,7 @@ class _Fetch:
 
         try:
             result = replay(make, self.engine)
-        except Refused:
+        except NotCommittable:
             # Of several changes at once pylance cannot commit some; then the version is written down as a whole.
             return self._plant(chain, follows, version)
         pair = Pair(result.version or pin_latest(self.local, name).version, version)

@@ -11,7 +11,7 @@ from lance_spark.actions.sync.fetch import FetchOptions, fetch
 from lance_spark.actions.sync.result import PullResult
 from lance_spark.actions.sync.tracking_branches import Remote, followed
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.errors import NotFound, Refused
+from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.delta import delta
 from lance_spark.merge.plan import MergeResult
@@ -64,7 +64,7 @@ def _merge(
 ) -> MergeResult:
     try:
         return target.merge(head, options)
-    except Refused:
+    except NotCommittable:
         steps = _steps(target.location, remote, branch, target.branch, head)
         if not steps:
             raise

@@ -14,7 +14,7 @@ from lance_spark.actions.sync.publish_ancestry import tell
 from lance_spark.actions.sync.result import PushResult
 from lance_spark.actions.sync.tracking_branches import Remote, followed, is_own_push, node_of, pusher, write_down
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.errors import AlreadyExists, NotFound, Refused
+from lance_spark.errors import AlreadyExists, NotCommittable, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.plan import MergeResult
 from lance_spark.merge.trace import BEGIN, RECEIVE, Trace, read_trace
@@ -86,7 +86,7 @@ def _bring(
     pin = pin_latest(local, branch)
     try:
         return _replay(local, remote, branch, pin, options, engine)
-    except Refused:
+    except NotCommittable:
         steps = [] if options.dry_run else _steps(local, remote, branch, pin)
         if not steps:
             raise
