@@ -208,7 +208,7 @@ STEPS = ("register", "repoint_indexes", "repoint_fragments")
 def test_what_was_interrupted_is_finished_by_the_next_run(uri, monkeypatch, step, when):
     before = read(nested(uri))
     moved = move(uri)
-    real = getattr(relocating.relocating, step)
+    real = getattr(relocating.relocate_commit, step)
 
     def interrupted(*given):
         if when == "after":
@@ -216,7 +216,7 @@ def test_what_was_interrupted_is_finished_by_the_next_run(uri, monkeypatch, step
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(relocating.relocating, step, interrupted)
+        patched.setattr(relocating.relocate_commit, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
             relocate(locate(moved))
     assert len(relocate(locate(moved)).branches) in (1, 2)
@@ -281,7 +281,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
     copied = copy(nested(uri, stable))
     twin = copy(uri, "twin.lance")
     MEANWHILE[change](twin)
-    real = getattr(relocating.relocating, step)
+    real = getattr(relocating.relocate_commit, step)
     waiting = [lambda: MEANWHILE[change](copied)]
 
     def late(*given):
@@ -289,7 +289,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
             waiting.pop()()
         return real(*given)
 
-    monkeypatch.setattr(relocating.relocating, step, late)
+    monkeypatch.setattr(relocating.relocate_commit, step, late)
     relocate(locate(copied))
     assert not waiting
     relocate(locate(copied))

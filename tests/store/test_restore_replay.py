@@ -166,7 +166,7 @@ def test_a_restore_can_be_restored_and_reverted(uri):
     assert_sound(head(uri))
 
 
-def late(monkeypatch, change, module=restoring.replaying, name="commit"):
+def late(monkeypatch, change, module=restoring.merge_commit, name="commit"):
     """Lets something happen in the moment between the plan and the commit; once."""
     real, waiting = getattr(module, name), [change]
 
@@ -261,7 +261,7 @@ def committing(location, theirs, plan):
     print(plan.ours.pin.version, made)
     return made
 
-commit, restoring.replaying.commit = restoring.replaying.commit, committing
+commit, restoring.merge_commit.commit = restoring.merge_commit.commit, committing
 for _ in range(int(sys.argv[2])):
     try:
         restoring.restore(locate(sys.argv[1]), PinnedVersion(None, 4), LocalRunner())

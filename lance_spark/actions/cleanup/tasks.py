@@ -99,7 +99,7 @@ def leftovers(item: tuple[DatasetLocation, str]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class Live:
-    """What manifests that are news name, as keys; see ``cleanup.marks.Places``."""
+    """What manifests that are news name, as keys; see ``cleanup.references.Places``."""
 
     keys: frozenset[str]
     gone: tuple[Manifest, ...] = ()
