@@ -6,15 +6,13 @@ without a row, and then all fragments, named by the places they are in.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.assembly import Assembly
-from lance_spark.merge.placement import Placed, Reference, place
+from lance_spark.merge.placement import Copy, Reference, place
 from lance_spark.merge.snapshot import Root, Snapshot
 from lance_spark.merge.threeway import Change
 from lance_spark.refs.model import PinnedVersion
@@ -25,7 +23,8 @@ from lance_spark.store.failures import translated
 from lance_spark.store.merge_commit import add_bases, base_path, conflicts, fragment_json, fragments_from
 from lance_spark.store.scanning import blob_columns
 
-_THREADS = 16
+CopyAll = Callable[[Sequence[tuple[DatasetLocation, Copy, DatasetLocation]]], object]
+"""Copies files, each from a place to another one."""
 
 
 def begin(
@@ -87,11 +86,11 @@ def fill(
     source: DatasetLocation,
     theirs: Snapshot,
     properties: Mapping[str, str],
-    deep: bool = False,
+    copy: CopyAll | None = None,
 ) -> int:
     """Give a chain without rows all fragments of a version, where they are; returns its newest version.
 
-    With ``deep`` files are copied, but for those that main has a copy of. Raises Conflict.
+    With ``copy`` it copies the data files, except for those that main has a copy of. Raises Conflict.
     """
     import lance
 
@@ -99,11 +98,11 @@ def fill(
     if ours.contents.fragment_count:
         raise Conflict(f"Somebody else wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")
     missing = [root for root in dict.fromkeys(theirs.bases.values()) if root not in ours.bases.values()]
-    if missing and not deep:
+    if missing and copy is None:
         add_bases(target, branch, missing)
         ours = chains.read_snapshot(target, _newest(target, branch))
-    reference = Reference(present=_files_of_main(target)) if deep else Reference(everything=True)
-    added = _fragments(target, source, (ours, theirs), reference)
+    reference = Reference(everything=True) if copy is None else Reference(present=_files_of_main(target))
+    added = _fragments(target, source, (ours, theirs), reference, copy)
     if not added:
         return ours.pin.version
     operation = lance.LanceOperation.Update(
@@ -121,7 +120,11 @@ def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
 
 
 def _fragments(
-    target: DatasetLocation, source: DatasetLocation, sides: tuple[Snapshot, Snapshot], reference: Reference
+    target: DatasetLocation,
+    source: DatasetLocation,
+    sides: tuple[Snapshot, Snapshot],
+    reference: Reference,
+    copy: CopyAll | None,
 ) -> list[dict[str, object]]:
     ours, theirs = sides
     change = Change(added=tuple(theirs.contents.fragments()))
@@ -130,18 +133,13 @@ def _fragments(
         if fragment.deletion is not None and (ids[fragment.id] != fragment.id or not reference.everything):
             _copy_deletion(target, source, sides, fragment, ids[fragment.id])
     placed = place(change, ours, theirs, reference, sidecars=bool(blob_columns(source, theirs.pin)))
-    _copy_data(target, source, ours, placed)
+    if copy is not None:
+        here = DatasetLocation(ours.root.uri, target.options)
+        wanted = [found for found in placed.copies if found.target.startswith("data/")]
+        copy([(_there(found.source, source, target), found, here) for found in wanted])
     assembly = Assembly(theirs, placed.with_ids(ids), {})
     dataset = open_pinned(source, theirs.pin)
     return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
-
-
-def _copy_data(target: DatasetLocation, source: DatasetLocation, ours: Snapshot, placed: Placed) -> None:
-    here = DatasetLocation(ours.root.uri, target.options)
-    wanted = [copy for copy in placed.copies if copy.target.startswith("data/")]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        done = pool.map(lambda copy: copying.copy_placed(_there(copy.source, source, target), copy, here), wanted)
-        deque(done, maxlen=0)
 
 
 def _there(root: Root, source: DatasetLocation, target: DatasetLocation) -> DatasetLocation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -14,6 +14,8 @@ from lance_spark.runner.interface import Engine
 from lance_spark.runner.work import Work
 from lance_spark.store import copying
 
+CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
+"""Where a file is, which it is, and the place that gets it."""
 _COPIED = pa.schema([("bytes", pa.int64())])
 _VERBS = {RECEIVE: "push"}
 """What a user calls an action, where that is another word."""
@@ -31,13 +33,18 @@ def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine
     sources = {copy.source: place(copy.source.uri) for copy in copies}
     items = [(sources[copy.source], copy, target) for copy in copies]
     action = plan.trace.action
-    work = Work(copies=len(copies), copied_bytes=sum(copy.size for copy in copies))
-    runner = engine.for_work(_VERBS.get(action, action), work)
+    return copy_each(_VERBS.get(action, action), items, engine)
+
+
+def copy_each(operation: str, items: Sequence[CopyItem], engine: Engine) -> str:
+    """Copy files on the engine, for a verb that users know; returns where that ran. Raises as :func:`copy_files`."""
+    work = Work(copies=len(items), copied_bytes=sum(copy.size for _, copy, _ in items))
+    runner = engine.for_work(operation, work)
     runner.collect("copy", runner.flat_map("copy", items, copy_one, _COPIED))
     return runner.name
 
 
-def copy_one(item: tuple[DatasetLocation, Copy, DatasetLocation]) -> Iterator[pa.RecordBatch]:
+def copy_one(item: CopyItem) -> Iterator[pa.RecordBatch]:
     """Copy one file with what lies beside it; runs on executors."""
     source, copy, target = item
     size = copying.copy_placed(source, copy, target)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.ancestry import Graph
+from lance_spark.actions.merge.copying import copy_each
 from lance_spark.actions.merge.execute import replay
 from lance_spark.actions.merge.plan import Request
 from lance_spark.actions.sync.inspect_remote import look
@@ -187,7 +189,8 @@ class _Fetch:
         message = message_of(chain, after, version, self.remote.name)
         trace = Trace(FETCH, pin, chain.identity).properties(message)
         theirs = self.reader.snapshot(self.remote.location, pin)
-        filled = materialize.fill(self.local, name, self.remote.location, theirs, trace, self.options.deep)
+        copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
+        filled = materialize.fill(self.local, name, self.remote.location, theirs, trace, copy)
         pair = Pair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)

@@ -1,0 +1,29 @@
+"""The branches of a deep clone are copied where other files are: by the engine, on Spark where there is much."""
+
+from remote_datasets import assert_same, begun, origin
+
+from lance_spark.actions.sync.clone import CloneOptions, clone
+from lance_spark.runner.local import LocalRunner
+from lance_spark.store.datasets import pin_latest
+from lance_spark.store.uri import locate
+
+
+class Engine:
+    """Threads that note what they were asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def for_work(self, operation, work):
+        self.asked.append((operation, work.copies, work.copied_bytes > 0))
+        return LocalRunner(2)
+
+
+def test_the_engine_is_told_how_much_there_is_to_copy(tmp_path):
+    source, target, engine = begun(str(tmp_path / "source.lance")), str(tmp_path / "deep.lance"), Engine()
+    pin = pin_latest(locate(source), None)
+    clone(origin(source), pin, locate(target), engine, CloneOptions(deep=True))
+    for branch in ("exp", "exp/deep"):
+        assert_same(target, f"origin/{branch}", source, branch)
+    assert any(copies and size for _, copies, size in engine.asked)
+    assert "clone" in {operation for operation, _, _ in engine.asked}
