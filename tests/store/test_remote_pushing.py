@@ -438,3 +438,17 @@ def test_a_branch_that_cannot_be_followed_is_left_out(source, local):
     add(source, 900, 902)
     assert [found.branch for found in fetched(local, source).branches] == ["main", "exp", "exp/deep"]
     assert_same(local, "origin/main", source, None)
+
+
+def test_a_branch_that_another_push_is_just_creating_is_a_conflict_and_not_missing(source, local):
+    lance.dataset(local).create_branch("new")
+    add(local, 200, 202, "new")
+    lance.dataset(source).create_branch("new")
+    ref = Path(source, "_refs", "branches", "new.json")
+    written = ref.read_bytes()
+    ref.unlink()  # the first manifest is there, and the ref file is not yet
+    with pytest.raises(Conflict, match="Another process is creating branch 'new'"):
+        pushed(local, source, "new")
+    ref.write_bytes(written)
+    pushed(local, source, "new")
+    assert {200, 201} <= set(ids_of(source, "new"))

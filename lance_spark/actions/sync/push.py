@@ -14,7 +14,7 @@ from lance_spark.actions.sync.publish_ancestry import tell
 from lance_spark.actions.sync.result import PushResult
 from lance_spark.actions.sync.tracking_branches import Remote, followed, is_own_push, node_of, pusher, write_down
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.errors import AlreadyExists, NotCommittable, NotFound, Refused
+from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.plan import MergeResult
 from lance_spark.merge.trace import BEGIN, RECEIVE, Trace, read_trace
@@ -243,4 +243,13 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
     source = PinnedVersion(follows.branch, pair.remote)
     with suppress(AlreadyExists):  # somebody else made it a moment ago; whether it is a fast-forward is seen later
         create_branch_at(remote.location, branch, source)
-    fetch(local, remote, engine, FetchOptions(branches=[branch]))
+    try:
+        fetch(local, remote, engine, FetchOptions(branches=[branch]))
+    except NotFound:
+        if refs.read_branch(remote.location, branch) is not None:
+            raise
+        # Its first manifest is there already, which told us that it exists, and its ref file is not yet.
+        raise Conflict(
+            f"Another process is creating branch '{branch}' at {remote.location.uri}; nothing was pushed.",
+            hint="Push again in a moment.",
+        ) from None
