@@ -87,6 +87,15 @@ def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, moment: Mome
     return unknown
 
 
+def proofs_since(policy: CleanupPolicy, moment: Moment) -> float:
+    """Nanoseconds since the epoch: removed manifests from then on are read, as they may prove a young file to be old.
+
+    A file is older than every manifest that names it. So a removed manifest that is old enough itself names only files
+    that go anyway.
+    """
+    return math.inf if policy.delete_unverified else moment.surely_before(policy.unverified_age)
+
+
 @dataclass(frozen=True)
 class _Times:
     """What the times of manifests' files tell of the ages of versions: each pair is (surely older, younger) than it."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.retention import Moment, judge, positions_of_unknown_age
+from lance_spark.cleanup.retention import Moment, judge, positions_of_unknown_age, proofs_since
 from lance_spark.cleanup.survey import Survey, VersionFile
 from lance_spark.cleanup.sweep import DELETE
 from lance_spark.runner.work import Work
@@ -55,9 +55,9 @@ def _manifests_to_read(seen: Survey, policy: CleanupPolicy, moment: Moment) -> I
     unknown = positions_of_unknown_age(seen, policy, moment)
     # Whether tags forbid the cleanup is for the plan to say, which knows all ages.
     verdicts = judge(seen, replace(policy, error_if_tagged_old_versions=False, tags={}), moment, {})
-    young = None if policy.delete_unverified else moment.surely_before(policy.unverified_age)
+    since = proofs_since(policy, moment)
     for index, (chain, verdict) in enumerate(zip(seen.chains, verdicts, strict=True)):
         asked = frozenset(unknown.get(index, ()))
         for position, (manifest, kept) in enumerate(zip(chain.files, verdict.kept, strict=True)):
-            if kept or position in asked or (young is not None and manifest.modified_ns >= young):
+            if kept or position in asked or manifest.modified_ns >= since:
                 yield manifest

@@ -12,7 +12,7 @@ from lance_spark.actions.cleanup.tasks import Inspect, leftovers
 from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.references import MARKS, Run, cut_runs
-from lance_spark.cleanup.retention import Ages, Moment, Verdict, positions_of_unknown_age
+from lance_spark.cleanup.retention import Ages, Moment, Verdict, positions_of_unknown_age, proofs_since
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import is_within
@@ -39,19 +39,15 @@ class Marking:
         return self._mark("read manifests", positions_of_unknown_age(self._seen, self._policy, moment))
 
     def mark_the_rest(self, verdicts: Sequence[Verdict], moment: Moment) -> None:
-        """Mark what all kept versions name, and removed ones that may name a file too young to go without a proof.
-
-        A file is older than every manifest that names it. So a removed manifest that is old enough itself names only
-        files that go anyway, and is not read.
-        """
-        young = None if self._policy.delete_unverified else moment.surely_before(self._policy.unverified_age)
+        """Mark what all kept versions name, and removed ones that may name a file too young to go without a proof."""
+        since = proofs_since(self._policy, moment)
         wanted: dict[int, list[int]] = {}
         for index, (chain, verdict) in enumerate(zip(self._seen.chains, verdicts, strict=True)):
             known = self._read.get(index, set())
             found = [
                 position
                 for position, (manifest, kept) in enumerate(zip(chain.files, verdict.kept, strict=True))
-                if position not in known and (kept or (young is not None and manifest.modified_ns >= young))
+                if position not in known and (kept or manifest.modified_ns >= since)
             ]
             if found:
                 wanted[index] = found

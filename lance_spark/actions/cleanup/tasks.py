@@ -111,12 +111,13 @@ def read_live(survey: Survey, item: News) -> Live:
     chain, index = item.chain, survey.chains.index(item.chain)
     own = frozenset(chain.path(chain.files[position]) for position in item.positions)
     table = pa.Table.from_batches(Inspect(survey)(Run(index, item.positions)), MARKS)
-    gone = tuple(manifest_at(survey, chain, at) for at in item.positions if at not in read_positions(table))
+    read = _read_positions(table)
+    gone = tuple(manifest_at(survey, chain, at) for at in item.positions if at not in read)
     keys = frozenset(pc.drop_null(table["key"]).to_pylist())
     return Live(keys | own if chain.repository == 0 else keys, gone)
 
 
-def read_positions(marks: pa.Table) -> set[int]:
+def _read_positions(marks: pa.Table) -> set[int]:
     """The positions of the versions of one chain that were read."""
     return set(marks.filter(pc.is_valid(marks["timestamp_ns"]))["first"].to_pylist())
 
