@@ -11,9 +11,10 @@ from pathlib import Path
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
-# Spark's daemons find tests/daemons/sitecustomize.py there, which makes the tests of errors four times faster.
+# Spark's daemons find tests/daemons/sitecustomize.py there, which makes the tests of errors four times faster, and
+# every process finds tests/support.
 os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, (str(Path(__file__).parent / "daemons"), os.environ.get("PYTHONPATH")))
+    filter(None, (f"{Path(__file__).parent}/daemons", str(Path(__file__).parent), os.environ.get("PYTHONPATH")))
 )
 
 import pytest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from running import make_flights
+from support.command_line import make_flights
 
 
 @pytest.fixture

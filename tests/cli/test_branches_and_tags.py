@@ -6,7 +6,7 @@ import re
 
 import lance
 import pytest
-from running import append, call, config, ids
+from support.command_line import append, call, config, ids
 
 
 def names(flights):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace
 from lance_namespace_urllib3_client.models import DescribeNamespaceRequest, DescribeTableRequest
-from running import CATALOG_SCRIPT, append, call, catalog, catalog_main, run
+from support.command_line import CATALOG_SCRIPT, append, call, catalog, catalog_main, run
 
 from lance_spark.actions.catalog.declaring import declare_table
 from lance_spark.actions.catalog.namespaces import create_namespace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import lance
-from running import append, call, config, ids
+from support.command_line import append, call, config, ids
 
 
 def versions(flights):

@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, ipc, parquet
-from running import call, config
+from support.command_line import call, config
 
 from lance_spark.store.workspace import create_workspace
 from lance_spark.workspace.model import Remote, Workspace

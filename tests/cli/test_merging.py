@@ -6,7 +6,7 @@ import re
 
 import lance
 import pytest
-from running import append, call, ids
+from support.command_line import append, call, ids
 
 
 @pytest.fixture

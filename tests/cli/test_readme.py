@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from running import CATALOG_SCRIPT, SCRIPT, run
+from support.command_line import CATALOG_SCRIPT, SCRIPT, run
 
 ROOT = Path(__file__).parents[2]
 APPEND = "import sys, lance, pyarrow; lance.write_dataset(pyarrow.table({'id': [2]}), sys.argv[1], mode='append')"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from running import append, call, config, ids, make_flights
+from support.command_line import append, call, config, ids, make_flights
 
 from lance_spark.actions.clone import shallow_clone
 from lance_spark.actions.expressions import resolve_expression

@@ -5,7 +5,7 @@ import shutil
 
 import lance
 import pytest
-from running import append, call, ids, run
+from support.command_line import append, call, ids, run
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import time
 
 import lance
 import pytest
-from running import SCRIPT, append, call, config, ids, run
+from support.command_line import SCRIPT, append, call, config, ids, run
 
 from lance_spark.actions.sync import clone as cloning
 from lance_spark.cli.verbs import clone as clone_verb

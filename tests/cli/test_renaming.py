@@ -6,7 +6,7 @@ import shutil
 
 import lance
 import pytest
-from running import append, call, ids
+from support.command_line import append, call, ids
 
 from lance_spark.actions import rename
 from lance_spark.actions.rename import check_rename, rename_branch

@@ -7,7 +7,7 @@ import re
 from textwrap import dedent
 
 import pytest
-from running import append, config, ids, run
+from support.command_line import append, config, ids, run
 
 from lance_spark.errors import LanceSparkError
 

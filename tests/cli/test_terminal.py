@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from running import SCRIPT, call, run
+from support.command_line import SCRIPT, call, run
 
 _PATIENCE = 60
 

@@ -7,7 +7,7 @@ import shutil
 import lance
 import pyarrow as pa
 import pytest
-from running import SCRIPT, append, call, ids, make_flights, run
+from support.command_line import SCRIPT, append, call, ids, make_flights, run
 
 from lance_spark.actions.clone import shallow_clone
 from lance_spark.actions.expressions import resolve_expression

@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from cluster import HOME, environment, standalone_cluster
+from support.spark_cluster import HOME, environment, standalone_cluster
 
 pytestmark = pytest.mark.spark
 STORY = Path(__file__).with_name("story.py")

@@ -10,10 +10,10 @@ from unittest import mock
 import lance
 import pyarrow as pa
 import pytest
-from cleanup_model import NOW, Model, Place, clean, listed, plan, read, table_of, unnamed
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.cleanup_model import NOW, Model, Place, clean, listed, plan, read, table_of, unnamed
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.actions.cleanup import apply, tasks

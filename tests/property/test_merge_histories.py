@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from merge_model import Column, Commit, Model, State, merged
+from support.merge_model import Column, Commit, Model, State, merged
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.actions.cleanup.apply import apply_plan

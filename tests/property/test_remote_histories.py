@@ -13,8 +13,8 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from merge_model import Column, State
-from remote_model import Git, Place
+from support.merge_model import Column, State
+from support.remote_model import Git, Place
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.cleanup.apply import apply_plan

@@ -12,7 +12,7 @@ import urllib.request
 
 import boto3
 import pytest
-from faulty_store import FaultyStore
+from support.faulty_store import FaultyStore
 
 _numbers = itertools.count()
 

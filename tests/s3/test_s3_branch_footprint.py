@@ -3,8 +3,8 @@
 from urllib.parse import quote
 
 import pytest
-from faulty_store import only_below
-from s3_tables import objects, opened, prepare, rows, write
+from support.faulty_store import only_below
+from support.s3_tables import objects, opened, prepare, rows, write
 
 from lance_spark.actions.branches import create_branch, delete_branch
 from lance_spark.actions.write import give_up

@@ -12,12 +12,12 @@ import pytest
 import s3fs
 from lance.namespace import DirectoryNamespace
 from lance_namespace import DescribeTableRequest, ListTablesRequest
-from s3_tables import objects
+from support.s3_tables import objects
 
 sys.path.append(str(Path(__file__).parents[1] / "store"))
 
-from catalog_work import assert_sound, attempt, create, value_of, wander
-from processes import Job, Team
+from support.catalog_work import assert_sound, attempt, create, value_of, wander
+from support.processes import Job, Team
 
 from lance_spark.actions.catalog.declaring import declare_table, withdraw
 from lance_spark.actions.catalog.dropping import drop_table

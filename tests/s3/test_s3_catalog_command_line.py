@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from s3_tables import rows, write
+from support.s3_tables import rows, write
 
 from lance_spark.cli.catalog.main import main
 

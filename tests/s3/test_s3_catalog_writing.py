@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from s3_tables import IDS, given, objects, read, rows
+from support.s3_tables import IDS, given, objects, read, rows
 
 from lance_spark.actions.catalog.dropping import drop_table
 from lance_spark.actions.catalog.lookup import locate_table, table_exists

@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 import s3fs
-from s3_tables import IDS, objects, opened, rows, write
+from support.s3_tables import IDS, objects, opened, rows, write
 
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import plan_cleanup

@@ -2,7 +2,7 @@
 
 import lance
 import pytest
-from s3_tables import objects, opened, read, rows, write
+from support.s3_tables import objects, opened, read, rows, write
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.clone import deep_clone, shallow_clone

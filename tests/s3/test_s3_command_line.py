@@ -8,7 +8,7 @@ import re
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from s3_tables import objects, opened, rows, write
+from support.s3_tables import objects, opened, rows, write
 
 from lance_spark.cli.main import main
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import lance
 import pytest
-from s3_tables import opened, rows, write
+from support.s3_tables import opened, rows, write
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.cleanup.plan import plan_cleanup

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from s3_tables import objects, opened, prepare, rows, write
+from support.s3_tables import objects, opened, prepare, rows, write
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.write import finish
@@ -18,7 +18,7 @@ from lance_spark.store.uri import locate
 
 APPENDER = """
 import json, sys
-from s3_tables import write
+from support.s3_tables import write
 uri, storage, options, ids = json.loads(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -1,7 +1,7 @@
 """Copies inside of S3, where the size that a manifest names saves a look at the source."""
 
 import pytest
-from s3_tables import opened, write
+from support.s3_tables import opened, write
 
 from lance_spark.errors import NotFound
 from lance_spark.store.copying import copy_file

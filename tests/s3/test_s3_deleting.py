@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import s3fs
-from s3_tables import objects
+from support.s3_tables import objects
 
 from lance_spark.store import deleting
 from lance_spark.store.deleting import BATCH, Deleted, delete_batch, remove_empty_directories

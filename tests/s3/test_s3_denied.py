@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from s3_tables import objects, opened, read, rows, write
+from support.s3_tables import objects, opened, read, rows, write
 
 from lance_spark.actions.branches import create_branch, list_branches
 from lance_spark.actions.clone import deep_clone

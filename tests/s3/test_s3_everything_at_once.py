@@ -8,10 +8,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "store"))
 
-from processes import Team
-from storm import Place
-from storm_checks import account, clean_up, run_storm
-from storm_workers import WORKERS
+from support.processes import Team
+from support.storm import Place
+from support.storm_checks import account, clean_up, run_storm
+from support.storm_workers import WORKERS
 
 SECONDS = 5
 NIGHT = float(os.environ.get("EVERYTHING_AT_ONCE_SECONDS", "1800"))

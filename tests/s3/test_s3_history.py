@@ -2,7 +2,7 @@
 
 import lance
 import pytest
-from s3_tables import write
+from support.s3_tables import write
 
 from lance_spark.actions.diff import diff
 from lance_spark.actions.log.history import log, show

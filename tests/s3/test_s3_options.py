@@ -4,7 +4,7 @@ import itertools
 from urllib.parse import quote
 
 import pytest
-from s3_tables import objects, opened, read, rows, write
+from support.s3_tables import objects, opened, read, rows, write
 
 from lance_spark.actions.branches import create_branch, list_branches
 from lance_spark.refs.model import RefSpec

@@ -2,7 +2,7 @@
 
 import lance
 import pytest
-from s3_tables import opened, rows, write
+from support.s3_tables import opened, rows, write
 
 from lance_spark.actions.relocate.relocate import relocate
 from lance_spark.store.uri import locate

@@ -3,7 +3,7 @@
 import lance
 import pyarrow as pa
 import pytest
-from s3_tables import objects, opened, rows, write
+from support.s3_tables import objects, opened, rows, write
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.merge import MergeOptions, merge

@@ -8,7 +8,7 @@ import re
 import lance
 import pyarrow as pa
 import pytest
-from s3_tables import objects, rows, write
+from support.s3_tables import objects, rows, write
 
 from lance_spark import LanceTable
 from lance_spark.cli.main import main

@@ -1,7 +1,7 @@
 """Single files on S3: listed, read and deleted exactly, whatever characters their keys have."""
 
 import pytest
-from s3_tables import objects, prepare, read, rows, write
+from support.s3_tables import objects, prepare, read, rows, write
 
 from lance_spark.actions.branches import create_branch, list_branches
 from lance_spark.actions.write import give_up

@@ -1,8 +1,8 @@
 """The data source and LanceTable on S3: options reach the executors, jobs commit once and clean up after themselves."""
 
 import pytest
-from faulty_store import only_below
-from s3_tables import objects, opened, rows, write
+from support.faulty_store import only_below
+from support.s3_tables import objects, opened, rows, write
 
 from lance_spark import LanceTable
 

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from s3_tables import read, write
+from support.s3_tables import read, write
 
 from lance_spark.actions.branches import list_branches
 from lance_spark.errors import NotFound, StorageFailure

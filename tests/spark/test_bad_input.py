@@ -9,7 +9,7 @@ import shutil
 import lance
 import pyarrow as pa
 import pytest
-from frames import all_files, load, numbers, refused, save
+from support.frames import all_files, load, numbers, refused, save
 
 from lance_spark.errors import (
     CorruptData,

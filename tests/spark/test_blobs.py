@@ -5,8 +5,8 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
-from frames import load, refused, rows, save
 from pyspark.sql import types as st
+from support.frames import load, refused, rows, save
 
 from lance_spark.errors import SchemaMismatch
 

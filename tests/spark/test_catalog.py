@@ -8,8 +8,8 @@ import pickle
 import lance
 import pyarrow as pa
 import pytest
-from frames import ids, numbers, refused
 from lance.namespace import DirectoryNamespace
+from support.frames import ids, numbers, refused
 
 from lance_spark import LanceCatalog
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused, SchemaMismatch

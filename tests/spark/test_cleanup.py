@@ -9,7 +9,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from frames import all_files, numbers, save
+from support.frames import all_files, numbers, save
 
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import CorruptData, InvalidOption, Refused

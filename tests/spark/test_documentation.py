@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
-from type_table import TABLE
+from support.type_table import TABLE
 
 pytestmark = [pytest.mark.spark]
 

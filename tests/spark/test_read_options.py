@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import lance
 import pyarrow as pa
 import pytest
-from frames import all_files, ids, load, rows
+from support.frames import all_files, ids, load, rows
 
 pytestmark = pytest.mark.spark
 

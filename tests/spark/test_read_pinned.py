@@ -7,7 +7,7 @@ import shutil
 import lance
 import pyarrow as pa
 import pytest
-from frames import ids, load, save
+from support.frames import ids, load, save
 
 pytestmark = pytest.mark.spark
 

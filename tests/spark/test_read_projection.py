@@ -7,7 +7,7 @@ from decimal import Decimal
 import lance
 import pyarrow as pa
 import pytest
-from frames import load, refused
+from support.frames import load, refused
 
 from lance_spark.errors import NotFound, SchemaMismatch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
-from frames import ids, load, numbers, refused, save
+from support.frames import ids, load, numbers, refused, save
 
 from lance_spark import register
 from lance_spark.errors import InvalidOption

@@ -7,7 +7,7 @@ import pickle
 import lance
 import pyarrow as pa
 import pytest
-from frames import all_files, ids, numbers, save
+from support.frames import all_files, ids, numbers, save
 
 from lance_spark import LanceTable
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused

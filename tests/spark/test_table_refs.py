@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import lance
 import pyarrow as pa
 import pytest
-from frames import all_files, load, numbers, save
+from support.frames import all_files, load, numbers, save
 
 from lance_spark import LanceTable
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, Refused

@@ -5,9 +5,9 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
-from frames import load, refused, save
 from pyspark.sql import types as st
-from type_table import HAS_TIME, READABLE, TABLE
+from support.frames import load, refused, save
+from support.type_table import HAS_TIME, READABLE, TABLE
 
 pytestmark = pytest.mark.spark
 

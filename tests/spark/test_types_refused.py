@@ -8,9 +8,9 @@ from decimal import Decimal
 import lance
 import pyarrow as pa
 import pytest
-from frames import load, numbers, refused, save
 from pyspark.sql import types as st
-from type_table import HAS_TIME
+from support.frames import load, numbers, refused, save
+from support.type_table import HAS_TIME
 
 from lance_spark.errors import SchemaMismatch
 

@@ -8,8 +8,8 @@ from decimal import Decimal
 import lance
 import pyarrow as pa
 import pytest
-from frames import all_files, numbers, refused, save
 from pyspark.sql import types as st
+from support.frames import all_files, numbers, refused, save
 
 from lance_spark.errors import SchemaMismatch
 

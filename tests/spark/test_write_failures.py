@@ -7,7 +7,7 @@ import os
 import lance
 import pyarrow as pa
 import pytest
-from frames import all_files, numbers, refused, save
+from support.frames import all_files, numbers, refused, save
 
 from lance_spark.errors import Conflict, SchemaMismatch
 

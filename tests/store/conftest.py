@@ -1,7 +1,7 @@
 """A remote and its clone, for the files that say with a fixture ``made`` how the clone is made."""
 
 import pytest
-from remote_datasets import Prepared
+from support.remote_datasets import Prepared
 
 
 @pytest.fixture(scope="module")

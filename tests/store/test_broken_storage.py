@@ -5,7 +5,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from local_datasets import contents, ids, make_dataset, numbers, rows, write
+from support.local_datasets import contents, ids, make_dataset, numbers, rows, write
 
 from lance_spark.actions.branches import create_branch, list_branches
 from lance_spark.errors import CorruptData, NotFound, StorageFailure

@@ -13,8 +13,8 @@ from itertools import count, permutations
 import lance
 import pyarrow as pa
 import pytest
-from catalog_work import assert_sound, attempt
-from catalogs import namespaces, tables
+from support.catalog_work import assert_sound, attempt
+from support.catalogs import namespaces, tables
 
 from lance_spark.actions.catalog import declaring, dropping, moving
 from lance_spark.actions.catalog.declaring import declare_table

@@ -5,7 +5,6 @@ from datetime import datetime, timezone
 
 import lance
 import pytest
-from catalogs import PYLANCE, ids_of, indexes, make_table, namespaces, pylance, raw, rows, tables
 from lance.namespace import DirectoryNamespace
 from lance_namespace import (
     CreateNamespaceRequest,
@@ -22,7 +21,8 @@ from lance_namespace import (
     RegisterTableRequest,
     TableExistsRequest,
 )
-from local_datasets import numbers
+from support.catalogs import PYLANCE, ids_of, indexes, make_table, namespaces, pylance, raw, rows, tables
+from support.local_datasets import numbers
 
 from lance_spark.actions.catalog.declaring import declare_table
 from lance_spark.actions.catalog.doctor import examine, mend

@@ -7,8 +7,8 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 import pytest
-from catalogs import indexes, make_table, namespaces, raw, rows, tables
 from lance_namespace import CreateNamespaceRequest
+from support.catalogs import indexes, make_table, namespaces, raw, rows, tables
 
 from lance_spark.actions.catalog.namespaces import alter_namespace, create_namespace, describe_namespace, drop_namespace
 from lance_spark.actions.catalog.opening import open_catalog
@@ -356,7 +356,7 @@ def test_a_catalog_made_anew_in_the_same_place_shows_its_own_rows(catalog):
 
 
 def test_indexes_that_pylance_took_away_come_back_with_the_next_write(catalog):
-    from catalogs import pylance
+    from support.catalogs import pylance
 
     filled(catalog)
     pylance(catalog).create_namespace(CreateNamespaceRequest(id=["theirs"]))

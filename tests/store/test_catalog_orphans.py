@@ -7,9 +7,9 @@ from pathlib import Path
 
 import lance
 import pytest
-from catalogs import ids_of, make_table, pylance, raw, rows, tables
 from lance_namespace import DeclareTableRequest, DeregisterTableRequest
-from local_datasets import numbers
+from support.catalogs import ids_of, make_table, pylance, raw, rows, tables
+from support.local_datasets import numbers
 
 from lance_spark.actions.catalog import declaring, dropping, moving
 from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw

@@ -4,11 +4,11 @@ import os
 
 import lance
 import pytest
-from catalog_work import assert_sound, attempt, create, value_of, wander
-from catalogs import PYLANCE, namespaces, raw, tables
 from lance.namespace import DirectoryNamespace
 from lance_namespace import CreateNamespaceRequest, DeclareTableRequest
-from processes import Job, Team
+from support.catalog_work import assert_sound, attempt, create, value_of, wander
+from support.catalogs import PYLANCE, namespaces, raw, tables
+from support.processes import Job, Team
 
 from lance_spark.actions.catalog.lookup import describe_table, table_exists
 from lance_spark.actions.catalog.namespaces import create_namespace

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import lance
 import pytest
-from catalogs import ids_of, indexes, make_table, namespaces, raw, rows, tables
-from local_datasets import numbers
+from support.catalogs import ids_of, indexes, make_table, namespaces, raw, rows, tables
+from support.local_datasets import numbers
 
 from lance_spark.actions.catalog.declaring import declare_table, withdraw
 from lance_spark.actions.catalog.doctor import examine, mend

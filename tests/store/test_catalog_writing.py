@@ -8,8 +8,8 @@ import pickle
 import lance
 import pyarrow as pa
 import pytest
-from catalogs import ids_of, make_table, tables
-from local_datasets import contents, make_dataset, numbers
+from support.catalogs import ids_of, make_table, tables
+from support.local_datasets import contents, make_dataset, numbers
 
 from lance_spark.actions.catalog import writing
 from lance_spark.actions.catalog.declaring import declare_table

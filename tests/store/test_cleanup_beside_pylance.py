@@ -16,8 +16,8 @@ from datetime import timedelta
 
 import lance
 import pytest
-from cleanup_datasets import BLOB_DIGITS, NOW, UUID, age_all, candidates, plan, put
-from local_datasets import numbers
+from support.cleanup_datasets import BLOB_DIGITS, NOW, UUID, age_all, candidates, plan, put
+from support.local_datasets import numbers
 
 KINDS = {"temporary_manifest": "staging"}
 

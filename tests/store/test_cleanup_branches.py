@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from cleanup_datasets import (
+from support.cleanup_datasets import (
     NOW,
     age_all,
     append,
@@ -30,7 +30,7 @@ from cleanup_datasets import (
     reads,
     versions,
 )
-from local_datasets import make_dataset, numbers
+from support.local_datasets import make_dataset, numbers
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.cleanup.policy import VersionRule

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import lance
 import pytest
-from cleanup_datasets import (
+from lance import DatasetBasePath
+from support.cleanup_datasets import (
     NOW,
     age_all,
     append,
@@ -25,8 +26,7 @@ from cleanup_datasets import (
     reads,
     versions,
 )
-from lance import DatasetBasePath
-from local_datasets import numbers
+from support.local_datasets import numbers
 
 from lance_spark.errors import CorruptData, NotFound, Refused
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from cleanup_datasets import (
+from support.cleanup_datasets import (
     age_all,
     busy,
     clean,

@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from cleanup_datasets import (
+from support.cleanup_datasets import (
     KEEPING,
     NOW,
     RUNNER,
@@ -33,7 +33,7 @@ from cleanup_datasets import (
     refused,
     versions,
 )
-from local_datasets import numbers
+from support.local_datasets import numbers
 
 from lance_spark.actions.cleanup import tasks
 from lance_spark.actions.cleanup.apply import apply_plan

@@ -9,7 +9,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from cleanup_datasets import (
+from support.cleanup_datasets import (
     BLOB_DIGITS,
     NOW,
     RUNNER,
@@ -30,8 +30,8 @@ from cleanup_datasets import (
     reads,
     versions,
 )
-from local_datasets import make_dataset, numbers
-from shaped_datasets import PAYLOADS, blobs
+from support.local_datasets import make_dataset, numbers
+from support.shaped_datasets import PAYLOADS, blobs
 
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy

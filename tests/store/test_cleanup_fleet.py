@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from cleanup_datasets import NOW, RUNNER, busy, overwrite, overwritten
+from support.cleanup_datasets import NOW, RUNNER, busy, overwrite, overwritten
 
 from lance_spark.actions.cleanup import multi_table
 from lance_spark.actions.cleanup.multi_table import FleetOptions, FleetTable, clean_fleet

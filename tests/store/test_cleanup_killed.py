@@ -10,9 +10,20 @@ from pathlib import Path
 
 import lance
 import pytest
-from cleanup_datasets import NOW, append, assert_kept, branches, clean, orphans, overwrite, place, reads, versions
-from local_datasets import numbers
-from processes import PATIENCE, processes
+from support.cleanup_datasets import (
+    NOW,
+    append,
+    assert_kept,
+    branches,
+    clean,
+    orphans,
+    overwrite,
+    place,
+    reads,
+    versions,
+)
+from support.local_datasets import numbers
+from support.processes import PATIENCE, processes
 
 from lance_spark.actions.cleanup import apply, tasks
 

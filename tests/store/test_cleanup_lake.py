@@ -9,10 +9,10 @@ from pathlib import Path
 
 import lance
 import pytest
-from catalogs import indexes, make_table, pylance, raw, tables
-from cleanup_datasets import NOW, RUNNER, let_pass, overwrite
 from lance_namespace_urllib3_client.models import ListTablesRequest
-from local_datasets import numbers
+from support.catalogs import indexes, make_table, pylance, raw, tables
+from support.cleanup_datasets import NOW, RUNNER, let_pass, overwrite
+from support.local_datasets import numbers
 
 from lance_spark.actions.catalog import cleanup
 from lance_spark.actions.catalog.cleanup import clean_lake

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import lance
 import pytest
-from cleanup_datasets import KEEPING, after_batch, append, clean, files, overwrite, overwritten, place, plan, reads
+from support.cleanup_datasets import (
+    KEEPING,
+    after_batch,
+    append,
+    clean,
+    files,
+    overwrite,
+    overwritten,
+    place,
+    plan,
+    reads,
+)
 
 from lance_spark.actions.cleanup import tasks
 from lance_spark.actions.cleanup.apply import apply_plan

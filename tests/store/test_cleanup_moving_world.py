@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import lance
 import pytest
-from cleanup_datasets import (
+from support.cleanup_datasets import (
     KEEPING,
     NOW,
     after_batch,
@@ -27,7 +27,7 @@ from cleanup_datasets import (
     small_batches,
     versions,
 )
-from local_datasets import make_dataset, numbers
+from support.local_datasets import make_dataset, numbers
 
 from lance_spark.actions.cleanup import tasks
 from lance_spark.actions.cleanup.apply import apply_plan

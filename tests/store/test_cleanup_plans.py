@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from cleanup_datasets import (
+from support.cleanup_datasets import (
     KEEPING,
     RUNNER,
     UUID,

@@ -21,7 +21,7 @@ from pathlib import Path
 import lance
 import pyarrow.compute as pc
 import pytest
-from cleanup_datasets import (
+from support.cleanup_datasets import (
     BLOB_DIGITS,
     NOW,
     UUID,
@@ -44,7 +44,7 @@ from cleanup_datasets import (
     versions,
     watch_manifests,
 )
-from local_datasets import make_dataset, numbers
+from support.local_datasets import make_dataset, numbers
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule

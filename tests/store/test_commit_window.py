@@ -8,8 +8,8 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 import pytest
-from cleanup_datasets import RUNNER, append, clean, let_pass, place, versions
-from local_datasets import numbers
+from support.cleanup_datasets import RUNNER, append, clean, let_pass, place, versions
+from support.local_datasets import numbers
 
 from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup

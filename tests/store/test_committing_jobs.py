@@ -3,8 +3,8 @@
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import contents, ids, make_dataset, numbers, prepare, rows, write, written_since
-from shaped_datasets import PAYLOADS, blobs
+from support.local_datasets import contents, ids, make_dataset, numbers, prepare, rows, write, written_since
+from support.shaped_datasets import PAYLOADS, blobs
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.write import finish

@@ -5,8 +5,8 @@ import shutil
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import contents, ids, make_dataset, numbers, prepare, write, written_since
-from shaped_datasets import PAYLOADS, blobs
+from support.local_datasets import contents, ids, make_dataset, numbers, prepare, write, written_since
+from support.shaped_datasets import PAYLOADS, blobs
 
 from lance_spark.actions.branches import create_branch, delete_branch
 from lance_spark.actions.write import finish, give_up, plan_write

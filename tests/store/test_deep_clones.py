@@ -1,6 +1,6 @@
 """The branches of a deep clone are copied where other files are: by the engine, on Spark where there is much."""
 
-from remote_datasets import assert_same, begun, origin
+from support.remote_datasets import assert_same, begun, origin
 
 from lance_spark.actions.sync.clone import CloneOptions, clone
 from lance_spark.runner.local import LocalRunner

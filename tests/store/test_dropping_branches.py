@@ -6,9 +6,9 @@ from pathlib import Path
 
 import lance
 import pytest
-from cleanup_datasets import append, files
-from local_datasets import make_dataset
-from processes import Job, Team
+from support.cleanup_datasets import append, files
+from support.local_datasets import make_dataset
+from support.processes import Job, Team
 
 from lance_spark.actions.branches import create_branch, delete_branch, list_branches
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure

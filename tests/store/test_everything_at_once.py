@@ -3,12 +3,12 @@
 import os
 
 import pytest
-from cleanup_datasets import orphans
-from processes import Team
-from storm import Place
-from storm_checks import account, clean_up, run_storm
-from storm_log import OK, REFUSED, UNKNOWN, Entry, history_problems, problems
-from storm_workers import WORKERS
+from support.cleanup_datasets import orphans
+from support.processes import Team
+from support.storm import Place
+from support.storm_checks import account, clean_up, run_storm
+from support.storm_log import OK, REFUSED, UNKNOWN, Entry, history_problems, problems
+from support.storm_workers import WORKERS
 
 SECONDS = 4
 NIGHT = float(os.environ.get("EVERYTHING_AT_ONCE_SECONDS", "1800"))

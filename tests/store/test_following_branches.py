@@ -8,8 +8,8 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from merge_datasets import add, head
-from remote_datasets import (
+from support.merge_datasets import add, head
+from support.remote_datasets import (
     assert_all_sound,
     begun,
     branch_off,

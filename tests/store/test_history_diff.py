@@ -7,7 +7,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance import blob_array, blob_field
-from local_datasets import make_dataset, numbers
+from support.local_datasets import make_dataset, numbers
 
 from lance_spark.actions.diff import diff
 from lance_spark.errors import CorruptData, NotFound

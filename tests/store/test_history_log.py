@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import make_dataset, numbers
+from support.local_datasets import make_dataset, numbers
 
 from lance_spark.actions.log.history import iter_log, log, show
 from lance_spark.actions.tags import create_tag

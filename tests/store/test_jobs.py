@@ -8,8 +8,8 @@ from pathlib import Path
 
 import lance
 import pytest
-from catalogs import rows, tables
-from local_datasets import numbers
+from support.catalogs import rows, tables
+from support.local_datasets import numbers
 
 from lance_spark.actions.catalog.opening import open_catalog
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from local_datasets import contents, ids, make_dataset, numbers, pin, write
+from support.local_datasets import contents, ids, make_dataset, numbers, pin, write
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.tags import create_tag, delete_tag, list_tags, move_tag

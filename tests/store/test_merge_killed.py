@@ -12,9 +12,9 @@ from typing import NamedTuple
 import lance
 import pyarrow as pa
 import pytest
-from cleanup_datasets import NOW, age_all, clean, orphans, place
-from merge_datasets import add, assert_sound, error_of, exp, head, rows, run
-from processes import PATIENCE, processes
+from support.cleanup_datasets import NOW, age_all, clean, orphans, place
+from support.merge_datasets import add, assert_sound, error_of, exp, head, rows, run
+from support.processes import PATIENCE, processes
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.errors import Refused

@@ -8,8 +8,8 @@ from itertools import chain
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import contents
-from merge_datasets import (
+from support.local_datasets import contents
+from support.merge_datasets import (
     assert_sound,
     clean_all,
     every_version,

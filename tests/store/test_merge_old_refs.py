@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import lance
-from local_datasets import ids, make_dataset, numbers
+from support.local_datasets import ids, make_dataset, numbers
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.actions.merge.merge import MergeOptions, merge

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import lance
 import pytest
-from merge_datasets import add, head, rows, table
+from support.merge_datasets import add, head, rows, table
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.merge import MergeOptions, merge

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import write
-from merge_datasets import assert_sound, error_of, every_version, exp, head, rows, run
-from processes import Job, Team
+from support.local_datasets import write
+from support.merge_datasets import assert_sound, error_of, every_version, exp, head, rows, run
+from support.processes import Job, Team
 
 from lance_spark.errors import Conflict
 from lance_spark.store import merge_commit

@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import pin, rows
+from support.local_datasets import pin, rows
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "old-writers"
 TWO_FRAGMENTS_OF_ONE_ID = "v0.16.0/wrong_data_version_no_fix.lance"

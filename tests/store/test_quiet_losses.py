@@ -8,7 +8,7 @@ import threading
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import contents, make_dataset, numbers, prepare, rows, write, written_since
+from support.local_datasets import contents, make_dataset, numbers, prepare, rows, write, written_since
 
 from lance_spark.actions.branches import create_branch, list_branches
 from lance_spark.actions.target import dataset_at

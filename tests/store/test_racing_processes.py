@@ -7,8 +7,8 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import contents, ids, make_dataset, numbers, write, written_since
-from processes import PATIENCE, processes
+from support.local_datasets import contents, ids, make_dataset, numbers, write, written_since
+from support.processes import PATIENCE, processes
 
 from lance_spark.actions.branches import create_branch, list_branches
 from lance_spark.actions.write import finish, plan_write

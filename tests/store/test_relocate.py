@@ -10,11 +10,11 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from cleanup_datasets import NOW, clean, place
-from local_datasets import contents, numbers
-from merge_datasets import add, assert_sound, exp, forked, head, ids, row_ids, rows, run
-from remote_datasets import WAYS, fetched, made_clone
-from shaped_datasets import PAYLOADS, blobs
+from support.cleanup_datasets import NOW, clean, place
+from support.local_datasets import contents, numbers
+from support.merge_datasets import add, assert_sound, exp, forked, head, ids, row_ids, rows, run
+from support.remote_datasets import WAYS, fetched, made_clone
+from support.shaped_datasets import PAYLOADS, blobs
 
 from lance_spark.actions.clone import shallow_clone
 from lance_spark.actions.log.history import log

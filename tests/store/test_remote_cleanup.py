@@ -6,10 +6,10 @@ from pathlib import Path
 
 import lance
 import pytest
-from cleanup_datasets import age_all
-from local_datasets import contents
-from merge_datasets import add, clean_all, head
-from remote_datasets import (
+from support.cleanup_datasets import age_all
+from support.local_datasets import contents
+from support.merge_datasets import add, clean_all, head
+from support.remote_datasets import (
     assert_all_sound,
     assert_follows,
     assert_same,

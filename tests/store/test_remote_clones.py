@@ -7,9 +7,9 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import contents
-from merge_datasets import add, head, table
-from remote_datasets import (
+from support.local_datasets import contents
+from support.merge_datasets import add, head, table
+from support.remote_datasets import (
     WAYS,
     assert_all_sound,
     assert_follows,
@@ -25,7 +25,7 @@ from remote_datasets import (
     pushed,
     read,
 )
-from shaped_datasets import SHAPES, blobs, people
+from support.shaped_datasets import SHAPES, blobs, people
 
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError
 from lance_spark.refs.model import PinnedVersion

@@ -6,9 +6,9 @@ from contextlib import suppress
 import lance
 import pyarrow as pa
 import pytest
-from local_datasets import contents
-from merge_datasets import add, clean_all, head, table
-from remote_datasets import (
+from support.local_datasets import contents
+from support.merge_datasets import add, clean_all, head, table
+from support.remote_datasets import (
     assert_follows,
     assert_same,
     branch_off,

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import lance
 import pytest
-from merge_datasets import add, head
-from remote_datasets import (
+from support.merge_datasets import add, head
+from support.remote_datasets import (
     assert_all_sound,
     assert_follows,
     assert_same,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import lance
 import pytest
-from local_datasets import contents
-from merge_datasets import add, clean_all, head, row_ids, table
-from remote_datasets import (
+from support.local_datasets import contents
+from support.merge_datasets import add, clean_all, head, row_ids, table
+from support.remote_datasets import (
     assert_all_sound,
     assert_follows,
     assert_same,

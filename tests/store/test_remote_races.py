@@ -2,10 +2,10 @@
 
 import lance
 import pytest
-from cleanup_datasets import place
-from merge_datasets import add, assert_sound, clean_all, head, table
-from processes import Job, Team
-from remote_datasets import (
+from support.cleanup_datasets import place
+from support.merge_datasets import add, assert_sound, clean_all, head, table
+from support.processes import Job, Team
+from support.remote_datasets import (
     assert_all_sound,
     assert_follows,
     assert_same,

@@ -5,7 +5,7 @@ from datetime import timedelta, timezone
 
 import lance
 import pytest
-from local_datasets import ids, make_dataset, numbers, pin, write
+from support.local_datasets import ids, make_dataset, numbers, pin, write
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.read import pin_read, read_schema

@@ -9,9 +9,21 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from cleanup_datasets import place
-from local_datasets import contents
-from merge_datasets import add, assert_sound, clean_all, every_version, exp, forked, head, ids, row_ids, rows, table
+from support.cleanup_datasets import place
+from support.local_datasets import contents
+from support.merge_datasets import (
+    add,
+    assert_sound,
+    clean_all,
+    every_version,
+    exp,
+    forked,
+    head,
+    ids,
+    row_ids,
+    rows,
+    table,
+)
 
 from lance_spark.actions import restore as restoring
 from lance_spark.actions.log.history import log

@@ -2,8 +2,8 @@
 
 import lance
 import pytest
-from local_datasets import contents, ids, make_dataset, numbers, pin, rows, write, written_since
-from shaped_datasets import PAYLOADS, blobs, branch_of_branch, stable_ids_indexed
+from support.local_datasets import contents, ids, make_dataset, numbers, pin, rows, write, written_since
+from support.shaped_datasets import PAYLOADS, blobs, branch_of_branch, stable_ids_indexed
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.clone import deep_clone, shallow_clone

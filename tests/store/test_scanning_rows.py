@@ -2,8 +2,8 @@
 
 import lance
 import pytest
-from local_datasets import make_dataset, numbers, rows, scan
-from shaped_datasets import PAYLOADS, SHAPES, blobs, indexed, people, plain, stable_ids
+from support.local_datasets import make_dataset, numbers, rows, scan
+from support.shaped_datasets import PAYLOADS, SHAPES, blobs, indexed, people, plain, stable_ids
 
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import lance
 import pytest
-from local_datasets import numbers
+from support.local_datasets import numbers
 
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.cleanup.policy import CleanupPolicy

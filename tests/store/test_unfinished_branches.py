@@ -6,8 +6,8 @@ from pathlib import Path
 
 import lance
 import pytest
-from cleanup_datasets import age_all
-from local_datasets import make_dataset, numbers
+from support.cleanup_datasets import age_all
+from support.local_datasets import make_dataset, numbers
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.errors import AlreadyExists

@@ -5,9 +5,9 @@ from collections import Counter
 
 import lance
 import pytest
-from local_datasets import make_dataset, numbers
-from merge_datasets import add, forked, run
-from remote_datasets import begun, fetched, made_clone, pushed
+from support.local_datasets import make_dataset, numbers
+from support.merge_datasets import add, forked, run
+from support.remote_datasets import begun, fetched, made_clone, pushed
 
 from lance_spark.errors import NotFound
 from lance_spark.refs.model import PinnedVersion

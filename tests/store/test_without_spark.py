@@ -8,8 +8,8 @@ from pathlib import Path
 
 import lance
 import pytest
-from merge_datasets import add, forked, head
-from merge_datasets import table as rows_of
+from support.merge_datasets import add, forked, head
+from support.merge_datasets import table as rows_of
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.actions.catalog.declaring import declare_table

@@ -1,8 +1,8 @@
 """What became live since the mark: whoever tags, branches, restores or commits during a run wins."""
 
-from cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
 from lance_spark.cleanup.changes_since_mark import news
 from lance_spark.cleanup.retention import Verdict

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
+from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
 from lance_spark.cleanup.evidence import contradictions, manifest_at, not_explained, still_listed
 from lance_spark.errors import CorruptData

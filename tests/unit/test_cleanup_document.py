@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import pyarrow as pa
 import pytest
-from cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
 from lance_spark.cleanup.candidates import SUMS
 from lance_spark.cleanup.changes_since_mark import news

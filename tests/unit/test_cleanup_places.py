@@ -3,7 +3,7 @@
 import posixpath
 
 import pytest
-from cleanup_surveys import CLONE, ROOT, chain, realpath, survey
+from support.cleanup_surveys import CLONE, ROOT, chain, realpath, survey
 
 from lance_spark.cleanup.references import ANYWHERE, Places
 from lance_spark.manifest.model import BasePath, NamedFile

@@ -4,10 +4,10 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from cleanup_surveys import CLONE, ROOT, chain, manifest, realpath, survey
 from hypothesis import given
 from hypothesis import strategies as st
-from manifest_bytes import SECOND, data_file, deletion_file, fragment, head, index, manifest_file
+from support.cleanup_surveys import CLONE, ROOT, chain, manifest, realpath, survey
+from support.manifest_bytes import SECOND, data_file, deletion_file, fragment, head, index, manifest_file
 
 from lance_spark.cleanup.references import LEFTOVER, MARKS, Places, cut_runs, inspect, leftover_marks
 from lance_spark.errors import CorruptData, Refused

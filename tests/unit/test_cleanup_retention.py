@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from cleanup_surveys import CLONE, DAY, HOUR, NOW, chain, fork, manifest, survey
+from support.cleanup_surveys import CLONE, DAY, HOUR, NOW, chain, fork, manifest, survey
 
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.retention import (

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from cleanup_surveys import DAY, HOUR, NOW, chain, fork, manifest, survey
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cleanup_surveys import DAY, HOUR, NOW, chain, fork, manifest, survey
 
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.retention import Moment, judge, positions_of_unknown_age

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
-from cleanup_files import (
+from support.cleanup_files import (
     BLOB_NAME,
     CHAINS,
     CLONE_CHAIN,
@@ -23,7 +23,7 @@ from cleanup_files import (
     sums,
     to_table,
 )
-from cleanup_surveys import DAY, NOW
+from support.cleanup_surveys import DAY, NOW
 
 from lance_spark.cleanup.references import MARKS
 from lance_spark.cleanup.sweep import DECIDED, FILES, decide, to_files

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from cleanup_files import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.cleanup_files import (
     CLONE_CHAIN,
     FILES_OF_ALL,
     KEYS_OF_ALL,
@@ -19,9 +21,7 @@ from cleanup_files import (
     sums,
     to_table,
 )
-from cleanup_surveys import DAY, NOW
-from hypothesis import given
-from hypothesis import strategies as st
+from support.cleanup_surveys import DAY, NOW
 
 from lance_spark.cleanup.sweep import DECIDED, decide
 

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
-from log_entries import NOW, entries, histories, pin
+from support.log_entries import NOW, entries, histories, pin
 
 from lance_spark.history.drawing import lay_out
 from lance_spark.history.entries import LogEntry

@@ -1,6 +1,6 @@
 """Fragments of two versions, told apart by the names of their data files."""
 
-from manifest_bytes import COLUMN, column, data_file, deletion_file, field, fragment, head, manifest_file
+from support.manifest_bytes import COLUMN, column, data_file, deletion_file, field, fragment, head, manifest_file
 
 from lance_spark.history.fragments import match, stat, stat_of_all
 from lance_spark.manifest.contents import decode_contents

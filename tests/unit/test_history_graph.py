@@ -2,7 +2,7 @@
 
 import pytest
 from hypothesis import given
-from log_entries import entries, histories
+from support.log_entries import entries, histories
 
 from lance_spark.history.graph import draw
 

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 import pytest
-from manifest_bytes import (
+from support.manifest_bytes import (
     column,
     data_file,
     deletion_file,

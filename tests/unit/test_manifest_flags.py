@@ -1,7 +1,7 @@
 """Versions that use what this package does not know are refused, whoever reads them."""
 
 import pytest
-from manifest_bytes import data_file, field, fragment, head, manifest_file
+from support.manifest_bytes import data_file, field, fragment, head, manifest_file
 
 from lance_spark.errors import Refused
 from lance_spark.manifest.decode import check_flags, decode_head, named_files

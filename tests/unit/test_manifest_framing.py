@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from manifest_bytes import data_file, field, fragment, head, index, manifest_file
+from support.manifest_bytes import data_file, field, fragment, head, index, manifest_file
 
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.manifest.decode import decode_head, named_files

@@ -5,7 +5,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from manifest_bytes import field
+from support.manifest_bytes import field
 
 from lance_spark.errors import CorruptData
 from lance_spark.manifest.indexes import _record, decode_indexes

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from manifest_bytes import column, data_file, deletion_file, fragment, head, index, manifest_file
-from manifest_bytes import field as proto
+from support.manifest_bytes import column, data_file, deletion_file, fragment, head, index, manifest_file
+from support.manifest_bytes import field as proto
 
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.manifest import names, run

@@ -6,7 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.dataset import LanceOperation
-from manifest_bytes import field, head, manifest_file
+from support.manifest_bytes import field, head, manifest_file
 from test_manifest_real import OLD, append, everything, manifests, old_chains
 
 from lance_spark.errors import CorruptData

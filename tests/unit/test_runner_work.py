@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pyarrow as pa
 import pytest
-from cleanup_surveys import DAY, NOW, chain, manifest, survey
+from support.cleanup_surveys import DAY, NOW, chain, manifest, survey
 
 from lance_spark.actions.cleanup.extent import about_rows, work_of_sums, work_of_survey
 from lance_spark.cleanup.candidates import SUMS

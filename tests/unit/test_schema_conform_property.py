@@ -1,9 +1,9 @@
 """What the cast table allows either arrives unchanged or is refused, for any types and values."""
 
 import pyarrow as pa
-from arrow_values import arrays, holds_forbidden_null, plain, type_pairs
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.arrow_values import arrays, holds_forbidden_null, plain, type_pairs
 
 from lance_spark.errors import SchemaMismatch
 from lance_spark.schema.casts import why_not

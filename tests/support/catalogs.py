@@ -7,7 +7,6 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance.namespace import DirectoryNamespace
-from local_datasets import numbers
 
 from lance_spark.actions.catalog.declaring import declare_table
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
@@ -16,6 +15,7 @@ from lance_spark.catalog.model import Catalog, Declaration
 from lance_spark.catalog.names import Name
 from lance_spark.store.catalog import indexing
 from lance_spark.store.catalog.snapshots import newest
+from support.local_datasets import numbers
 
 PYLANCE = {
     "v1": {"manifest_enabled": "false"},

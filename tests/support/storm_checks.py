@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterable
 from datetime import timedelta
 
-from processes import Job, Team
-from storm import Place, digest, make, opened, policy, value_of
-from storm_log import OK, Entry, happened, history_problems, problems, read_logs, summary, unexpected
-from storm_workers import WORKERS, warm_up, work
-
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.runner.local import LocalRunner
+from support.processes import Job, Team
+from support.storm import Place, digest, make, opened, policy, value_of
+from support.storm_log import OK, Entry, happened, history_problems, problems, read_logs, summary, unexpected
+from support.storm_workers import WORKERS, warm_up, work
 
 EVERYTHING = (
     "append",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from merge_model import Clash, State, merged
+from support.merge_model import Clash, State, merged
 
 
 class Place(NamedTuple):

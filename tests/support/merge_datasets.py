@@ -7,7 +7,6 @@ from typing import Any
 
 import lance
 import pyarrow as pa
-from cleanup_datasets import NOW, clean, place
 
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.errors import LanceSparkError
@@ -15,6 +14,7 @@ from lance_spark.merge.plan import MergeResult
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
+from support.cleanup_datasets import NOW, clean, place
 
 Rows = list[dict[str, Any]]
 

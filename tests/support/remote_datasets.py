@@ -10,9 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import lance
-from cleanup_datasets import place
-from local_datasets import contents
-from merge_datasets import Rows, add, assert_sound, head, rows, table
 
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.merge import MergeOptions, merge
@@ -30,6 +27,9 @@ from lance_spark.runner.local import LocalRunner
 from lance_spark.store import clones, copying, indexes, materialize, merge_commit, refs
 from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.uri import locate
+from support.cleanup_datasets import place
+from support.local_datasets import contents
+from support.merge_datasets import Rows, add, assert_sound, head, rows, table
 
 WAYS = ("shallow", "planted", "deep")
 """How a clone comes about: by pylance, as between two stores, or with copies of the data."""

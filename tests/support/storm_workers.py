@@ -9,7 +9,18 @@ from functools import partial
 from typing import Any
 
 import lance
-from storm import (
+
+from lance_spark.actions.branches import create_branch, delete_branch, list_branches
+from lance_spark.actions.cleanup.plan import plan_cleanup
+from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.tags import create_tag, delete_tag, move_tag
+from lance_spark.actions.write import finish, plan_write
+from lance_spark.cleanup.outcome import DELETED
+from lance_spark.refs.model import RefSpec
+from lance_spark.runner.local import LocalRunner
+from lance_spark.store.datasets import pin_latest
+from lance_spark.store.writing import write_rows
+from support.storm import (
     ENOUGH,
     LATE,
     SCHEMA,
@@ -24,18 +35,7 @@ from storm import (
     under_way,
     value_of,
 )
-from storm_log import OK, UNKNOWN
-
-from lance_spark.actions.branches import create_branch, delete_branch, list_branches
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.tags import create_tag, delete_tag, move_tag
-from lance_spark.actions.write import finish, plan_write
-from lance_spark.cleanup.outcome import DELETED
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.writing import write_rows
+from support.storm_log import OK, UNKNOWN
 
 
 def warm_up(place: Place, *_: object) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import lance
 import pytest
-from local_datasets import numbers
 
 from lance_spark.actions.cleanup import apply as applying
 from lance_spark.actions.cleanup import plan as planning
@@ -28,6 +27,7 @@ from lance_spark.runner.local import LocalRunner
 from lance_spark.store import deleting, manifests
 from lance_spark.store.deleting import Deleted
 from lance_spark.store.uri import locate
+from support.local_datasets import numbers
 
 DAY = 86_400
 NOW = timedelta(0)

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import lance
 import pyarrow as pa
-from storm_log import OK, REFUSED, UNKNOWN, Entry, Log
 
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Conflict, LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.store.uri import locate
+from support.storm_log import OK, REFUSED, UNKNOWN, Entry, Log
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 LATE = 0.5
