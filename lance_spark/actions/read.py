@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lance_spark.actions.catalog.reading import open_table
 from lance_spark.actions.resolve import resolve
-from lance_spark.actions.target import take_location, take_table
+from lance_spark.actions.target import take_target
 from lance_spark.errors import SchemaMismatch
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import ReadOptions, parse_read_options
@@ -22,6 +21,14 @@ from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID, add_row_columns, 
 from lance_spark.schema.width import row_width
 from lance_spark.store import scanning
 from lance_spark.store.scanning import Scan, ScanColumns
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What a read will do: one scan, divided among tasks."""
+
+    scan: Scan
+    partitions: tuple[ScanPartition, ...]
 
 
 @dataclass(frozen=True)
@@ -38,13 +45,13 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
 
     Raises InvalidOption for bad options and NotFound for a missing table, dataset, branch, tag or version.
     """
-    table, rest = take_table(options, "load")
-    if table is not None:
-        parsed = parse_read_options(rest)
-        return PinnedRead(*open_table(table.catalog, table.name, parsed.ref), parsed)
-    location, rest = take_location(options, "load")
-    parsed = parse_read_options(rest)
-    return PinnedRead(location, resolve(location, parsed.ref), parsed)
+    target = take_target(options, "load")
+    parsed, place = parse_read_options(target.options), target.place
+    if isinstance(place, DatasetLocation):
+        return PinnedRead(place, resolve(place, parsed.ref), parsed)
+    from lance_spark.actions.catalog.reading import open_named  # a read by a path does not wait for catalogs
+
+    return PinnedRead(*open_named(place, parsed.ref), parsed)
 
 
 def read_schema(read: PinnedRead) -> pa.Schema:
@@ -83,7 +90,7 @@ def read_for_spark(read: PinnedRead, wire: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> tuple[Scan, tuple[ScanPartition, ...]]:
+def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> ReadPlan:
     """The scan and its partitions. ``schema`` is what must come out, in the dataset's types.
 
     Raises InvalidOption for a filter that pylance cannot parse or bind, before any task starts.
@@ -97,7 +104,7 @@ def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> tuple[Scan, tu
         scanning.check_filter(scan)
         matches = scanning.index_matches(scan)
         if matches is not None:
-            fragments = only_matching(fragments, *matches)
+            fragments = only_matching(fragments, matches)
     whole = row_width(scanning.schema_of(read.location, read.pin))
     request = ScanRequest(
         row_width=width,
@@ -108,7 +115,7 @@ def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> tuple[Scan, tu
         splittable=scanning.takes_row_addresses(read.location, read.pin),
         limit=options.limit,
     )
-    return scan, plan_scan(fragments, request)
+    return ReadPlan(scan, plan_scan(fragments, request))
 
 
 def _blob_bytes(read: PinnedRead, columns: ScanColumns) -> int:

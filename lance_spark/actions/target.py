@@ -1,13 +1,10 @@
-"""Which dataset the options name, by a path or by a catalog."""
+"""The door of every read and write: which dataset the options name, by a path or by a catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.catalog.model import Catalog, Mode
 from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.options.catalog import take_catalog
@@ -18,35 +15,37 @@ from lance_spark.store.uri import locate
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table of a catalog, by its name; nobody has looked whether it is there."""
+    """A table of a catalog, by its name. Plain values: reading a path loads nothing of catalogs."""
 
-    catalog: Catalog
+    root: DatasetLocation
+    """The catalog's directory."""
     name: str
+    mode: str | None = None
+    """How the catalog is to be read, unchecked; None for its default."""
 
 
-def take_table(options: Mapping[str, str], call: str) -> tuple[NamedTable | None, dict[str, str]]:
-    """The table that ``catalog``, ``path`` and the storage options name, and the options that are left.
+@dataclass(frozen=True)
+class Target:
+    """What the options of a read or a write name. Nobody has looked whether it exists."""
 
-    None, and all options, where no catalog is named. ``call`` is as of :func:`take_location`. Raises InvalidOption.
+    place: DatasetLocation | NamedTable
+    options: dict[str, str]
+    """The options that are left, for the read or the write itself."""
+
+
+def take_target(options: Mapping[str, str], call: str) -> Target:
+    """What ``path``, ``catalog`` and the storage options name.
+
+    ``call`` is ``load`` or ``save``, for errors. Raises InvalidOption.
     """
     rest, storage = split_storage(options)
     table, rest = take_catalog(rest, call)
-    if table is None:
-        return None, dict(options)
-    mode = cast("Mode", table.mode or "compatibility")  # a catalog checks it
-    return NamedTable(open_catalog(table.root, storage, mode), table.name), rest
-
-
-def take_location(options: Mapping[str, str], call: str) -> tuple[DatasetLocation, dict[str, str]]:
-    """The dataset that ``path`` and the storage options name, and the options that are left.
-
-    ``call`` is what the user should have written, for the error when there is no path.
-    """
-    rest, storage = split_storage(options)
+    if table is not None:
+        return Target(NamedTable(locate(table.root, storage), table.name, table.mode), rest)
     path = rest.pop("path", None)
     if path is None:
         raise InvalidOption("No dataset was named.", hint=f"Give a path or a URI, e.g. {call}('s3://bucket/t.lance').")
-    return dataset_at(path, storage), rest
+    return Target(dataset_at(path, storage), rest)
 
 
 def located(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:

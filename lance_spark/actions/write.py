@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.actions.target import take_location
+from lance_spark.actions.target import take_target
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions, parse_write_options
@@ -27,8 +27,9 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
     ``frame`` is the DataFrame's schema in Arrow types. Raises InvalidOption, Refused, NotFound, AlreadyExists or
     SchemaMismatch; then nothing was changed.
     """
-    location, rest = take_location(options, "save")
-    return plan_write_to(location, parse_write_options(rest), frame, overwrite)
+    target = take_target(options, "save")
+    assert isinstance(target.place, DatasetLocation)
+    return plan_write_to(target.place, parse_write_options(target.options), frame, overwrite)
 
 
 def plan_write_to(location: DatasetLocation, parsed: WriteOptions, frame: pa.Schema, overwrite: bool) -> WritePlan:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lance_spark.scan.plan import FragmentSize
 
@@ -29,20 +29,25 @@ def answering_indexes(explained: str) -> frozenset[str]:
     return frozenset(name for name, _ in indexes) if _EXACT.issuperset(kind for _, kind in indexes) else frozenset()
 
 
-def only_matching(
-    fragments: Sequence[FragmentSize], covered: Collection[int], matches: Mapping[int, int]
-) -> list[FragmentSize]:
-    """The fragments that can hold matches: covered ones weighed by their matches, the others as they are.
+@dataclass(frozen=True)
+class IndexMatches:
+    """What indexes tell of the rows that pass a filter."""
 
-    ``covered`` are the fragments the indexes know, ``matches`` the number of matching rows in each of those.
-    """
-    found = []
+    covered: frozenset[int]
+    """Ids of the fragments that the indexes know."""
+    rows: Mapping[int, int]
+    """Number of matching rows in each of those fragments that has any."""
+
+
+def only_matching(fragments: Sequence[FragmentSize], matches: IndexMatches) -> list[FragmentSize]:
+    """The fragments that can hold matches: covered ones weighed by their matches, the others as they are."""
+    visited = []
     for fragment in fragments:
-        if fragment.fragment_id not in covered:
-            found.append(fragment)
-        elif rows := matches.get(fragment.fragment_id, 0):
+        if fragment.fragment_id not in matches.covered:
+            visited.append(fragment)
+        elif rows := matches.rows.get(fragment.fragment_id, 0):
             share = rows / max(1, fragment.physical_rows)
             size = int(fragment.stored_bytes * share)
             # physical_rows stays: a split fragment is cut by row addresses, and matches may have any of them.
-            found.append(replace(fragment, live_rows=rows, stored_bytes=size))
-    return found
+            visited.append(replace(fragment, live_rows=rows, stored_bytes=size))
+    return visited

@@ -38,15 +38,16 @@ class LanceReader(DataSourceReader):
         # State set in partitions() never reaches read(): Spark pickles the reader first. So all is planned here.
         self._wire = wire_schema(schema)
         with plainly():
-            self._scan, self._plan = plan_read(read, read_for_spark(read, self._wire), os.cpu_count() or 1)
+            plan = plan_read(read, read_for_spark(read, self._wire), os.cpu_count() or 1)
+        self._scan, self._partitions = plan.scan, plan.partitions
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors get their own partition each; the whole plan would cross once more with every task."""
-        return {**self.__dict__, "_plan": ()}
+        return {**self.__dict__, "_partitions": ()}
 
     def partitions(self) -> list[InputPartition]:
         """One entry per Spark task."""
-        return [LancePartition(part) for part in self._plan]
+        return [LancePartition(part) for part in self._partitions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition as Arrow batches of exactly Spark's schema."""

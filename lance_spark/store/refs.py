@@ -10,7 +10,6 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
 from lance_spark.refs.parse import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
 from lance_spark.store import files
-from lance_spark.store.chains import version_names
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
 from lance_spark.store.parallel import each
@@ -80,6 +79,8 @@ def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -
 def branch_starts(location: DatasetLocation, name: str) -> list[int]:
     """The versions of a new branch that were copied from another branch; more than one is one too many."""
     import lance
+
+    from lance_spark.store.chains import version_names  # pulls in merges, for which reads do not wait
 
     versions = list(version_names(location, name))
     if len(versions) < 2:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.scan.indexed import PROBE_LIMIT, answering_indexes
+from lance_spark.scan.indexed import PROBE_LIMIT, IndexMatches, answering_indexes
 from lance_spark.scan.plan import FragmentSize, ScanPartition
 from lance_spark.scan.rows import row_address_set
 from lance_spark.schema.blobs import is_blob
@@ -103,8 +103,8 @@ def _size(dataset: lance.LanceDataset, metadata: FragmentMetadata, recorded: boo
     )
 
 
-def index_matches(scan: Scan) -> tuple[frozenset[int], dict[int, int]] | None:
-    """(fragments the indexes cover, matching rows per fragment) when indexes alone answer the filter.
+def index_matches(scan: Scan) -> IndexMatches | None:
+    """The matching rows, when indexes alone answer the filter.
 
     None when they do not, or when more than PROBE_LIMIT rows match: then planning falls back to bytes.
     """
@@ -124,7 +124,7 @@ def index_matches(scan: Scan) -> tuple[frozenset[int], dict[int, int]] | None:
         addresses = dataset.scanner(fragments=fragments, **probe).to_table()["_rowaddr"]
     if len(addresses) > PROBE_LIMIT:
         return None
-    return covered, dict(Counter(address >> 32 for address in addresses.to_pylist()))
+    return IndexMatches(covered, Counter(address >> 32 for address in addresses.to_pylist()))
 
 
 def _covered(dataset: lance.LanceDataset, names: frozenset[str]) -> frozenset[int]:

@@ -70,8 +70,9 @@ class Refs(RuleBasedStateMachine):
     def read(self, pinned, split_size):
         schema = read_schema(pinned)
         options = pinned.options.__class__(**{**pinned.options.__dict__, "split_size": split_size})
-        scan, parts = plan_read(PinnedRead(pinned.location, pinned.pin, options), schema, cores=2)
-        return [number for part in parts for batch in read_batches(scan, part) for number in batch["id"].to_pylist()]
+        plan = plan_read(PinnedRead(pinned.location, pinned.pin, options), schema, cores=2)
+        batches = (batch for part in plan.partitions for batch in read_batches(plan.scan, part))
+        return [number for batch in batches for number in batch["id"].to_pylist()]
 
     @initialize(count=st.integers(0, 3))
     def create(self, count):

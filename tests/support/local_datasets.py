@@ -34,9 +34,10 @@ def scan(uri: str, cores: int = 2, **options: object) -> list[list[dict[str, Any
     """The rows of each Spark partition."""
     read = pin_read({"path": uri, **{key: str(value) for key, value in options.items()}})
     schema = read_schema(read)
-    plan, partitions = plan_read(read, schema, cores)
+    plan = plan_read(read, schema, cores)
     return [
-        [row for batch in read_batches(plan, part) for row in conform(batch, schema).to_pylist()] for part in partitions
+        [row for batch in read_batches(plan.scan, part) for row in conform(batch, schema).to_pylist()]
+        for part in plan.partitions
     ]
 
 

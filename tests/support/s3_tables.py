@@ -39,8 +39,9 @@ def write(
 def read(uri: str, storage: Mapping[str, str], **options: str) -> list[int]:
     """The rows as Spark's reader gets them, sorted."""
     pinned = pin_read(given(uri, storage, **options))
-    scan, parts = plan_read(pinned, read_schema(pinned), 2)
-    return sorted(row for part in parts for batch in read_batches(scan, part) for row in batch["id"].to_pylist())
+    plan = plan_read(pinned, read_schema(pinned), 2)
+    batches = (batch for part in plan.partitions for batch in read_batches(plan.scan, part))
+    return sorted(row for batch in batches for row in batch["id"].to_pylist())
 
 
 def opened(

@@ -107,6 +107,28 @@ def test_importing_the_source_loads_neither_lance_nor_a_file_system():
     assert done.stdout.strip() == "[]"
 
 
+def test_reading_by_a_path_loads_neither_catalogs_nor_merges(uri):
+    """Each Python worker pays for what a read imports. What only a catalog or a merge needs is for those who ask it."""
+    code = f"""
+import lance, pyarrow, sys
+from pyspark.sql.types import LongType, StructField, StructType
+lance.write_dataset(pyarrow.table({{"id": [1, 2]}}), {uri!r})
+lance.dataset({uri!r}).create_branch("exp")
+lance.dataset({uri!r}).tags.create("t", 1)
+from lance_spark.spark.datasource import LanceDataSource
+for ref in ({{}}, {{"branch": "exp"}}, {{"tag": "t"}}, {{"version": "1"}}, {{"filter": "id > 0"}}):
+    source = LanceDataSource({{"path": {uri!r}, **ref}})
+    reader = source.reader(source.schema())
+    assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 2
+rooms = ("catalog", "merge", "sync", "relocate", "cleanup", "history", "actions.catalog", "actions.merge",
+         "actions.sync", "store.catalog", "runner", "write")
+prefixes = tuple(f"lance_spark.{{room}}" for room in rooms)
+print([name for name in sys.modules if name.startswith(prefixes)])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.fixture
 def crossing(uri):
     """One of everything that Spark carries to executors and back."""
@@ -142,7 +164,7 @@ def test_what_crosses_to_executors_survives_the_way(crossing, dump):
         again = pickle.loads(dump(value))
         assert type(again).__name__ == name
         if name in {"LancePartition", "LanceReader", "LanceWriter"}:
-            assert vars(again) == {**vars(value), **({"_plan": ()} if name == "LanceReader" else {})}
+            assert vars(again) == {**vars(value), **({"_partitions": ()} if name == "LanceReader" else {})}
         else:
             assert again == value
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from lance_spark.scan.indexed import answering_indexes, only_matching
+from lance_spark.scan.indexed import IndexMatches, answering_indexes, only_matching
 from lance_spark.scan.plan import FragmentSize, ScanRequest, plan_scan
 from lance_spark.scan.rows import row_address_set
 
@@ -92,19 +92,20 @@ FRAGMENTS = [FragmentSize(index, 1_000_000, 900_000, 100_000_000) for index in r
 
 
 def test_only_covered_fragments_without_a_match_are_left_out():
-    found = only_matching(FRAGMENTS, covered={0, 1, 2}, matches={1: 500, 2: 0})
+    found = only_matching(FRAGMENTS, IndexMatches(frozenset({0, 1, 2}), {1: 500, 2: 0}))
     assert [fragment.fragment_id for fragment in found] == [1, 3]
     assert found[1] == FRAGMENTS[3]
     assert (found[0].live_rows, found[0].stored_bytes) == (500, 50_000)
 
 
 def test_matches_may_be_anywhere_in_a_split_fragment():
-    parts = plan_scan(only_matching(FRAGMENTS[:1], {0}, {0: 800_000}), ScanRequest(100, cores=8, filtered=True))
+    visited = only_matching(FRAGMENTS[:1], IndexMatches(frozenset({0}), {0: 800_000}))
+    parts = plan_scan(visited, ScanRequest(100, cores=8, filtered=True))
     assert len(parts) > 1
     assert sum(part.row_count for part in parts) == 1_000_000
 
 
 def test_an_index_without_any_match_leaves_nothing_to_read():
-    assert only_matching(FRAGMENTS, range(4), {}) == []
-    assert only_matching([], {1}, {1: 5}) == []
-    assert only_matching([FragmentSize(0, 0, 0, 0)], {0}, {}) == []
+    assert only_matching(FRAGMENTS, IndexMatches(frozenset(range(4)), {})) == []
+    assert only_matching([], IndexMatches(frozenset({1}), {1: 5})) == []
+    assert only_matching([FragmentSize(0, 0, 0, 0)], IndexMatches(frozenset({0}), {})) == []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
+from lance_spark.actions.target import NamedTable
 from lance_spark.catalog.model import Catalog, Mode
 from lance_spark.errors import Refused
 from lance_spark.store.uri import locate
@@ -12,6 +14,11 @@ from lance_spark.store.uri import locate
 def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
     """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write."""
     return Catalog(locate(uri, storage_options), mode)
+
+
+def catalog_of(table: NamedTable) -> Catalog:
+    """The catalog that has a table. Raises InvalidOption for an unknown mode."""
+    return Catalog(table.root, cast("Mode", table.mode or "compatibility"))
 
 
 def need_manifest(catalog: Catalog, doing: str) -> None:

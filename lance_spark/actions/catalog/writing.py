@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
 from lance_spark.actions.catalog.lookup import Found, find_table, located, table_exists
-from lance_spark.actions.target import NamedTable, take_table
-from lance_spark.actions.write import finish, give_up, new_schema, plan_write, plan_write_to
+from lance_spark.actions.catalog.opening import catalog_of
+from lance_spark.actions.target import take_target
+from lance_spark.actions.write import finish, give_up, new_schema, plan_write_to
 from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.directory import RESERVED, VERSIONS
 from lance_spark.catalog.model import Catalog, Declaration
@@ -49,25 +50,25 @@ def plan_job(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> W
     ``frame`` is the DataFrame's schema in Arrow types. Raises as :func:`lance_spark.actions.write.plan_write`, and
     NotFound for a missing namespace; then nothing was changed.
     """
-    table, rest = take_table(options, "save")
-    if table is None:
-        return WriteJob(plan_write(options, frame, overwrite))
-    parsed = parse_write_options(rest)
-    identifier = identify_table(table.name)
+    target = take_target(options, "save")
+    parsed, place = parse_write_options(target.options), target.place
+    if isinstance(place, DatasetLocation):
+        return WriteJob(plan_write_to(place, parsed, frame, overwrite))
+    catalog, identifier = catalog_of(place), identify_table(place.name)
     doing = f"write table '{identifier}'"
     try:
-        found = find_table(table.catalog, identifier, doing)
+        found = find_table(catalog, identifier, doing)
     except NotFound as missing:
         if parsed.branch is not None:
             raise NotFound(
                 missing.message, hint=missing.hint or "Write the table first; a new one has main alone."
             ) from None
-        return _new_table(table, identifier, parsed, frame)
-    location = located(table.catalog, found)
+        return _new_table(catalog, identifier, parsed, frame)
+    location = located(catalog, found)
     if parsed.create_table:
         raise _exists(identifier, location)
     plan = plan_write_to(location, parsed, frame, overwrite)
-    return WriteJob(plan, _joined(table.catalog, found, location) if plan.start is None else None)
+    return WriteJob(plan, _joined(catalog, found, location) if plan.start is None else None)
 
 
 def _exists(identifier: Identifier, location: DatasetLocation) -> LanceSparkError:
@@ -77,16 +78,16 @@ def _exists(identifier: Identifier, location: DatasetLocation) -> LanceSparkErro
     return refusal(AlreadyExists, f"create table '{identifier}'", "there is a table of that name already", hint)
 
 
-def _new_table(table: NamedTable, identifier: Identifier, options: WriteOptions, frame: pa.Schema) -> WriteJob:
+def _new_table(catalog: Catalog, identifier: Identifier, options: WriteOptions, frame: pa.Schema) -> WriteJob:
     schema = new_schema(frame, options)
     try:
-        declaration = declare_table(table.catalog, identifier)
+        declaration = declare_table(catalog, identifier)
     except AlreadyExists as taken:
-        if not options.create_table and table_exists(table.catalog, identifier):
+        if not options.create_table and table_exists(catalog, identifier):
             raise Conflict(taken.message, hint="Run it again: it will write to that table.") from None
         raise
     plan = WritePlan(declaration.location, options, "create", schema, None)
-    return WriteJob(plan, Claim(table.catalog, declaration, mine=True))
+    return WriteJob(plan, Claim(catalog, declaration, mine=True))
 
 
 def _joined(catalog: Catalog, found: Found, location: DatasetLocation) -> Claim | None:
