@@ -34,9 +34,8 @@ from lance_spark.store import chains, history
 from lance_spark.store import changes as stored
 from lance_spark.store.changes import FragmentRows, RowSource
 from lance_spark.store.deletions import deleted_offsets
+from lance_spark.store.parallel import THREADS
 from lance_spark.store.scanning import blob_columns, count_rows
-
-_THREADS = 16
 
 
 def diff(
@@ -143,7 +142,7 @@ class _Deletions:
 
 def _read_files(deletions: Iterable[_Deletions]) -> None:
     """Read deletion files side by side; else they are read when they are first asked for."""
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda each: each.deleted, deletions))
 
 

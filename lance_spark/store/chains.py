@@ -17,9 +17,9 @@ from lance_spark.merge.snapshot import Root, Snapshot
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.resolve import missing_version
 from lance_spark.store import files
+from lance_spark.store.parallel import THREADS
 
 _Found = TypeVar("_Found")
-_THREADS = 16
 
 
 def version_names(location: DatasetLocation, branch: str | None) -> dict[int, str]:
@@ -95,7 +95,7 @@ def each_version(
     if location.is_local or len(wanted) < 2:
         yield from ((version, read(version)) for version in wanted)
         return
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         yield from zip(wanted, pool.map(read, wanted), strict=True)
 
 

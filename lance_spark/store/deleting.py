@@ -17,11 +17,11 @@ from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.store.failures import clean, from_fsspec
 from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, reachable, whole_path
+from lance_spark.store.parallel import THREADS
 
 BATCH = 1000
 """The most files in one batch: as many keys as S3 deletes in one request."""
 _TRIES = 6
-_THREADS = 16
 _BUSY = re.compile(r"SlowDown|InternalError|ServiceUnavailable|Throttl|TooManyRequests|RequestTimeout|5\d\d")
 """Codes of a key's error with which trying again helps."""
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -131,7 +131,7 @@ def _is_in_place(root: str, relative: str) -> bool:
 
 def _delete_elsewhere(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
     filesystem = open_filesystem(location)
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         return dict(zip(paths, pool.map(lambda path: _removed(location, filesystem, path), paths), strict=True))
 
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from lance_spark.location import DatasetLocation
 from lance_spark.store import files
-
-_AT_ONCE = 16
-"""How many manifests are on their way at once: a store answers each only after tens of milliseconds."""
+from lance_spark.store.parallel import THREADS
 
 
 def read_manifests(location: DatasetLocation, paths: Sequence[str]) -> Iterator[bytes | None]:
@@ -16,5 +14,5 @@ def read_manifests(location: DatasetLocation, paths: Sequence[str]) -> Iterator[
     if location.is_local:
         yield from (files.read(location, path) for path in paths)
         return
-    for first in range(0, len(paths), _AT_ONCE):
-        yield from files.read_many(location, paths[first : first + _AT_ONCE])
+    for first in range(0, len(paths), THREADS):
+        yield from files.read_many(location, paths[first : first + THREADS])

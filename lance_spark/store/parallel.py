@@ -8,18 +8,20 @@ from typing import TypeVar
 
 from lance_spark.location import DatasetLocation
 
+THREADS = 16
+"""How many requests of one task are under way at once."""
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_THREADS = 16
 
 
 def each(location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """What is answered for each of the items, in their order.
+    """The answer for each of the items, in their order.
 
     One after the other on a local disk: handing a request to a thread takes longer there than the answer.
     """
-    wanted = list(items)
-    if location.is_local or len(wanted) < 2:
-        return [ask(item) for item in wanted]
-    with ThreadPoolExecutor(min(_THREADS, len(wanted))) as pool:
-        return list(pool.map(ask, wanted))
+    requests = list(items)
+    if location.is_local or len(requests) < 2:
+        return [ask(request) for request in requests]
+    with ThreadPoolExecutor(min(THREADS, len(requests))) as pool:
+        return list(pool.map(ask, requests))

@@ -11,10 +11,10 @@ from lance_spark.manifest.transactions import Transaction
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import chains
+from lance_spark.store.parallel import THREADS
 
 _FEW = 8
 """Versions that are asked for by their numbers: a listing is a request of its own, and of a long history many."""
-_THREADS = 16
 _KEPT = 32 * 1024 * 1024
 """Bytes of manifests to keep; what is beyond that is read again. A table with many fragments has large ones."""
 
@@ -50,7 +50,7 @@ class Reader:
     def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
         """Ask at once for versions that are going to be wanted one after the other; some may be gone."""
         if not location.is_local:
-            with ThreadPoolExecutor(_THREADS) as pool:
+            with ThreadPoolExecutor(THREADS) as pool:
                 wanted = [pool.submit(self.has, location, pin) for pin in pins]
             for found in wanted:
                 found.result()

@@ -31,8 +31,7 @@ from lance_spark.store.catalog import indexing, manifest, markers
 from lance_spark.store.catalog.directories import exists_below, list_root, look
 from lance_spark.store.catalog.history import older_columns
 from lance_spark.store.catalog.snapshots import newest, read_rows
-
-_THREADS = 16
+from lance_spark.store.parallel import THREADS
 
 
 def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE) -> tuple[Finding, ...]:
@@ -69,7 +68,7 @@ def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequenc
     found = dict.fromkeys(direct - there, False)
     found |= {location: state.has_files for location, state in look(catalog.root, sorted(there)).items()}
     nested = sorted(locations - direct)
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         found |= dict(zip(nested, pool.map(lambda path: exists_below(catalog.root, path), nested), strict=True))
     return found
 

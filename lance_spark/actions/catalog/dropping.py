@@ -16,9 +16,8 @@ from lance_spark.catalog.tables import RemoveTable
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.store.catalog import manifest
 from lance_spark.store.catalog.erasing import erase
+from lance_spark.store.parallel import THREADS
 from lance_spark.store.survey import recorded_clones
-
-_THREADS = 16
 
 
 def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
@@ -90,7 +89,7 @@ def erase_table(catalog: Catalog, directory: str) -> bool:
 def check_unused(catalog: Catalog, directories: Iterable[str | None], doing: str) -> None:
     """Raise Refused if a clone reads the files of one of the tables."""
     locations = [catalog.at(directory) for directory in directories if directory is not None and is_inside(directory)]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         for location, clones in zip(locations, pool.map(recorded_clones, locations), strict=True):
             if clones:
                 raise refusal(

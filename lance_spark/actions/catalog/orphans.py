@@ -26,11 +26,11 @@ from lance_spark.store.catalog import markers
 from lance_spark.store.catalog.directories import list_root
 from lance_spark.store.catalog.erasing import changed_at, list_directory
 from lance_spark.store.catalog.snapshots import newest, read_rows
+from lance_spark.store.parallel import THREADS
 
 DEFAULT_AGE = timedelta(days=1)
 """A job that creates a table makes its row first; but a pylance client may be at work for as long."""
 UNFINISHED, DATASET, REMAINDER, INTERRUPTED = "unfinished", "dataset", "remainder", "interrupted rename"
-_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
     has_manifest = newest(catalog.manifest) is not None
     named = named_directories(catalog)
     candidates = [found for found in directories if found not in named and (hashed_id(found) or v1_name(found))]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         looked = list(pool.map(lambda directory: _look(catalog, directory, named), candidates))
     return [
         orphan for orphan in looked if orphan is not None and (has_manifest or orphan.kind in (REMAINDER, INTERRUPTED))

@@ -22,10 +22,10 @@ from lance_spark.refs.model import Branch, PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.resolve import missing
 from lance_spark.store import history
+from lance_spark.store.parallel import THREADS
 from lance_spark.store.scanning import count_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_THREADS = 16
 _MOVES_ROWS = "Rewrite"
 _STARTS = "Clone"
 
@@ -64,7 +64,7 @@ class World:
         branches = (None, *self.refs.branches)
         if self.location.is_local:
             return {branch: self.newest(branch) for branch in branches}
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             return dict(zip(branches, pool.map(self._look, branches), strict=True))
 
     def _look(self, branch: str | None) -> int | None:

@@ -17,12 +17,11 @@ from lance_spark.refs.names import MAIN, is_dataset_directory
 from lance_spark.refs.resolve import missing
 from lance_spark.store import chains, refs
 from lance_spark.store.datasets import open_latest
+from lance_spark.store.parallel import THREADS
 from lance_spark.store.version_cache import Reader
 from lance_spark.sync.fetch_steps import Received, RemoteChain, Taken, reshaping, with_parents
 from lance_spark.sync.merge_notes import merged_notes
 from lance_spark.sync.tracking import Follows, read_follows
-
-_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def look(
                 open_latest(remote)  # without a dataset, that is what is missing
                 raise missing("branch", name or MAIN, [MAIN, *own])
         names = with_parents(wanted, {name: fork for name, fork in forks.items() if fork is not None})
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         versions = dict(zip(names, pool.map(lambda name: chains.version_names(remote, name), names), strict=True))
     found = {}
     for name in names:

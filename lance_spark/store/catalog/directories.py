@@ -15,8 +15,8 @@ from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.store.failures import clean
 from lance_spark.store.filesystem import bucket_and_prefix, entries, open_filesystem, reachable, whole_path
+from lance_spark.store.parallel import THREADS
 
-_THREADS = 16
 _FEW = 8
 """Directories that one thread looks at, one after another, before another thread is worth it."""
 _PAGE_KEYS = 1000
@@ -78,10 +78,10 @@ def look(root: DatasetLocation, directories: Sequence[str]) -> dict[str, Directo
         # How many directories the first page tells of is how many are worth a request of their own.
         states, rest = _page_on_s3(root, ordered) if ordered else ({}, [])
         search, least = partial(_look_on_s3, root), max(1, len(ordered) - len(rest))
-    size = max(least, -(-len(rest) // _THREADS))
+    size = max(least, -(-len(rest) // THREADS))
     parts = [rest[start : start + size] for start in range(0, len(rest), size)]
     if len(parts) > 1:
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(search, parts))
     else:
         found = [search(part) for part in parts]

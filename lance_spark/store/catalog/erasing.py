@@ -20,11 +20,11 @@ from lance_spark.store.catalog.markers import remove
 from lance_spark.store.deleting import BATCH, delete_batch
 from lance_spark.store.filesystem import reachable, whole_path
 from lance_spark.store.listing import list_range
+from lance_spark.store.parallel import THREADS
 
 Stamps = dict[str, tuple[int, int]]
 """Files by path: size in bytes, and microseconds since 1970 of the last change."""
 _EVERYTHING = KeyRange(None, None)
-_THREADS = 16
 _TRIES = 5
 
 
@@ -108,7 +108,7 @@ def _erase_keys(location: DatasetLocation) -> None:
 
 
 def _delete(location: DatasetLocation, paths: Iterable[str]) -> None:
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         done = list(pool.map(lambda batch: delete_batch(location, batch), _batches(paths)))
     failed = [reason for batch in done for reason in batch.failed]
     if failed:
@@ -136,7 +136,7 @@ def copy_new_files(root: DatasetLocation, source: str, target: str, known: froze
     new = [path for path in paths if path not in known and path not in MARKERS]
     late = [path for path in new if path.startswith(f"{VERSIONS}/")]
     for part in ([path for path in new if path not in set(late)], late):
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(lambda path: _copy(root, f"{source}/{path}", f"{target}/{path}"), part))
     return paths
 
