@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -71,7 +72,7 @@ def _faster(factor: float, who: str = "ours") -> Target:
 
 def ours(uri: str, storage: dict[str, str] | None = None, engine: Engine | None = None) -> dict[str, Any]:
     """Plan and apply, where it is done by default unless told otherwise."""
-    plan = plan_cleanup(locate(uri, storage or {}), KEEP_LATEST, engine or engine_of(None))
+    plan = plan_cleanup(locate(uri, storage or {}), KEEP_LATEST, engine or engine_of(None), time.time_ns())
     try:
         report = plan.apply()
     finally:

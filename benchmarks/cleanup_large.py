@@ -52,7 +52,7 @@ def _clean(files: int, versions: int) -> dict[str, Any]:
         stages: list[tuple[float, str]] = []
         engine = SparkEngine(lambda: spark, say=lambda stage: stages.append((time.perf_counter(), stage)))
         started = time.perf_counter()
-        report = plan_cleanup(locate(uri), KEEP_LATEST, engine).apply()
+        report = plan_cleanup(locate(uri), KEEP_LATEST, engine, time.time_ns()).apply()
         ended = time.perf_counter()
         driver, jvm = _peak_mib(os.getpid()), _peak_mib(_jvm_pid(spark))
         spark.stop()

@@ -94,10 +94,11 @@ def run(arguments: argparse.Namespace, place: Place) -> CleanupReport:
     location = dataset_at(arguments.uri, storage_from(arguments.storage))
     if arguments.apply_plan:
         _check_alone(arguments)
-        plan = open_plan(location, locate(arguments.apply_plan, location.storage_options), place.engine())
+        directory = locate(arguments.apply_plan, location.storage_options)
+        plan = open_plan(location, directory, place.engine(), time.time_ns())
         return plan.apply(arguments.max_deletes_per_second)
     inventory = place.inventory()
-    plan = plan_cleanup(location, _policy(arguments), place.engine(), inventory)
+    plan = plan_cleanup(location, _policy(arguments), place.engine(), time.time_ns(), inventory)
     if arguments.plan_dir:
         plan = _stored(plan, arguments.plan_dir)
     return plan.apply(arguments.max_deletes_per_second) if arguments.execute else plan.report()

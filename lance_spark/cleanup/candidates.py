@@ -1,15 +1,14 @@
-"""The files a plan would delete, as they are stored and shown; and sums over what was decided. Pure."""
+"""The files that a plan would delete, as they are stored and shown; sums of them; and what became of them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.cleanup.sums import add_up
-from lance_spark.cleanup.sweep import DECIDED, DELETE
-from lance_spark.layout import file_kinds
+from lance_spark.cleanup.sweep import BECAME_LIVE, DECIDED, DELETE
+from lance_spark.layout.file_kinds import MANIFEST, read_manifest_name
 
 CANDIDATES = pa.schema(
     [
@@ -37,6 +36,20 @@ SUMS = pa.schema(
         ("example", pa.string()),  # a path relative to the dataset; null where files stay
     ]
 )
+DELETED, GONE, FAILED, KEPT = "deleted", "already gone", "failed", "kept"
+OUTCOMES = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("branch", pa.string()),
+        ("reason", pa.string()),  # why it was to go; why it stayed if it was kept
+        ("outcome", pa.string()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("example", pa.string()),  # a path; with the store's reason if it failed
+    ]
+)
+_ORDER = 4
+"""How many of the first columns of sums and outcomes say in which order the groups come."""
 
 
 def to_candidates(batches: Iterator[pa.RecordBatch], root: str, branches: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -84,6 +97,54 @@ def _branch_names(rows: pa.Table, branches: Sequence[str]) -> pa.ChunkedArray:
     )
 
 
-def is_manifest(batch: pa.RecordBatch) -> pa.Array:
+def is_manifest(batch: pa.RecordBatch | pa.Table) -> pa.Array:
     """Which candidates are manifests; those are deleted before all else, in their own order."""
-    return pc.equal(batch["kind"], file_kinds.MANIFEST)
+    return pc.equal(batch["kind"], MANIFEST)
+
+
+def in_deletion_order(manifests: pa.Table) -> pa.Table:
+    """Candidates that are manifests, by branch and then the oldest version first."""
+    names = (path.rpartition("/")[2] for path in manifests["file"].to_pylist())
+    read = [read_manifest_name(name) for name in names]
+    versions = pa.array([None if name is None else name.version for name in read], pa.uint64())
+    order = pc.sort_indices(
+        pa.table({"branch": manifests["branch"], "version": versions}),
+        sort_keys=[("branch", "ascending"), ("version", "ascending")],
+    )
+    return manifests.take(order)
+
+
+def outcome_rows(
+    candidates: pa.RecordBatch, deleted: Collection[str], gone: Collection[str], failed: Mapping[str, str]
+) -> pa.RecordBatch:
+    """OUTCOMES: how many of the candidates ended how, with one example each.
+
+    ``deleted`` and ``gone`` are paths, ``failed`` has the store's reason by path. All other candidates were kept.
+    """
+    ends = {**dict.fromkeys(deleted, DELETED), **dict.fromkeys(gone, GONE), **dict.fromkeys(failed, FAILED)}
+    files = candidates["file"].to_pylist()
+    outcomes = [ends.get(file, KEPT) for file in files]
+    reasons = zip(outcomes, candidates["reason"].to_pylist(), strict=True)
+    rows = pa.table(
+        {
+            "kind": candidates["kind"],
+            "branch": candidates["branch"],
+            "reason": pa.array([BECAME_LIVE if outcome == KEPT else why for outcome, why in reasons], pa.string()),
+            "outcome": pa.array(outcomes, pa.string()),
+            "files": pa.array([1] * len(files), pa.int64()),
+            "bytes": candidates["size"],
+            "example": pa.array([f"{file}: {failed[file]}" if file in failed else file for file in files], pa.string()),
+        },
+        schema=OUTCOMES,
+    )
+    return add_up(rows).combine_chunks().to_batches()[0]
+
+
+def add_up(rows: pa.Table) -> pa.Table:
+    """One row for each group, with ``files`` and ``bytes`` summed, one ``example``; columns before are the group."""
+    names = rows.schema.names
+    group = names[: names.index("files")]
+    grouped = rows.group_by(group).aggregate([("files", "sum"), ("bytes", "sum"), ("example", "min")])
+    renamed = grouped.rename_columns([*group, "files", "bytes", "example"])
+    ordered = renamed.select(names).cast(rows.schema)
+    return ordered.sort_by([(name, "ascending") for name in group[:_ORDER]])

@@ -3,62 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from lance_spark.cleanup.references import VersionSpan
 from lance_spark.cleanup.retention import Verdict
 from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.refs.model import Branch
 
 
-@dataclass(frozen=True)
-class News:
-    """Manifests whose files became live since the mark."""
-
-    chain: Chain
-    """As it is now."""
-    positions: tuple[int, ...]
-    """In the chain as it is now."""
-
-
-def news(
+def newly_live(
     before: Survey,
     after: Survey,
     verdicts: Sequence[Verdict],
-    listed_is_live: bool = False,
+    manifests_are_done: bool = False,
     window_ns: int | None = None,
-) -> list[News]:
-    """Per chain, the manifests that were not there at the mark, and removed ones that something holds on to now.
+) -> list[VersionSpan]:
+    """Manifests whose files became live since the mark: by chain of ``after``, with positions in that chain.
 
-    That is a tag, a branch made from them since, or that they are the latest. A restore, a commit of old fragments
-    and a branch in the making all show as a new manifest.
+    These are the manifests that were not there at the mark, and removed ones that something needs now: a tag, a branch
+    that was made from them since, or that they are the newest. A restore, a commit of old fragments and a branch in the
+    making all show as a new manifest.
 
-    ``listed_is_live`` says that manifests have had their turn: a removed one that is still listed could not be
-    deleted, or was spared for a tag that is gone again. It would be listed and unreadable without its files.
-    ``window_ns`` is when the commit window begins, by the clock of now: a removed one that is younger than the clock at
-    the mark let it seem is held on to as well.
+    ``manifests_are_done`` says that all manifests that go were deleted. A removed manifest that is still listed could
+    not be deleted, or was spared for a tag that is gone again. It would be listed and unreadable without its files.
+    ``window_ns`` is when the commit window begins, by the clock of now. A removed manifest within it is needed as well,
+    even if it seemed older by the clock at the mark.
     """
-    # By URI: with another clone that was recorded in between, the numbers of repositories are others.
-    seen = {
+    # By URI: if another clone was recorded in between, repositories have other numbers.
+    kept_before = {
         (before.repositories[chain.repository].uri, chain.root, manifest): verdicts[index].kept[position]
         for index, chain in enumerate(before.chains)
         for position, manifest in enumerate(chain.files)
     }
-    found = []
-    for chain in after.chains:
-        uri, held = after.repositories[chain.repository].uri, _held(before, after, chain, window_ns)
-        kept = [seen.get((uri, chain.root, manifest)) for manifest in chain.files]
+    spans = []
+    for index, chain in enumerate(after.chains):
+        uri, needed = after.repositories[chain.repository].uri, _needed(before, after, chain, window_ns)
+        kept = [kept_before.get((uri, chain.root, manifest)) for manifest in chain.files]
         positions = tuple(
             position
             for position, stays in enumerate(kept)
-            if stays is None or (not stays and (listed_is_live or position in held))
+            if stays is None or (not stays and (manifests_are_done or position in needed))
         )
         if positions:
-            found.append(News(chain, positions))
-    return found
+            spans.append(VersionSpan(index, positions))
+    return spans
 
 
-def _held(before: Survey, after: Survey, chain: Chain, window_ns: int | None) -> set[int]:
-    """Positions that tags and new branches point at, the latest one, and those within the commit window."""
+def _needed(before: Survey, after: Survey, chain: Chain, window_ns: int | None) -> set[int]:
+    """Positions that tags and new branches point at, the newest one, and those within the commit window."""
     if chain.repository or not chain.versions:
         return set()
     # What an older branch was made from was judged already: the policy may let it go.
@@ -66,10 +57,10 @@ def _held(before: Survey, after: Survey, chain: Chain, window_ns: int | None) ->
     new = [branch for branch in after.refs.branches.values() if _origin(branch) not in known]
     named = {tag.version for tag in after.refs.tags.values() if tag.branch == chain.branch}
     named |= {branch.parent_version for branch in new if branch.parent_branch == chain.branch}
-    held = {position for position, manifest in enumerate(chain.versions) if manifest.version in named}
+    needed = {position for position, manifest in enumerate(chain.versions) if manifest.version in named}
     if window_ns is not None:
-        held |= {position for position, manifest in enumerate(chain.versions) if manifest.modified_ns >= window_ns}
-    return held | {len(chain.versions) - 1}
+        needed |= {position for position, manifest in enumerate(chain.versions) if manifest.modified_ns >= window_ns}
+    return needed | {len(chain.versions) - 1}
 
 
 def _origin(branch: Branch) -> tuple[object, ...]:

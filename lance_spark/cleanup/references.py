@@ -34,61 +34,62 @@ MARKS = pa.schema(
     ]
 )
 LEFTOVER = -1
-"""The chain of marks that an unfinished run left: only versions that are gone by now named these files."""
+"""The chain of marks that an unfinished run left: only versions that have gone since named these files."""
 ANYWHERE = "*/"
-"""Begins the key of a mark for a file in a foreign base. It protects the file of that name in every chain: after a
-dataset was moved or copied, its branches still name the old place: their manifests have absolute paths."""
+"""Begins the key of a mark for a file in a foreign base. It protects the file of that name in every chain: when a
+dataset was moved or copied, its branches still name the old place, as their manifests have absolute paths."""
 _ROWS = 50_000
 
 
 @dataclass(frozen=True)
-class Run:
+class VersionSpan:
     """Versions of one chain that one task reads, by position."""
 
     chain: int
+    """Index into ``Survey.chains``."""
     positions: tuple[int, ...]
 
 
-def cut_runs(
+def cut_spans(
     survey: Survey, positions: Mapping[int, Sequence[int]], tasks: int, read: Mapping[int, Collection[int]]
-) -> list[Run]:
-    """The versions to read as runs of neighbours of about equal bytes, about ``tasks`` of them in all.
+) -> list[VersionSpan]:
+    """The versions to read as spans of neighbours of about equal bytes, about ``tasks`` of them in all.
 
-    ``read`` are versions that were read before. No run reaches across one: a mark says that all versions read between
-    its ends name the file, and that one may not.
+    ``read`` are versions that were read before. No span reaches across one of them: a mark says that all versions read
+    between its ends name the file, and that version may not.
     """
-    total = sum(survey.chains[chain].files[at].size for chain, found in positions.items() for at in found)
+    total = sum(survey.chains[chain].files[at].size for chain, unread in positions.items() for at in unread)
     share = max(1, total // max(1, tasks))
-    runs = []
-    for chain, found in positions.items():
+    spans = []
+    for chain, unread in positions.items():
         taken: list[int] = []
         size = 0
-        for position in sorted(found):
+        for position in sorted(unread):
             if taken and (size >= share or any(at in read.get(chain, ()) for at in range(taken[-1] + 1, position))):
-                runs.append(Run(chain, tuple(taken)))
+                spans.append(VersionSpan(chain, tuple(taken)))
                 taken, size = [], 0
             taken.append(position)
             size += survey.chains[chain].files[position].size
         if taken:
-            runs.append(Run(chain, tuple(taken)))
-    return runs
+            spans.append(VersionSpan(chain, tuple(taken)))
+    return spans
 
 
-class Places:
-    """Turns what a manifest names into paths of the dataset that is cleaned."""
+class KeyResolver:
+    """Turns the file names of a manifest into keys: paths of the dataset that is cleaned."""
 
     def __init__(self, survey: Survey, realpath: Callable[[str], str]) -> None:
         self._repositories = [location.uri for location in survey.repositories]
         self._roots = Roots(chain.root for _, chain in survey.owned())
         self._realpath = realpath
-        self._resolve = lru_cache(maxsize=None)(self._resolved)
+        self._root_of = lru_cache(maxsize=None)(self._resolved)
         self._in_clone = lru_cache(maxsize=None)(self._leads_into_clone)
 
-    def place(self, chain: Chain, file: NamedFile) -> tuple[str, str] | None:
+    def resolve(self, chain: Chain, file: NamedFile) -> tuple[str, str] | None:
         """(key, local) of a file; None for one that is not the dataset's."""
         if file.base is None:
             return (join(chain.root, file.path), file.path) if chain.repository == 0 else None
-        root = self._resolve(file.base.path)
+        root = self._root_of(file.base.path)
         if root is not None:
             return self._owned(join(root, file.path))
         if self.is_foreign(file.base):
@@ -98,7 +99,7 @@ class Places:
 
     def is_foreign(self, base: BasePath) -> bool:
         """Whether a base path is in none of the repositories."""
-        return self._resolve(base.path) is None and not self._in_clone(base.path)
+        return self._root_of(base.path) is None and not self._in_clone(base.path)
 
     def _owned(self, path: str) -> tuple[str, str]:
         owner = self._roots.owner(path)
@@ -110,7 +111,7 @@ class Places:
         """A base path relative to the dataset; None for one that is elsewhere."""
         own = self._repositories[0]
         if "://" not in base and not base.startswith("/") and not base.startswith("file:"):
-            # Relative to the directory of whoever wrote it, which nobody knows any more.
+            # Relative to the directory of the process that wrote it, which is not known any more.
             parts = [part for part in base.split("/") if part not in ("", ".", "..")]
             for count in range(len(parts), 0, -1):
                 if own.split("/")[-count:] == parts[:count] and parts[count : count + 1] in ([], ["tree"]):
@@ -132,17 +133,19 @@ class Places:
             return None
 
 
-def inspect(
-    chain: Chain, index: int, contents: Iterable[tuple[int, bytes]], places: Places
+def mark_span(
+    chain: Chain, index: int, contents: Iterable[tuple[int, bytes]], resolver: KeyResolver
 ) -> Iterator[pa.RecordBatch]:
-    """Marks of a run of versions, given as (position, manifest) in ascending order; batches of MARKS.
+    """Marks of a span of versions, given as (position, manifest) in ascending order; batches of MARKS.
 
     Raises CorruptData and Refused, naming the manifest, for one that cannot be understood.
     """
-    yield from _batches(_rows(chain, index, contents, places))
+    yield from _batches(_rows(chain, index, contents, resolver))
 
 
-def _rows(chain: Chain, index: int, contents: Iterable[tuple[int, bytes]], places: Places) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    chain: Chain, index: int, contents: Iterable[tuple[int, bytes]], resolver: KeyResolver
+) -> Iterator[tuple[Any, ...]]:
     decoder = RunDecoder()
     since: dict[NamedFile, int] = {}
     foreign: set[str] = set()
@@ -150,15 +153,15 @@ def _rows(chain: Chain, index: int, contents: Iterable[tuple[int, bytes]], place
     for position, content in contents:
         head, added, removed = _feed(decoder, chain, position, content)
         for file in removed:
-            yield from _mark(chain, index, file, (since.pop(file), before), places)
+            yield from _mark(chain, index, file, (since.pop(file), before), resolver)
         since.update(dict.fromkeys(added, position))
         yield index, None, None, position, position, head.timestamp_ns, None
-        new = {base.path for base in head.bases.values() if places.is_foreign(base)} - foreign
+        new = {base.path for base in head.bases.values() if resolver.is_foreign(base)} - foreign
         foreign |= new
         yield from ((index, None, None, position, position, None, base) for base in new)
         before = position
     for file, first in since.items():
-        yield from _mark(chain, index, file, (first, before), places)
+        yield from _mark(chain, index, file, (first, before), resolver)
 
 
 def _feed(
@@ -180,11 +183,11 @@ def _feed(
 
 
 def _mark(
-    chain: Chain, index: int, file: NamedFile, span: tuple[int, int], places: Places
+    chain: Chain, index: int, file: NamedFile, span: tuple[int, int], resolver: KeyResolver
 ) -> Iterator[tuple[Any, ...]]:
-    place = places.place(chain, file)
-    if place is not None:
-        yield index, *place, *span, None, None
+    keys = resolver.resolve(chain, file)
+    if keys is not None:
+        yield index, *keys, *span, None, None
 
 
 def _batches(rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lance_spark.cleanup.outcome import DELETED, FAILED, GONE, KEPT
+from lance_spark.cleanup.candidates import DELETED, FAILED, GONE, KEPT
 from lance_spark.cleanup.sweep import DELETE, KEEP, UNKNOWN_KIND
 from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.show.words import masked, readable

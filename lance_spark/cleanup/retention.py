@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
@@ -17,6 +17,7 @@ from lance_spark.sync.merge_notes import merged_notes
 
 CLOCK_MARGIN = timedelta(hours=1)
 """How far the clock of a store may be behind that of a writer."""
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NANOSECONDS = 1_000
 """In a microsecond."""
 LATEST, TAGGED, FORK, MERGED, JOB, BY_POLICY, CLONE, DETACHED, NO_REF = (
@@ -50,8 +51,8 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """When a run began, by the clock of who runs it."""
+class RunClock:
+    """The time at which a run began, by the clock of the machine that runs it."""
 
     now_ns: int
 
@@ -69,7 +70,7 @@ def nanoseconds(span: timedelta) -> int:
     return span // timedelta(microseconds=1) * _NANOSECONDS
 
 
-def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, moment: Moment) -> dict[int, list[int]]:
+def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> dict[int, list[int]]:
     """By chain, the versions whose manifest has to be read to know whether they go.
 
     A manifest is written after the time inside it was taken. So a file that is old enough by itself, with a margin
@@ -80,20 +81,20 @@ def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, moment: Mome
         rule = policy.rule_for(chain.branch)
         if rule is None or not chain.has_ref:
             continue
-        times, eligible = _Times.of(rule, policy.commit_window, moment), set(_eligible(chain, rule))
+        times, eligible = _Times.of(rule, policy.commit_window, clock), set(_eligible(chain, rule))
         found = [at for at, manifest in enumerate(chain.versions) if times.leave_open(manifest, at in eligible)]
         if eligible and found:
             unknown[index] = found
     return unknown
 
 
-def proofs_since(policy: CleanupPolicy, moment: Moment) -> float:
+def proofs_since(policy: CleanupPolicy, clock: RunClock) -> float:
     """Nanoseconds since the epoch: removed manifests from then on are read, as they may prove a young file to be old.
 
     A file is older than every manifest that names it. So a removed manifest that is old enough itself names only files
     that go anyway.
     """
-    return math.inf if policy.delete_unverified else moment.surely_before(policy.unverified_age)
+    return math.inf if policy.delete_unverified else clock.surely_before(policy.unverified_age)
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ class _Times:
     window: tuple[float, float]
 
     @staticmethod
-    def of(rule: VersionRule, window: timedelta, moment: Moment) -> _Times:
-        aged = (math.inf, math.inf) if rule.older_than is None else (moment.surely_before(rule.older_than), math.inf)
-        windowed = (moment.surely_before(window), moment.before(window)) if window else (math.inf, math.inf)
+    def of(rule: VersionRule, window: timedelta, clock: RunClock) -> _Times:
+        aged = (math.inf, math.inf) if rule.older_than is None else (clock.surely_before(rule.older_than), math.inf)
+        windowed = (clock.surely_before(window), clock.before(window)) if window else (math.inf, math.inf)
         return _Times(aged, windowed)
 
     def leave_open(self, manifest: VersionFile, is_eligible: bool) -> bool:
@@ -116,7 +117,7 @@ class _Times:
         return is_eligible and self.rule[0] <= manifest.modified_ns < min(self.rule[1], self.window[1])
 
 
-def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> list[Verdict]:
+def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) -> list[Verdict]:
     """What becomes of every version of every chain, in the order of ``survey.chains``.
 
     ``ages`` has all that ``positions_of_unknown_age`` asked for. Raises Refused when a tag is on a version that would
@@ -126,8 +127,8 @@ def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> 
     tagged_old: list[Tag] = []
     for index, chain in enumerate(survey.chains):
         known = ages.get(index, {})
-        old = _old(chain, policy, moment, known)
-        needed = _needed_by_jobs(chain, policy.commit_window, moment, known)
+        old = _old(chain, policy, clock, known)
+        needed = _needed_by_jobs(chain, policy.commit_window, clock, known)
         tagged_old += _tags_that_forbid(survey, policy, chain, old - needed)
         verdicts.append(_verdict(survey, policy, chain, old, needed))
     if tagged_old:
@@ -139,15 +140,16 @@ def judge(survey: Survey, policy: CleanupPolicy, moment: Moment, ages: Ages) -> 
     return verdicts
 
 
-def _old(chain: Chain, policy: CleanupPolicy, moment: Moment, ages: Mapping[int, int]) -> set[int]:
+def _old(chain: Chain, policy: CleanupPolicy, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
     """Positions that match the policy, whatever else may keep them."""
     rule = policy.rule_for(chain.branch)
     if chain.repository or rule is None or not chain.has_ref:
         return set()
-    eligible = _eligible(chain, rule)
+    # Files from after the beginning stay, manifests like all others: the report must not say that their versions go.
+    eligible = [position for position in _eligible(chain, rule) if chain.versions[position].modified_ns < clock.now_ns]
     if rule.older_than is None:
         return set(eligible)
-    cutoff, times = moment.before(rule.older_than), _Times.of(rule, policy.commit_window, moment)
+    cutoff, times = clock.before(rule.older_than), _Times.of(rule, policy.commit_window, clock)
     return {
         position
         for position in eligible
@@ -156,7 +158,7 @@ def _old(chain: Chain, policy: CleanupPolicy, moment: Moment, ages: Mapping[int,
     }
 
 
-def _needed_by_jobs(chain: Chain, window: timedelta, moment: Moment, ages: Mapping[int, int]) -> set[int]:
+def _needed_by_jobs(chain: Chain, window: timedelta, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
     """Positions from the version on that was the newest when the commit window began.
 
     A job under way may have begun with that one, and is told of conflicts by those after it. A file as young as that
@@ -164,7 +166,7 @@ def _needed_by_jobs(chain: Chain, window: timedelta, moment: Moment, ages: Mappi
     """
     if not window:
         return set()
-    cutoff, certain = moment.before(window), moment.surely_before(window)
+    cutoff, certain = clock.before(window), clock.surely_before(window)
     for position, manifest in enumerate(chain.versions):
         unsure = ages.get(position, cutoff) if manifest.modified_ns >= certain else 0
         if max(manifest.modified_ns, unsure) >= cutoff:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,13 +39,14 @@ def plan(
     elif inventory is not None and not isinstance(inventory, pa.Table):
         spark = inventory.sparkSession
         inventory = inventory.toArrow() if where == "local" else inventory
-    return _shown(spark, where, plan_cleanup(location, policy or CleanupPolicy(), engine_of(spark, where), inventory))
+    engine = engine_of(spark, where)
+    return _shown(spark, where, plan_cleanup(location, policy or CleanupPolicy(), engine, time.time_ns(), inventory))
 
 
 def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, where: Where) -> CleanupPlan:
     """A plan that was stored in a directory."""
     place = locate(directory, location.storage_options)
-    return _shown(spark, where, open_plan(location, place, engine_of(spark, where)))
+    return _shown(spark, where, open_plan(location, place, engine_of(spark, where), time.time_ns()))
 
 
 def _shown(spark: SparkSession | None, where: Where, plan: CleanupPlan) -> CleanupPlan:

@@ -13,9 +13,10 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lance_spark.cleanup.candidates import CANDIDATES
+from lance_spark.cleanup.candidates import CANDIDATES, is_manifest
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.store import files
@@ -28,18 +29,26 @@ RECORDS = "_cleanup"
 _DOCUMENT = "_plan.json"
 """Begins with an underscore, so that Spark reads the directory as Parquet and passes it over."""
 WRITTEN = pa.schema([("part", pa.string())])
+_MANIFESTS, _FILES = "manifests", "candidates"
+"""How the names of parts begin."""
 
 
-def write_part(directory: DatasetLocation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Store CANDIDATES as one file, durably; yields its name as WRITTEN. No rows, no file."""
+def write_parts(directory: DatasetLocation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Store CANDIDATES durably, manifests apart from files; yields the names as WRITTEN. No rows, no file."""
     table = pa.Table.from_batches(batches, CANDIDATES)
-    if not table.num_rows:
-        return
-    content = io.BytesIO()
-    pq.write_table(table, content, compression="zstd")
-    name = f"candidates-{uuid4().hex}.parquet"
-    write_file(directory, name, content.getvalue())
-    yield pa.record_batch([pa.array([name])], WRITTEN)
+    manifests = is_manifest(table)
+    for kind, rows in ((_MANIFESTS, table.filter(manifests)), (_FILES, table.filter(pc.invert(manifests)))):
+        if rows.num_rows:
+            content = io.BytesIO()
+            pq.write_table(rows, content, compression="zstd")
+            name = f"{kind}-{uuid4().hex}.parquet"
+            write_file(directory, name, content.getvalue())
+            yield pa.record_batch([pa.array([name])], WRITTEN)
+
+
+def holds_manifests(part: str) -> bool:
+    """Whether a part holds manifests, which are deleted first, or files."""
+    return part.startswith(f"{_MANIFESTS}-")
 
 
 def read_part(directory: DatasetLocation, name: str) -> pa.Table | None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.cleanup_model import NOW, Model, Place, clean, listed, plan, read, table_of, unnamed
 
 from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.cleanup import apply, tasks
+from lance_spark.actions.cleanup import delete
 from lance_spark.actions.clone import shallow_clone
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Refused
@@ -271,11 +271,10 @@ def crashing(steps, size):
         return stepping
 
     patches = [
-        mock.patch.object(tasks, "delete_batch", step(tasks.delete_batch)),
+        mock.patch.object(delete, "delete_batch", step(delete.delete_batch)),
         mock.patch.object(plans, "write_file", step(plans.write_file)),
         mock.patch.object(plans.files, "delete", step(plans.files.delete)),
-        mock.patch.object(tasks, "BATCH", size),
-        mock.patch.object(apply, "BATCH", size),
+        mock.patch.object(delete, "BATCH", size),
     ]
     stack = ExitStack()
     for patch in patches:

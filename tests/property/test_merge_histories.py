@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.merge_model import Column, Commit, Model, State, merged
 
 from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.merge.single_version import cherry_pick, revert
@@ -179,7 +178,7 @@ class Merges(RuleBasedStateMachine):
     @rule()
     def clean_up(self):
         time.sleep(0.002)
-        report = apply_plan(plan_cleanup(self.location, ALL, LocalRunner(1)))
+        report = plan_cleanup(self.location, ALL, LocalRunner(1), time.time_ns()).apply()
         assert report.complete, report
 
     @precondition(lambda self: len(self.model.heads) > 1)

@@ -17,7 +17,6 @@ from support.merge_model import Column, State
 from support.remote_model import Git, Place
 
 from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.sync.clone import clone
@@ -278,7 +277,7 @@ class Remotes(RuleBasedStateMachine):
     @rule(dataset=st.sampled_from((REMOTE, *CLONES)))
     def clean_up(self, dataset):
         time.sleep(0.002)
-        report = apply_plan(plan_cleanup(self.location(dataset), ALL, LocalRunner(1)))
+        report = plan_cleanup(self.location(dataset), ALL, LocalRunner(1), time.time_ns()).apply()
         assert report.complete, report
         self.check(REMOTE, *CLONES)
 

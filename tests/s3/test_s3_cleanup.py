@@ -1,5 +1,6 @@
 """Cleanup on S3: few requests, faults that are told and mended, and nothing lost to how a URI was spelled."""
 
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -10,7 +11,6 @@ import pytest
 import s3fs
 from support.s3_tables import IDS, objects, opened, rows, write
 
-from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.tags import create_tag
 from lance_spark.cleanup.policy import CleanupPolicy
@@ -48,8 +48,8 @@ def hasty(monkeypatch):
 
 
 def clean(table, storage, **policy):
-    plan = plan_cleanup(locate(table, storage), CleanupPolicy(**(policy or EVERYTHING)), LocalRunner(4))
-    return apply_plan(plan)
+    plan = plan_cleanup(locate(table, storage), CleanupPolicy(**(policy or EVERYTHING)), LocalRunner(4), time.time_ns())
+    return plan.apply()
 
 
 def history(table, storage):
@@ -249,11 +249,11 @@ def test_a_listing_that_is_not_given_stops_the_run_and_nothing_is_deleted(
 def test_a_listing_that_is_denied_after_the_plan_was_made_stops_the_run(
     busy, bucket, client, faulty, storage_through, listing
 ):
-    plan = plan_cleanup(locate(busy, storage_through), CleanupPolicy(**EVERYTHING), LocalRunner(4))
+    plan = plan_cleanup(locate(busy, storage_through), CleanupPolicy(**EVERYTHING), LocalRunner(4), time.time_ns())
     before = objects(client, bucket)
     faulty.rule = unlisted(listing, DENIED)
     with pytest.raises(PermissionDenied):
-        apply_plan(plan)
+        plan.apply()
     assert objects(client, bucket) == before
 
 
@@ -307,9 +307,9 @@ def respell(client, bucket, old, new):
 @pytest.mark.parametrize("fate", ["error AccessDenied", "403 InvalidAccessKeyId", "403 SignatureDoesNotMatch"])
 def test_no_secret_is_in_a_report_a_plan_a_record_or_an_error(busy, bucket, client, faulty, storage_through, fate):
     secrets = {**storage_through, "aws_session_token": "tOkEn+in/the=open"}
-    plan = plan_cleanup(locate(busy, secrets), CleanupPolicy(**EVERYTHING), LocalRunner(4))
+    plan = plan_cleanup(locate(busy, secrets), CleanupPolicy(**EVERYTHING), LocalRunner(4), time.time_ns())
     faulty.rule = lambda request: fate if request in deletes(faulty) else None
-    report = apply_plan(plan)
+    report = plan.apply()
     assert not report.complete
     shown = [str(plan), repr(plan), str(report), repr(report), report.to_json()]
     records = [key for key in objects(client, bucket) if "/_cleanup/" in key]

@@ -1,5 +1,6 @@
 """On S3 as on a local disk: no cleanup lets a job under way undo what others committed meanwhile."""
 
+import time
 from datetime import timedelta
 
 import lance
@@ -35,7 +36,7 @@ def meanwhile(table, storage, **policy):
     opened(table, storage).delete("id = 3")
     write(table, storage, [90])
     policy = CleanupPolicy(retain_versions=1, error_if_tagged_old_versions=False, **policy)
-    return plan_cleanup(locate(table, storage), policy, RUNNER).apply()
+    return plan_cleanup(locate(table, storage), policy, RUNNER, time.time_ns()).apply()
 
 
 def compact(job):

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from datetime import timedelta
 
 import lance
@@ -13,7 +14,6 @@ from support.catalogs import indexes, make_table, namespaces, raw, rows, tables
 from lance_spark.actions.catalog.namespaces import alter_namespace, create_namespace, describe_namespace, drop_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.renaming import rename_table
-from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.catalog.changes import Wanted
 from lance_spark.catalog.entries import INDEXES, PRIMARY_KEY, SCHEMA, Entry, new_rows
@@ -400,7 +400,7 @@ def test_the_manifest_is_cleaned_like_any_dataset_and_clients_at_work_go_on(cata
     for number in range(30):
         create_namespace(catalog, f"n{number}")
     policy = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), delete_unverified=True)
-    report = apply_plan(plan_cleanup(catalog.manifest, policy, LocalRunner()))
+    report = plan_cleanup(catalog.manifest, policy, LocalRunner(), time.time_ns()).apply()
     assert report.count("deleted")[0] > 60
     assert len(list(raw(catalog).versions())) == 1
     assert len(namespaces(catalog)) == 30

@@ -24,6 +24,7 @@ from support.cleanup_datasets import (
     clean,
     files,
     manifest,
+    now_ns,
     orphans,
     overwrite,
     overwritten,
@@ -35,8 +36,8 @@ from support.cleanup_datasets import (
 )
 from support.local_datasets import numbers
 
-from lance_spark.actions.cleanup import tasks
-from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup import mark
+from lance_spark.actions.cleanup import plan as planning
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import CorruptData, StorageFailure
@@ -62,7 +63,7 @@ def test_files_that_cannot_be_deleted_are_counted_and_the_next_run_finishes(uri,
     with monkeypatch.context() as patch:
         deny(patch, kind)
         made = plan(uri, **KEEPING)
-        report = apply_plan(made)
+        report = made.apply()
     failed = {path for path in candidates(made) if kind in path}
     assert failed
     assert report.count("failed")[0] == len(failed)
@@ -80,7 +81,7 @@ def test_a_version_whose_manifest_cannot_be_deleted_keeps_all_its_files_and_goes
     before = reads(uri)
     with monkeypatch.context() as patch:
         deny(patch, manifest(uri, 2).name)
-        report = apply_plan(plan(uri))
+        report = plan(uri).apply()
     assert versions(uri) == [2, 4]
     assert_kept(uri, before)
     outcomes = {(row["kind"], row["outcome"]): row["files"] for row in report.outcomes}
@@ -97,7 +98,7 @@ def test_files_that_are_gone_already_are_no_failure(uri):
     made = plan(uri)
     for path in sorted(candidates(made))[::2]:
         Path(uri, path).unlink()
-    report = apply_plan(made)
+    report = made.apply()
     assert report.complete
     assert report.count("already gone")[0] == len(sorted(candidates(made))[::2])
     assert not orphans(uri)
@@ -105,14 +106,14 @@ def test_files_that_are_gone_already_are_no_failure(uri):
 
 def vanish(monkeypatch, *paths):
     """The manifests are listed, but gone when they are read for marking."""
-    read = tasks.read_manifests
+    read = mark.read_manifests
 
     def reading(location, wanted):
         for path in paths:
             path.unlink(missing_ok=True)
         return read(location, wanted)
 
-    monkeypatch.setattr(tasks, "read_manifests", reading)
+    monkeypatch.setattr(mark, "read_manifests", reading)
 
 
 def test_an_old_manifest_that_another_cleanup_took_meanwhile_is_no_obstacle(uri, monkeypatch):
@@ -144,7 +145,7 @@ def test_a_kept_manifest_that_vanishes_stops_the_run(uri, monkeypatch):
 @pytest.mark.parametrize("branch", [None, "dev", "dev/deep"])
 def test_a_manifest_that_cannot_be_read_for_now_stops_the_run(uri, monkeypatch, branch):
     busy(uri)
-    read = tasks.read_manifests
+    read = mark.read_manifests
     unreadable = f"tree/{branch}/_versions" if branch else "_versions"
 
     def reading(location, paths):
@@ -152,7 +153,7 @@ def test_a_manifest_that_cannot_be_read_for_now_stops_the_run(uri, monkeypatch, 
             raise StorageFailure("The store does not answer.")
         return read(location, paths)
 
-    monkeypatch.setattr(tasks, "read_manifests", reading)
+    monkeypatch.setattr(mark, "read_manifests", reading)
     refused(uri, StorageFailure)
 
 
@@ -249,14 +250,49 @@ def test_a_file_whose_time_is_not_known_stays(uri):
         }
     )
     policy = CleanupPolicy(older_than=NOW, commit_window=NOW, delete_unverified=True)
-    made = plan_cleanup(locate(uri), policy, RUNNER, inventory=inventory)
+    made = plan_cleanup(locate(uri), policy, RUNNER, now_ns(), inventory=inventory)
     assert not [path for path in candidates(made) if path.startswith("data/")]
     assert len(candidates(made)) == 4
 
 
+def listing_of(uri):
+    """An inventory of a dataset as it is now."""
+    paths = sorted(files(uri))
+    times = [datetime.fromtimestamp(Path(uri, path).stat().st_mtime, timezone.utc) for path in paths]
+    sizes = [Path(uri, path).stat().st_size for path in paths]
+    return pa.table({"path": paths, "size": sizes, "last_modified": pa.array(times, pa.timestamp("us", "UTC"))})
+
+
+def test_a_dry_run_on_an_inventory_names_the_manifests_that_are_younger_than_the_inventory(uri):
+    overwritten(uri, 3)
+    inventory = listing_of(uri)
+    overwrite(uri, 80)
+    overwrite(uri, 90)
+    policy = CleanupPolicy(older_than=NOW, commit_window=NOW)
+    made = plan_cleanup(locate(uri), policy, RUNNER, now_ns(), inventory)
+    there, announced = files(uri), candidates(made)
+    report = made.apply()
+    assert there - files(uri) == announced
+    assert report.versions["main"]["removed"] == len([path for path in announced if path.endswith(".manifest")]) == 4
+    assert versions(uri) == [5]
+
+
+def test_a_version_whose_manifest_is_from_after_the_beginning_stays_and_is_told_so(uri):
+    overwritten(uri, 3)
+    before = reads(uri)
+    age(manifest(uri, 2), -1)
+    made = plan(uri, retain_versions=1)
+    there, announced = files(uri), candidates(made)
+    report = made.apply()
+    assert there - files(uri) == announced
+    assert report.versions["main"] == {"removed": 1, "latest": 1, "by the policy": 1}
+    assert versions(uri) == [2, 3]
+    assert_kept(uri, before)
+
+
 def test_what_was_modified_after_the_mark_began_stays(uri, monkeypatch):
     overwritten(uri, 3)
-    listing = tasks.list_range
+    listing = planning.list_range
 
     def late(location, part):
         time.sleep(0.02)
@@ -264,11 +300,11 @@ def test_what_was_modified_after_the_mark_began_stays(uri, monkeypatch):
         put(uri, f"_indices/{UUID}/late.lance")
         return listing(location, part)
 
-    monkeypatch.setattr(tasks, "list_range", late)
+    monkeypatch.setattr(planning, "list_range", late)
     made = plan(uri, older_than=NOW, delete_unverified=True)
     assert not [path for path in candidates(made) if "late" in path]
     changed = [row for row in made.facts.sums.to_pylist() if row["reason"] == "changed after the mark began"]
     assert sum(row["files"] for row in changed) == 2
     append(uri, 90)
-    apply_plan(made)
+    made.apply()
     assert Path(uri, "data/late.lance").exists()

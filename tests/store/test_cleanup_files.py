@@ -22,6 +22,7 @@ from support.cleanup_datasets import (
     clean,
     files,
     manifest,
+    now_ns,
     orphans,
     overwrite,
     overwritten,
@@ -325,7 +326,9 @@ def test_the_plan_is_the_same_however_many_tasks_make_it(uri, parallelism):
     for path in NAMES:
         put(uri, path, 30)
     few = plan(uri)
-    many = plan_cleanup(locate(uri), CleanupPolicy(older_than=NOW, commit_window=NOW), type(RUNNER)(parallelism))
+    many = plan_cleanup(
+        locate(uri), CleanupPolicy(older_than=NOW, commit_window=NOW), type(RUNNER)(parallelism), now_ns()
+    )
     assert candidates(many) == candidates(few)
     assert many.facts.verdicts == few.facts.verdicts
     assert many.facts.sums == few.facts.sums

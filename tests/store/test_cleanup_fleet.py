@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from support.cleanup_datasets import NOW, RUNNER, busy, overwrite, overwritten
+from support.cleanup_datasets import NOW, RUNNER, busy, now_ns, overwrite, overwritten
 
 from lance_spark.actions.cleanup import multi_table
 from lance_spark.actions.cleanup.multi_table import FleetOptions, FleetTable, clean_fleet
@@ -32,7 +32,7 @@ def lake(tmp_path):
 
 
 def clean(lake, execute=True, **options):
-    return clean_fleet(lake, FleetOptions(EVERYTHING, execute, **options), RUNNER)
+    return clean_fleet(lake, FleetOptions(EVERYTHING, execute, **options), RUNNER, now_ns())
 
 
 class Asked:
@@ -48,7 +48,7 @@ class Asked:
 
 def test_the_engine_is_told_how_many_tables_there_are_and_then_how_large(lake):
     engine = Asked()
-    report = clean_fleet(lake, FleetOptions(EVERYTHING), engine)
+    report = clean_fleet(lake, FleetOptions(EVERYTHING), engine, now_ns())
     looked, cleaned = (work for operation, work in engine.work if operation == "cleanup")
     versions = sum(len(lance.dataset(table.location.uri).versions()) for table in lake)
     assert looked == Work(tables=3)

@@ -11,7 +11,7 @@ import lance
 import pytest
 from lance_namespace_urllib3_client.models import ListTablesRequest
 from support.catalogs import indexes, make_table, pylance, raw, tables
-from support.cleanup_datasets import NOW, RUNNER, let_pass, overwrite
+from support.cleanup_datasets import NOW, RUNNER, overwrite
 from support.local_datasets import numbers
 
 from lance_spark.actions.catalog import cleanup
@@ -153,7 +153,7 @@ def test_the_catalogs_own_table_is_made_one_file_when_that_pays(catalog):
     assert "became" not in str(clean(catalog)), "what is one file stays as it is"
 
 
-def test_versions_of_the_catalog_go_and_a_client_that_was_open_all_the_time_goes_on(catalog, monkeypatch):
+def test_versions_of_the_catalog_go_and_a_client_that_was_open_all_the_time_goes_on(catalog):
     client = pylance(catalog)
 
     def seen():
@@ -166,8 +166,7 @@ def test_versions_of_the_catalog_go_and_a_client_that_was_open_all_the_time_goes
     versions = len(raw(catalog).versions())
     assert clean(catalog).complete
     assert len(raw(catalog).versions()) >= versions, "they are young"
-    let_pass(monkeypatch, 15)
-    report = clean(catalog)
+    report = clean(catalog, now=datetime.now(timezone.utc) + timedelta(days=15))
     assert report.complete
     assert len(raw(catalog).versions()) == 100
     assert seen() == {"t", "clone", "new", "later"}

@@ -20,8 +20,8 @@ from support.cleanup_datasets import (
     reads,
 )
 
-from lance_spark.actions.cleanup import tasks
-from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup import mark
+from lance_spark.actions.cleanup import plan as planning
 from lance_spark.errors import Conflict
 from lance_spark.layout.file_kinds import manifest_names
 from lance_spark.refs.model import Branch, PinnedVersion
@@ -70,8 +70,8 @@ def once(change, uri, before):
 
 MOMENTS = {
     "between refs and versions": (survey, "_version_files"),
-    "before manifests are read": (tasks, "read_manifests"),
-    "before files are listed": (tasks, "list_range"),
+    "before manifests are read": (mark, "read_manifests"),
+    "before files are listed": (planning, "list_range"),
 }
 
 
@@ -85,7 +85,7 @@ def test_a_branch_that_goes_while_a_plan_is_made_stops_nothing(history, monkeypa
         made = plan(history, **KEEPING)
     assert lance.dataset(history).branches.list().keys() == ({"dev"} if change is make_again else set())
     now = reads(history)
-    report = apply_plan(made)
+    report = made.apply()
     assert report.complete, report
     left = reads(history)
     assert {which: rows for which, rows in now.items() if which in left} == left
@@ -105,15 +105,15 @@ def test_a_tag_that_moves_while_a_plan_is_made_stops_nothing(history, monkeypatc
 def test_a_branch_that_goes_while_files_are_deleted_stops_nothing(history, monkeypatch):
     made = plan(history, **KEEPING)
     append(history, 800, branch="dev")  # news, which are read before the first batch
-    read, left = tasks.read_manifests, [history]
+    read, left = mark.read_manifests, [history]
 
     def reading(location, paths):
         while left:
             delete_branches(left.pop())
         return read(location, paths)
 
-    monkeypatch.setattr(tasks, "read_manifests", reading)
-    assert apply_plan(made).complete
+    monkeypatch.setattr(mark, "read_manifests", reading)
+    assert made.apply().complete
     assert not [path for path in files(history) if path.startswith("tree/") and path.endswith(".lance")]
 
 
@@ -129,7 +129,7 @@ def test_a_branch_of_a_clone_that_goes_while_files_are_deleted_stops_nothing(his
         gone.append(lance.dataset(clone).branches.delete("there"))
 
     after_batch(monkeypatch, 2, delete)
-    assert apply_plan(made).complete
+    assert made.apply().complete
     assert gone
 
 
@@ -162,7 +162,7 @@ def lost_on_the_way(uri, monkeypatch, manifest_goes):
             for file in fragment.metadata.files:
                 Path(uri, "data", file.path).unlink()
 
-    monkeypatch.setattr(tasks, "list_range", once(supersede, uri, tasks.list_range))
+    monkeypatch.setattr(planning, "list_range", once(supersede, uri, planning.list_range))
     monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
     if manifest_goes:
         looks = iter(range(100))
@@ -177,7 +177,7 @@ def lost_on_the_way(uri, monkeypatch, manifest_goes):
 
 def test_a_latest_version_that_another_cleanup_is_taking_by_now_stops_nothing(history, monkeypatch):
     lost_on_the_way(history, monkeypatch, manifest_goes=True)
-    assert apply_plan(plan(history, **KEEPING)).complete
+    assert plan(history, **KEEPING).apply().complete
     assert [row["id"] for row in reads(history)[None, 5]] == [900, 901, 902]
 
 
@@ -195,8 +195,8 @@ def test_a_branch_whose_files_go_before_its_manifests_stops_nothing(history, mon
         for path in Path(uri, "tree", "dev", "deep", "data").iterdir():
             path.unlink()
 
-    monkeypatch.setattr(tasks, "list_range", once(half_delete, history, tasks.list_range))
-    assert apply_plan(plan(history, **KEEPING)).complete
+    monkeypatch.setattr(planning, "list_range", once(half_delete, history, planning.list_range))
+    assert plan(history, **KEEPING).apply().complete
 
 
 def test_a_clone_that_is_being_recorded_stops_nothing(history, monkeypatch, tmp_path):

@@ -29,8 +29,7 @@ from support.cleanup_datasets import (
 )
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.cleanup import tasks
-from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup import delete
 from lance_spark.actions.restore import restore
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
@@ -111,7 +110,7 @@ def pylances_own_cleanup(uri):
 
 def a_second_run(uri):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "delete_batch", delete_batch)
+        patch.setattr(delete, "delete_batch", delete_batch)
         clean(uri, **KEEPING)
     return lambda: lance.dataset(uri)
 
@@ -165,7 +164,7 @@ def test_what_happens_before_or_amid_the_deletion_wins_and_nothing_listed_is_unr
             after_batch(patch, batch, happen)
         else:
             happen()
-        report = apply_plan(made)
+        report = made.apply()
     assert report.complete, report
     assert len(done) + len(too_late) == 1
     if too_late:  # the version is gone already, and nothing was made of it
@@ -189,7 +188,7 @@ def test_what_happens_before_or_amid_the_deletion_wins_and_nothing_listed_is_unr
 def test_what_became_live_after_the_plan_is_kept_and_reported_so(history, change):
     made = plan(history, **KEEPING)
     change(history)
-    report = apply_plan(made)
+    report = made.apply()
     kept = [row for row in report.outcomes if row["outcome"] == "kept"]
     assert {row["reason"] for row in kept} == {"became live"}
     assert {row["kind"] for row in kept} >= {"data"}
@@ -200,7 +199,7 @@ def test_a_moved_tag_is_followed(history):
     made = plan(history, **KEEPING)
     lance.dataset(history).tags.update("moving", 3)
     before = reads(history)
-    apply_plan(made)
+    made.apply()
     assert 3 in versions(history)
     assert_kept(history, before)
     assert lance.dataset(history).checkout_version("moving").to_table()["id"].to_pylist() == [20, 21, 22]
@@ -211,7 +210,7 @@ def test_a_tag_that_comes_and_goes_amid_the_run_leaves_no_version_without_its_fi
     before, made = reads(history), plan(history)
     lance.dataset(history).tags.create("brief", 3)
     after_batch(monkeypatch, batch, lambda: lance.dataset(history).tags.delete("brief"))
-    apply_plan(made)
+    made.apply()
     assert 3 in versions(history)
     assert_kept(history, before)
     clean(history)
@@ -225,7 +224,7 @@ def test_a_commit_of_files_that_no_version_named_at_the_mark_keeps_them(uri):
     made = plan(uri, older_than=NOW, delete_unverified=True)
     assert [path for path in candidates(made) if path.startswith("data/")]
     lance.LanceDataset.commit(uri, lance.LanceOperation.Append(fragments), read_version=1)
-    apply_plan(made)
+    made.apply()
     assert lance.dataset(uri).to_table()["id"].to_pylist() == [0, 1, 2, 50, 51]
 
 
@@ -238,7 +237,7 @@ def test_a_dataset_made_anew_at_the_same_place_after_the_plan_keeps_all_its_file
     for version in range(4):
         lance.write_dataset(numbers(5, 100 * version), uri, mode="overwrite" if version else "create")
     before, there = reads(uri), files(uri)
-    apply_plan(made)
+    made.apply()
     assert reads(uri) == before
     assert files(uri) == there
 
@@ -250,7 +249,7 @@ def test_a_branch_deleted_and_made_anew_after_the_plan_keeps_all_its_versions(hi
     overwrite(history, 700, branch="dev")
     overwrite(history, 800, branch="dev")
     before = reads(history)
-    apply_plan(made)
+    made.apply()
     now = reads(history)
     assert {which for which in now if which[0]} == {("dev", 4), ("dev", 5), ("dev", 6)}
     assert now.items() <= before.items()
@@ -262,7 +261,7 @@ def test_runs_side_by_side_all_succeed_and_lose_nothing(history, others, monkeyp
     before = reads(history)
     with ThreadPoolExecutor(others + 1) as pool:
         plans = [plan(history) for _ in range(others + 1)]
-        reports = list(pool.map(apply_plan, plans))
+        reports = list(pool.map(lambda made: made.apply(), plans))
     assert all(report.complete for report in reports)
     assert_kept(history, before)
     assert versions(history) == [4, 6]
@@ -320,7 +319,7 @@ def test_deletions_per_second_stay_below_the_limit_over_manifests_and_files_alik
     count = len(candidates(made))
     assert count > 15
     started = time.monotonic()
-    assert apply_plan(made, max_deletes_per_second=50).count("deleted")[0] == count
+    assert made.apply(max_deletes_per_second=50).count("deleted")[0] == count
     assert count / 50 <= time.monotonic() - started < count / 50 + 2  # the limit is used, too
     started = time.monotonic()
     plan(history)

@@ -18,6 +18,7 @@ from support.cleanup_datasets import (
     candidates,
     clean,
     files,
+    now_ns,
     orphans,
     overwrite,
     overwritten,
@@ -27,7 +28,6 @@ from support.cleanup_datasets import (
     versions,
 )
 
-from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import open_plan
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.store.uri import locate
@@ -96,24 +96,26 @@ def test_a_stored_plan_is_carried_out_later_with_the_same_result(messy, tmp_path
     announced, there, before = candidates(made), files(messy), reads(messy)
     append(messy, 999)
 
-    stored = open_plan(locate(messy), directory, RUNNER)
+    stored = open_plan(locate(messy), directory, RUNNER, now_ns())
     assert candidates(stored) == announced
     assert str(stored) == str(made)
     assert stored.facts.verdicts == made.facts.verdicts
     assert stored.facts.survey.chains == made.facts.survey.chains
-    report = apply_plan(stored)
+    report = stored.apply()
     assert report.plan_id == made.facts.id
     assert there - files(messy) == announced
     assert reads(messy).items() > {which: rows for which, rows in before.items() if which in reads(messy)}.items()
-    assert candidates(open_plan(locate(messy), directory, RUNNER)) == announced  # the plan itself is the user's
+    assert (
+        candidates(open_plan(locate(messy), directory, RUNNER, now_ns())) == announced
+    )  # the plan itself is the user's
 
 
 def test_a_stored_plan_can_be_carried_out_twice(messy, tmp_path):
     directory = locate(str(tmp_path / "plan"))
     plan(messy, **KEEPING).store(directory)
-    first = apply_plan(open_plan(locate(messy), directory, RUNNER))
+    first = open_plan(locate(messy), directory, RUNNER, now_ns()).apply()
     there = files(messy)
-    second = apply_plan(open_plan(locate(messy), directory, RUNNER))
+    second = open_plan(locate(messy), directory, RUNNER, now_ns()).apply()
     assert second.count("deleted") == (0, 0)
     assert second.count("already gone")[0] == first.count("deleted")[0]
     assert files(messy) == there
@@ -130,7 +132,7 @@ def test_the_plan_of_another_dataset_is_refused(messy, tmp_path):
     plan(messy, **KEEPING).store(directory)
     other = overwritten(str(tmp_path / "other.lance"))
     with pytest.raises(InvalidOption, match=r"is for .*table.lance, not for .*other.lance"):
-        open_plan(locate(other), directory, RUNNER)
+        open_plan(locate(other), directory, RUNNER, now_ns())
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"{}", b"[]", b'{"format": 99}'])
@@ -141,7 +143,7 @@ def test_a_directory_without_a_plan_that_can_be_read_is_refused(messy, tmp_path,
     if content is not None:
         (directory / "_plan.json").write_bytes(content)
     with pytest.raises((NotFound, CorruptData, InvalidOption)):
-        open_plan(locate(messy), locate(str(directory)), RUNNER)
+        open_plan(locate(messy), locate(str(directory)), RUNNER, now_ns())
 
 
 def test_a_plan_that_lost_a_part_is_refused_before_anything_is_deleted(messy, tmp_path):
@@ -150,7 +152,7 @@ def test_a_plan_that_lost_a_part_is_refused_before_anything_is_deleted(messy, tm
     next(directory.glob("*.parquet")).unlink()
     there = files(messy)
     with pytest.raises(NotFound, match=r"is gone"):
-        apply_plan(open_plan(locate(messy), locate(str(directory)), RUNNER))
+        open_plan(locate(messy), locate(str(directory)), RUNNER, now_ns()).apply()
     assert files(messy) == there
 
 
@@ -167,7 +169,7 @@ def crashed(uri, batch, **policy):
     with pytest.MonkeyPatch.context() as patch:
         after_batch(patch, batch, crash)
         with pytest.raises(Crash):
-            apply_plan(plan(uri, **policy))
+            plan(uri, **policy).apply()
 
 
 @pytest.mark.parametrize("batch", range(1, 13))
@@ -193,7 +195,7 @@ def test_files_whose_manifests_a_dead_run_deleted_need_not_wait_for_days(uri):
     assert len(orphans(uri)) == 6
     made = plan(uri)
     assert {row["reason"] for row in made.candidates().to_pylist()} == {"only removed versions name it"}
-    apply_plan(made)
+    made.apply()
     assert not orphans(uri)
 
 
@@ -228,7 +230,7 @@ def test_a_plan_made_before_another_run_died_does_not_take_that_runs_evidence_aw
     early = plan(uri, versions={1})
     crashed(uri, 2)
     assert versions(uri) == [4]
-    apply_plan(early)
+    early.apply()
     assert len(records(uri)) == 1
     clean(uri)
     assert not orphans(uri)

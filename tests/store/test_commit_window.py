@@ -8,10 +8,9 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 import pytest
-from support.cleanup_datasets import RUNNER, append, clean, let_pass, place, versions
+from support.cleanup_datasets import RUNNER, append, clean, let_pass, now_ns, place, versions
 from support.local_datasets import numbers
 
-from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
 from lance_spark.actions.merge import single_version
 from lance_spark.actions.merge.merge import MergeOptions, merge
@@ -77,7 +76,7 @@ JOBS = {
 def test_what_pylance_commits_with_the_window_undoes_nothing(two, job, rule):
     under_way = lance.dataset(two)
     meanwhile(two)
-    report = apply_plan(plan_cleanup(locate(two), CleanupPolicy(**rule, unverified_age=timedelta(0)), RUNNER))
+    report = plan_cleanup(locate(two), CleanupPolicy(**rule, unverified_age=timedelta(0)), RUNNER, now_ns()).apply()
     assert report.versions["main"].get("removed", 0) == 0
     assert report.versions["main"]["a job under way may need it"] >= 1
     if job is compact:
@@ -111,11 +110,11 @@ def test_a_stored_plan_is_held_against_the_window_again_when_it_is_carried_out(t
     meanwhile(two)
     with monkeypatch.context() as patch:  # the clock of whoever made the plan is two days ahead
         let_pass(patch, 2)
-        made = plan_cleanup(locate(two), CleanupPolicy(retain_versions=1), RUNNER)
+        made = plan_cleanup(locate(two), CleanupPolicy(retain_versions=1), RUNNER, now_ns())
         made.store(str(tmp_path / "plan"))
         assert made.report().versions["main"]["removed"] == 2
-    stored = open_plan(locate(two), locate(str(tmp_path / "plan")), RUNNER)
-    report = apply_plan(stored)
+    stored = open_plan(locate(two), locate(str(tmp_path / "plan")), RUNNER, now_ns())
+    report = stored.apply()
     assert report.count("deleted") == (0, 0)
     assert {row["reason"] for row in report.outcomes} == {"became live"}
     assert versions(two) == [1, 2, 3, 4]
@@ -123,7 +122,7 @@ def test_a_stored_plan_is_held_against_the_window_again_when_it_is_carried_out(t
 
 def test_the_report_says_that_there_was_no_window(two):
     for window, said in ((timedelta(0), True), (timedelta(hours=1), False)):
-        report = plan_cleanup(locate(two), CleanupPolicy(commit_window=window), RUNNER).report()
+        report = plan_cleanup(locate(two), CleanupPolicy(commit_window=window), RUNNER, now_ns()).report()
         assert ("only while nobody else commits" in str(report)) == said
         assert any("commit window is 0" in text for text in report.warnings) == said
 

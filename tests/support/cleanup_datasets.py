@@ -7,17 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import lance
 import pytest
 
-from lance_spark.actions.cleanup import apply as applying
-from lance_spark.actions.cleanup import plan as planning
-from lance_spark.actions.cleanup import tasks
-from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup import cleanup_plan, delete, mark
 from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
@@ -81,12 +78,12 @@ def busy(uri: str) -> str:
 
 def plan(uri: str, runner: LocalRunner = RUNNER, **policy: Any) -> CleanupPlan:
     """A plan to remove all that ``policy`` lets go; every version but the latest if it says nothing."""
-    return plan_cleanup(locate(uri), CleanupPolicy(**{**AT_ONCE, **(policy or {"older_than": NOW})}), runner)
+    return plan_cleanup(locate(uri), CleanupPolicy(**{**AT_ONCE, **(policy or {"older_than": NOW})}), runner, now_ns())
 
 
 def clean(uri: str, **policy: Any) -> CleanupReport:
     """Plan, delete, and expect that no deletion failed."""
-    report = apply_plan(plan(uri, **policy))
+    report = plan(uri, **policy).apply()
     assert report.complete, report
     return report
 
@@ -190,36 +187,35 @@ def manifest(uri: str, version: int, branch: str | None = None) -> Path:
     return Path(place(uri, branch), "_versions", f"{2**64 - 1 - version}.manifest")
 
 
+def now_ns() -> int:
+    """The time, nanoseconds since the epoch; days later once ``let_pass`` was called."""
+    return time.time_ns() + int(getattr(now_ns, "days", 0) * DAY * 1e9)
+
+
 def let_pass(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
-    """From here on plans are made that many days later."""
-    clock = SimpleNamespace(**{**vars(time), "time_ns": lambda: time.time_ns() + int(days * DAY * 1e9)})
-    monkeypatch.setattr(planning, "time", clock)
-    monkeypatch.setattr(applying, "time", clock)
+    """From here on ``now_ns`` is that many days later."""
+    monkeypatch.setattr(now_ns, "days", days, raising=False)
 
 
 def after_batch(monkeypatch: pytest.MonkeyPatch, number: int, change: Callable[[], object], size: int = 2) -> None:
     """Delete in small batches, look again before each, and let something happen right after one of them."""
     done = iter(range(1, 10_000))
-    delete = deleting.delete_batch
+    really_delete = deleting.delete_batch
 
     def deleting_some(location: Any, paths: Iterable[str]) -> Deleted:
-        deleted = delete(location, list(paths))
+        deleted = really_delete(location, list(paths))
         if next(done) == number:
             change()
         return deleted
 
     small_batches(monkeypatch, size)
-    monkeypatch.setattr(tasks, "delete_batch", deleting_some)
+    monkeypatch.setattr(delete, "delete_batch", deleting_some)
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch, size: int = 3) -> None:
     """Delete a few files at a time, and look again before each batch."""
-    monkeypatch.setattr(tasks, "BATCH", size)
-    monkeypatch.setattr("lance_spark.actions.cleanup.apply.BATCH", size)
-    look = tasks.Look
-    monkeypatch.setattr(
-        "lance_spark.actions.cleanup.apply.Look", lambda *given, **named: look(*given, **{**named, "rest": 0.0})
-    )
+    monkeypatch.setattr(delete, "BATCH", size)
+    monkeypatch.setattr(cleanup_plan, "Recheck", partial(delete.Recheck, rest=0.0))
 
 
 @dataclass(frozen=True)
@@ -239,7 +235,7 @@ def watch_manifests(monkeypatch: pytest.MonkeyPatch) -> Manifests:
         seen.paths.extend(paths)
         return read(location, paths)
 
-    monkeypatch.setattr(tasks, "read_manifests", reading)
+    monkeypatch.setattr(mark, "read_manifests", reading)
     return seen
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.actions.cleanup.apply import apply_plan
 from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
@@ -143,11 +143,11 @@ def listed(place: Place) -> set[int]:
 
 
 def plan(root: str, policy: CleanupPolicy) -> CleanupPlan:
-    return plan_cleanup(locate(root), policy, RUNNER)
+    return plan_cleanup(locate(root), policy, RUNNER, time.time_ns())
 
 
 def clean(root: str, policy: CleanupPolicy) -> CleanupReport:
-    report = apply_plan(plan(root, policy))
+    report = plan(root, policy).apply()
     assert report.complete, report
     return report
 

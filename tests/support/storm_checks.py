@@ -58,7 +58,7 @@ def account(place: Place) -> None:
 def clean_up(place: Place) -> None:
     """The cleanup for when nobody writes any more."""
     alone = policy(commit_window=timedelta(0), delete_unverified=True)
-    assert plan_cleanup(place.location, alone, LocalRunner()).apply().complete
+    assert plan_cleanup(place.location, alone, LocalRunner(), time.time_ns()).apply().complete
 
 
 def assert_took_place(entries: Iterable[Entry]) -> None:

@@ -15,7 +15,7 @@ from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.tags import create_tag, delete_tag, move_tag
 from lance_spark.actions.write import finish, plan_write
-from lance_spark.cleanup.outcome import DELETED
+from lance_spark.cleanup.candidates import DELETED
 from lance_spark.refs.model import RefSpec
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
@@ -249,7 +249,9 @@ def _clean(place: Place) -> dict[str, Any]:
     now = time.time_ns()
     since = min([now, *under_way(place, SINCE)])
     window = timedelta(seconds=(now - since) / 1e9 + place.margin)
-    plan = plan_cleanup(place.location, policy(commit_window=window, unverified_age=window), LocalRunner())
+    plan = plan_cleanup(
+        place.location, policy(commit_window=window, unverified_age=window), LocalRunner(), time.time_ns()
+    )
     if plan.facts.created_ns - now > LATE * 1e9:
         return {"late": True}  # this process stood still: jobs may be under way for longer than the window by now
     report = plan.apply()

@@ -52,8 +52,6 @@ BACKWARDS = {
     ("lance_spark.actions.sync.wording", "lance_spark.actions.sync.result"),
     ("lance_spark.relocate.wording", "lance_spark.relocate.result"),
     ("lance_spark.merge.wording", "lance_spark.merge.plan"),
-    # What carries out a plan, which a plan needs for its method apply(): for type checkers only.
-    ("lance_spark.actions.cleanup.apply", "lance_spark.actions.cleanup.cleanup_plan"),
 }
 """Imports that would close a circle of files. None is to be added."""
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
 from lance_spark.cleanup.candidates import SUMS
-from lance_spark.cleanup.changes_since_mark import news
+from lance_spark.cleanup.changes_since_mark import newly_live
 from lance_spark.cleanup.document import PlanFacts, from_document, to_document
 from lance_spark.cleanup.retention import Verdict
 from lance_spark.errors import CorruptData
@@ -81,11 +81,11 @@ def test_storage_options_are_not_stored_and_come_from_who_reads_the_plan():
     assert [repository.options for repository in facts.survey.repositories] == [LOCATION.options] * 2
 
 
-def test_a_plan_that_was_read_sees_the_same_news_as_before():
+def test_a_plan_that_was_read_sees_the_same_changes_as_before():
     facts, _ = from_document(stored(FACTS), LOCATION)
-    assert news(facts.survey, FACTS.survey, facts.verdicts) == []
+    assert newly_live(facts.survey, FACTS.survey, facts.verdicts) == []
     moved = survey(*FACTS.survey.chains, tags=[("new", None, 1)])
-    assert news(facts.survey, moved, facts.verdicts) == news(FACTS.survey, moved, FACTS.verdicts) != []
+    assert newly_live(facts.survey, moved, facts.verdicts) == newly_live(FACTS.survey, moved, FACTS.verdicts) != []
 
 
 @given(st.lists(st.booleans()), st.dictionaries(st.text(), st.integers(0, 2**40)))

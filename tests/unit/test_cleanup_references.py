@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from support.cleanup_surveys import CLONE, ROOT, chain, manifest, realpath, survey
 from support.manifest_bytes import SECOND, data_file, deletion_file, fragment, head, index, manifest_file
 
-from lance_spark.cleanup.references import LEFTOVER, MARKS, Places, cut_runs, inspect, leftover_marks
+from lance_spark.cleanup.references import LEFTOVER, MARKS, KeyResolver, cut_spans, leftover_marks, mark_span
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.manifest.model import BasePath
 
 
-def places(*chains):
-    return Places(survey(*chains), realpath)
+def resolver(*chains):
+    return KeyResolver(survey(*chains), realpath)
 
 
 def content(version, files, indices=(), transaction=None, bases=None, deletion=None, flags=(0, 0)):
@@ -30,7 +30,7 @@ def content(version, files, indices=(), transaction=None, bases=None, deletion=N
 
 def marked(which, position, contents, own):
     """Rows of MARKS for a run of versions."""
-    batches = list(inspect(which, position, contents, own))
+    batches = list(mark_span(which, position, contents, own))
     assert all(batch.schema.equals(MARKS) for batch in batches)
     return pa.Table.from_batches(batches, MARKS).to_pylist()
 
@@ -44,7 +44,7 @@ def test_everything_a_version_names_is_marked():
     bases = {0: BasePath(f"file://{ROOT}/", True), 3: BasePath("/old", False)}
     deletion = deletion_file(5, 17, base=0)
     files = [("x.lance", None), ("y.lance", 0), ("z.lance", 3)]
-    rows = marked(a, 4, [(0, content(5, files, [7], "5-u.txn", bases, deletion))], places(chain(), a))
+    rows = marked(a, 4, [(0, content(5, files, [7], "5-u.txn", bases, deletion))], resolver(chain(), a))
     assert {(row["key"], row["local"]) for row in rows if row["key"]} == {
         ("tree/a/data/x.lance", "data/x.lance"),
         ("data/y.lance", "data/y.lance"),
@@ -62,7 +62,7 @@ def test_a_run_tells_the_time_of_each_version_and_each_unknown_base_once():
     three = chain(versions=(1, 2, 3))
     bases = {1: BasePath("/old", True), 2: BasePath(f"{CLONE}/tree/a", True), 5: BasePath(ROOT, True)}
     contents = [(0, content(1, [])), (1, content(2, [], bases=bases)), (2, content(3, [], bases=bases))]
-    rows = marked(three, 0, contents, places(three, chain(repository=1)))
+    rows = marked(three, 0, contents, resolver(three, chain(repository=1)))
     assert [(row["first"], row["last"]) for row in rows if row["timestamp_ns"]] == [(0, 0), (1, 1), (2, 2)]
     assert [(row["foreign"], row["first"]) for row in rows if row["foreign"]] == [("/old", 1)]
 
@@ -70,7 +70,7 @@ def test_a_run_tells_the_time_of_each_version_and_each_unknown_base_once():
 def test_files_of_a_clone_are_marked_only_where_they_are_the_datasets():
     clone = chain(versions=(3,), repository=1)
     files = [("own.lance", None), ("shared.lance", 1)]
-    rows = marked(clone, 1, [(0, content(3, files, bases={1: BasePath(ROOT, True)}))], places(chain(), clone))
+    rows = marked(clone, 1, [(0, content(3, files, bases={1: BasePath(ROOT, True)}))], resolver(chain(), clone))
     assert named_at(rows, 0) == {"data/shared.lance"}
 
 
@@ -93,7 +93,7 @@ def test_marks_stand_for_the_files_that_each_version_names(history):
         contents.append((position, content(version, files, indices, bases={0: BasePath("/links/table", True)})))
         expected[position] = {f"tree/a/data/{name}.lance" for name in own} | {f"data/{name}.lance" for name in main}
         expected[position] |= {f"tree/a/_indices/{UUID(int=number)}" for number in indices}
-    rows = marked(it, 0, contents, places(chain(), it))
+    rows = marked(it, 0, contents, resolver(chain(), it))
     assert {position: named_at(rows, position) for position in expected} == expected
     assert all(row["first"] in expected and row["last"] in expected for row in rows)
 
@@ -101,7 +101,7 @@ def test_marks_stand_for_the_files_that_each_version_names(history):
 def test_a_file_that_all_versions_name_has_one_mark():
     many = chain(versions=range(1, 101))
     contents = [(position, content(position + 1, [("x.lance", None)])) for position in range(100)]
-    rows = [row for row in marked(many, 0, contents, places(many)) if row["key"]]
+    rows = [row for row in marked(many, 0, contents, resolver(many)) if row["key"]]
     assert [(row["key"], row["first"], row["last"]) for row in rows] == [("data/x.lance", 0, 99)]
 
 
@@ -120,7 +120,7 @@ def test_a_file_that_all_versions_name_has_one_mark():
 def test_a_manifest_that_cannot_be_understood_stops_the_run_and_is_named(bad, error):
     a = chain("a", (1, 2))
     with pytest.raises(error, match=f"tree/a/_versions/{a.versions[1].name}") as caught:
-        list(inspect(a, 0, [(0, content(1, [])), (1, bad)], places(chain(), a)))
+        list(mark_span(a, 0, [(0, content(1, [])), (1, bad)], resolver(chain(), a)))
     assert caught.value.hint
 
 
@@ -134,7 +134,7 @@ def test_runs_hold_every_version_to_read_exactly_once_and_in_order(chains, wante
         number: wanted.draw(st.lists(st.integers(0, len(sizes) - 1), unique=True))
         for number, sizes in enumerate(chains)
     }
-    runs = cut_runs(seen, positions, tasks, {})
+    runs = cut_spans(seen, positions, tasks, {})
     for number, found in positions.items():
         assert [at for run in runs if run.chain == number for at in run.positions] == sorted(found)
     assert all(run.positions for run in runs)
@@ -145,13 +145,13 @@ def test_runs_hold_every_version_to_read_exactly_once_and_in_order(chains, wante
 
 def test_runs_are_of_about_equal_bytes():
     seen = survey(chain(versions=[manifest(at, size=10) for at in range(100)]))
-    assert [len(run.positions) for run in cut_runs(seen, {0: range(100)}, 4, {})] == [25] * 4
-    assert cut_runs(seen, {}, 4, {}) == cut_runs(seen, {0: []}, 4, {}) == []
+    assert [len(run.positions) for run in cut_spans(seen, {0: range(100)}, 4, {})] == [25] * 4
+    assert cut_spans(seen, {}, 4, {}) == cut_spans(seen, {0: []}, 4, {}) == []
 
 
 def test_no_run_reaches_across_a_version_that_was_read_before():
     seen = survey(chain(versions=[manifest(at, size=10) for at in range(8)]))
-    runs = cut_runs(seen, {0: [0, 1, 3, 5, 6]}, 1, {0: {2, 7}})
+    runs = cut_spans(seen, {0: [0, 1, 3, 5, 6]}, 1, {0: {2, 7}})
     assert [run.positions for run in runs] == [(0, 1), (3, 5, 6)]
 
 

@@ -9,7 +9,7 @@ from support.cleanup_surveys import CLONE, DAY, HOUR, NOW, chain, fork, manifest
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.retention import (
     CLOCK_MARGIN,
-    Moment,
+    RunClock,
     judge,
     nanoseconds,
     positions_of_unknown_age,
@@ -18,13 +18,13 @@ from lance_spark.cleanup.retention import (
 )
 from lance_spark.errors import Refused
 
-MOMENT = Moment(NOW)
+CLOCK = RunClock(NOW)
 EVERYTHING = CleanupPolicy(older_than=timedelta(0), error_if_tagged_old_versions=False)
 
 
 def kept_versions(seen, policy, ages=None):
     """By root, the numbers of the versions that stay."""
-    verdicts = judge(seen, policy, MOMENT, ages or {})
+    verdicts = judge(seen, policy, CLOCK, ages or {})
     return {
         each.root: [file.version for file, stays in zip(each.files, verdict.kept, strict=True) if stays]
         for each, verdict in zip(seen.chains, verdicts, strict=True)
@@ -72,14 +72,14 @@ def test_a_branch_without_a_ref_keeps_everything_for_it_may_be_in_the_making(pol
 
 def test_a_clone_keeps_everything_also_where_rules_and_tags_of_the_dataset_name_its_numbers():
     seen = survey(chain(), chain(repository=1), chain("a", repository=1), tags=[("t", None, 1)])
-    verdicts = judge(seen, replace(EVERYTHING, branches={"*": VersionRule(retain_versions=1)}), MOMENT, {})
+    verdicts = judge(seen, replace(EVERYTHING, branches={"*": VersionRule(retain_versions=1)}), CLOCK, {})
     assert [verdict.removed for verdict in verdicts] == [(1,), (), ()]
     assert verdicts[1].reasons == verdicts[2].reasons == {"of a clone": 3}
 
 
 def test_detached_versions_stay():
     seen = survey(chain(detached=[manifest(2**63 + 5), manifest(2**63 + 9)]))
-    verdict = judge(seen, EVERYTHING, MOMENT, {})[0]
+    verdict = judge(seen, EVERYTHING, CLOCK, {})[0]
     assert verdict.removed == (0, 1)
     assert verdict.reasons == {"latest": 1, "detached": 2}
 
@@ -92,7 +92,7 @@ def test_a_tagged_version_stays_and_a_tag_of_another_branch_protects_nothing():
 def test_a_tag_on_a_version_that_would_go_refuses_the_run_and_is_named():
     seen = survey(chain(), chain("a"), branches=[fork("a", 3)], tags=[("t", None, 1), ("u", "a", 2), ("v", None, 3)])
     with pytest.raises(Refused, match="2 tagged versions") as caught:
-        judge(seen, CleanupPolicy(older_than=timedelta(0)), MOMENT, {})
+        judge(seen, CleanupPolicy(older_than=timedelta(0)), CLOCK, {})
     assert "'t' (main@1)" in str(caught.value)
     assert "'u' (a@2)" in str(caught.value)
     assert "'v'" not in str(caught.value)
@@ -108,7 +108,7 @@ def test_tags_are_an_error_or_keep_by_their_names():
     seen = survey(chain(), tags=[("nightly-1", None, 1), ("release-1", None, 2)])
     assert kept_versions(seen, CleanupPolicy(older_than=timedelta(0), tags={"*": "keep"}))[""] == [1, 2, 3]
     with pytest.raises(Refused, match=r"1 tagged versions.*'release-1'"):
-        judge(seen, replace(EVERYTHING, tags={"release-*": "error"}), MOMENT, {})
+        judge(seen, replace(EVERYTHING, tags={"release-*": "error"}), CLOCK, {})
 
 
 def test_the_tag_of_a_recorded_clone_keeps_its_version_and_is_no_error():
@@ -139,7 +139,7 @@ def test_an_empty_rule_for_a_branch_does_not_remove_its_young_versions():
     young = [manifest(number, NOW - 2 * DAY) for number in (1, 2, 3)]
     seen = survey(chain(), chain("a", young), branches=[fork("a", 3)])
     policy = CleanupPolicy(branches={"a": VersionRule()})
-    assert positions_of_unknown_age(seen, policy, MOMENT) == {1: [0, 1]}
+    assert positions_of_unknown_age(seen, policy, CLOCK) == {1: [0, 1]}
     assert kept_versions(seen, policy, {1: {0: NOW, 1: NOW}})["tree/a"] == [1, 2, 3]
 
 
@@ -152,10 +152,10 @@ def test_only_manifests_that_may_be_younger_than_the_cut_off_are_read_for_their_
         *(manifest(number, NOW - 2 * DAY) for number in (4, 5)),
     ]
     seen = survey(chain(versions=files), chain("z", files, has_ref=False), chain(versions=files, repository=1))
-    assert positions_of_unknown_age(seen, CleanupPolicy(), MOMENT) == {0: [1, 2, 3]}
-    assert positions_of_unknown_age(seen, CleanupPolicy(retain_versions=1), MOMENT) == {}
+    assert positions_of_unknown_age(seen, CleanupPolicy(), CLOCK) == {0: [1, 2, 3]}
+    assert positions_of_unknown_age(seen, CleanupPolicy(retain_versions=1), CLOCK) == {}
     policy = CleanupPolicy(older_than=timedelta(days=14), retain_versions=3)
-    assert positions_of_unknown_age(seen, policy, MOMENT) == {0: [1]}
+    assert positions_of_unknown_age(seen, policy, CLOCK) == {0: [1]}
 
 
 def test_a_version_whose_age_is_not_known_stays():
@@ -165,16 +165,16 @@ def test_a_version_whose_age_is_not_known_stays():
 
 
 def test_ages_from_before_1970_fit_into_the_integers_of_arrow():
-    assert MOMENT.before(timedelta(days=10)) == NOW - 10 * DAY
-    assert MOMENT.before(timedelta.max) == MOMENT.surely_before(timedelta.max) == 0
+    assert CLOCK.before(timedelta(days=10)) == NOW - 10 * DAY
+    assert CLOCK.before(timedelta.max) == CLOCK.surely_before(timedelta.max) == 0
     longest = CleanupPolicy(older_than=timedelta.max, commit_window=timedelta.max, unverified_age=timedelta.max)
     assert kept_versions(survey(aged(90, 80)), longest)[""] == [1, 2]
-    assert positions_of_unknown_age(survey(aged(90, 80)), longest, MOMENT) == {}
+    assert positions_of_unknown_age(survey(aged(90, 80)), longest, CLOCK) == {}
 
 
 def test_removed_versions_are_told_by_path_and_counted_by_branch():
     seen = survey(chain(), chain("a"), chain(repository=1), branches=[fork("a", 2)])
-    verdicts = judge(seen, EVERYTHING, MOMENT, {})
+    verdicts = judge(seen, EVERYTHING, CLOCK, {})
     names = [file.name for file in seen.chains[0].versions]
     assert list(removed_paths(seen, verdicts)) == [
         f"_versions/{names[0]}",
@@ -226,9 +226,9 @@ def test_versions_that_a_job_under_way_may_need_stay_whatever_the_rules_say(hour
 
 def test_the_reason_is_told_where_no_other_one_keeps_the_version():
     seen = survey(aged(90, 80, 7, 6, 5), branches=[fork("a", 3)], tags=[("t", None, 4)])
-    verdict = judge(seen, WINDOW, MOMENT, {})[0]
+    verdict = judge(seen, WINDOW, CLOCK, {})[0]
     assert verdict.reasons == {"a job under way may need it": 1, "fork of a branch": 1, "tagged": 1, "latest": 1}
-    untouched = judge(survey(aged(90, 7, 6)), CleanupPolicy(), MOMENT, {})[0]
+    untouched = judge(survey(aged(90, 7, 6)), CleanupPolicy(), CLOCK, {})[0]
     assert untouched.reasons == {"by the policy": 2, "latest": 1}
 
 
@@ -240,8 +240,8 @@ def test_a_tag_within_the_window_is_on_a_version_that_stays_anyway():
 @pytest.mark.parametrize(("inside", "kept"), [(8.5, [3]), (7.9, [1, 2, 3])])
 def test_where_the_clock_of_the_store_may_be_behind_the_time_inside_the_manifest_decides(inside, kept):
     seen = survey(aged(90, 8.5, 20))
-    assert positions_of_unknown_age(seen, WINDOW, MOMENT) == {0: [1]}
-    assert positions_of_unknown_age(survey(aged(90, 80, 7)), WINDOW, MOMENT) == {}
+    assert positions_of_unknown_age(seen, WINDOW, CLOCK) == {0: [1]}
+    assert positions_of_unknown_age(survey(aged(90, 80, 7)), WINDOW, CLOCK) == {}
     ages = {0: {1: NOW - int(inside * HOUR)}}
     assert kept_versions(seen, WINDOW, ages)[""] == kept
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from support.cleanup_surveys import DAY, HOUR, NOW, chain, fork, manifest, survey
 
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
-from lance_spark.cleanup.retention import Moment, judge, positions_of_unknown_age
+from lance_spark.cleanup.retention import RunClock, judge, positions_of_unknown_age
 from lance_spark.errors import Refused
 
-MOMENT = Moment(NOW)
+CLOCK = RunClock(NOW)
 BRANCHES = (None, "a", "a/b", "z")
 RULES = st.builds(
     VersionRule,
@@ -80,7 +80,8 @@ def expected(seen, times, policy):
         stays, needed = [], first_needed(each.versions, times[index], policy.commit_window)
         for at, number in enumerate(numbers):
             untouchable = each.repository == 1 or not each.has_ref or at == len(numbers) - 1 or at >= needed
-            if untouchable or not goes_by_rule(policy.branches[each.name], numbers, times[index], at):
+            late = each.versions[at].modified_ns >= NOW
+            if untouchable or late or not goes_by_rule(policy.branches[each.name], numbers, times[index], at):
                 stays.append(True)
                 continue
             forbidden = forbidden or (number in tagged and policy.error_if_tagged_old_versions)
@@ -92,14 +93,14 @@ def expected(seen, times, policy):
 @given(worlds())
 def test_versions_are_judged_as_a_plain_reading_of_the_rules_says(world):
     seen, times, policy = world
-    unknown = positions_of_unknown_age(seen, policy, MOMENT)
+    unknown = positions_of_unknown_age(seen, policy, CLOCK)
     ages = {index: {at: times[index][at] for at in positions} for index, positions in unknown.items()}
     kept, forbidden = expected(seen, times, policy)
     if forbidden:
         with pytest.raises(Refused):
-            judge(seen, policy, MOMENT, ages)
+            judge(seen, policy, CLOCK, ages)
         return
-    verdicts = judge(seen, policy, MOMENT, ages)
+    verdicts = judge(seen, policy, CLOCK, ages)
     assert [verdict.kept for verdict in verdicts] == kept
     for verdict in verdicts:
         assert verdict.removed == tuple(at for at, stays in enumerate(verdict.kept) if not stays)
@@ -112,9 +113,9 @@ def test_reading_more_manifests_than_needed_changes_no_verdict(world):
     policy = replace(policy, error_if_tagged_old_versions=False)
     some = {
         index: {at: times[index][at] for at in positions}
-        for index, positions in positions_of_unknown_age(seen, policy, MOMENT).items()
+        for index, positions in positions_of_unknown_age(seen, policy, CLOCK).items()
     }
     every = {index: dict(enumerate(found)) for index, found in times.items()}
     # Only what the report calls the reason may differ: young manifests that stay anyway are not read for it.
-    kept = [[verdict.kept for verdict in judge(seen, policy, MOMENT, ages)] for ages in (some, every)]
+    kept = [[verdict.kept for verdict in judge(seen, policy, CLOCK, ages)] for ages in (some, every)]
     assert kept[0] == kept[1]

@@ -11,7 +11,7 @@ from support.cleanup_surveys import DAY, NOW, chain, manifest, survey
 from lance_spark.actions.cleanup.extent import about_rows, work_of_sums, work_of_survey
 from lance_spark.cleanup.candidates import SUMS
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.retention import Moment
+from lance_spark.cleanup.retention import RunClock
 from lance_spark.runner.auto import AutoEngine
 from lance_spark.runner.local import LocalRunner
 from lance_spark.runner.work import LITTLE, Work
@@ -79,19 +79,19 @@ OLD, YOUNG = NOW - 100 * DAY, NOW - 2 * DAY
 def test_a_cleanup_counts_the_manifests_that_it_will_read(policy, modified, read):
     versions = [manifest(number, when, size=10) for number, when in enumerate(modified, start=1)]
     seen = survey(chain(versions=versions))
-    work = work_of_survey(seen, policy, Moment(NOW))
+    work = work_of_survey(seen, policy, RunClock(NOW))
     assert (work.manifests, work.manifest_bytes) == (read, 10 * read)
     assert work.files == about_rows(seen) > 0
 
 
 def test_clones_are_read_whole():
     seen = survey(chain(versions=(1, 2)), chain(versions=(1, 2, 3), repository=1))
-    assert work_of_survey(seen, DEFAULT, Moment(NOW)).manifests == 1 + 3
+    assert work_of_survey(seen, DEFAULT, RunClock(NOW)).manifests == 1 + 3
 
 
 def test_a_tag_that_forbids_the_cleanup_is_for_the_plan_to_tell():
     seen = survey(chain(versions=(1, 2, 3)), tags=[("keep", None, 1)])
-    assert work_of_survey(seen, DEFAULT, Moment(NOW)).manifests == 2
+    assert work_of_survey(seen, DEFAULT, RunClock(NOW)).manifests == 2
 
 
 def test_large_manifests_name_many_files():

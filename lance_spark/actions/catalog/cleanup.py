@@ -13,6 +13,7 @@ from lance_spark.catalog.model import MANIFEST, Catalog, is_inside
 from lance_spark.catalog.names import TABLE
 from lance_spark.cleanup.catalog_report import ORPHAN, LakeReport, Upkeep, catalog_policy, without
 from lance_spark.cleanup.multi_table import State, failed
+from lance_spark.cleanup.retention import EPOCH, nanoseconds
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.runner.interface import Engine
 from lance_spark.store.catalog import manifest
@@ -22,7 +23,7 @@ _ITSELF = "the catalog itself"
 """As a name in a report of many tables; no table is called so, as one with blanks would have backticks."""
 _WORTH = 4
 """Files of the catalog's own table that are worth being made one: each costs every reader a request on an object store.
-It is written anew by itself when there are 12."""
+It is written again by itself when there are 12."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,10 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
     compacted, problem = _compact(catalog, options.execute)
     itself = [FleetTable(_ITSELF, catalog.manifest)] if catalog.reads_manifest else []
     policies = {**(options.policies or {}), _ITSELF: catalog_policy(options.policy)}
-    found = clean_fleet([*lake.tables, *lake.readers, *itself], replace(options, policies=policies), engine)
-    report, rows = without(found, _ITSELF)
+    fleet = clean_fleet(
+        [*lake.tables, *lake.readers, *itself], replace(options, policies=policies), engine, nanoseconds(now - EPOCH)
+    )
+    report, rows = without(fleet, _ITSELF)
     upkeep = [Upkeep.of_catalog(MANIFEST, row, compacted) for row in rows if row["state"] != "empty"]
     if problem is not None:
         upkeep = [replace(each, error=each.error or problem.message) for each in upkeep]

@@ -1,6 +1,7 @@
-"""Looks at a dataset until what is seen fits together: a moving world is not a corrupt one.
+"""Looks at a dataset until what it sees fits together: a dataset that changes is not a corrupt one.
 
-Branches come and go while a survey is taken. What does not fit is looked at again; it is an error if it is still so.
+Branches come and go while a survey is taken. What does not fit together is looked at again. It is an error only if it
+still does not fit.
 """
 
 from __future__ import annotations
@@ -22,31 +23,32 @@ from lance_spark.location import DatasetLocation
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.survey import survey
 
-_LOOKS = 8
+ATTEMPTS = 8
 _PAUSE = 0.02
 """Seconds before the second look, twice as long before each further one."""
 
 
-def look(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]) -> Survey:
+def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]) -> Survey:
     """The dataset as it is, with all that its refs promise.
 
-    Raises CorruptData for what two looks in a row do not find, Conflict for a dataset that never holds still, NotFound.
+    Raises CorruptData for what two surveys in a row do not show, Conflict for a dataset that never stops changing,
+    NotFound.
     """
     before: list[Contradiction] = []
-    for attempt in range(_LOOKS):
+    for attempt in range(ATTEMPTS):
         seen = survey(location, clones, clones_from)
         if not any(chain.versions for _, chain in seen.owned()):
             open_latest(location)  # tells "there is no dataset" from a listing that shows none
-        found = contradictions(seen)
-        if not found:
+        now = contradictions(seen)
+        if not now:
             return seen
-        lasting = [each for each in found if each in before]
+        lasting = [contradiction for contradiction in now if contradiction in before]
         if lasting:
             raise lasting[0].error()
-        before = found
+        before = now
         time.sleep(_PAUSE * 2**attempt)
     raise Conflict(
-        f"Branches and tags of {location.uri} came and went each of the {_LOOKS} times it was looked at; nothing was "
+        f"Branches and tags of {location.uri} came and went each of the {ATTEMPTS} times it was looked at; nothing was "
         f"deleted. The last time: {before[0].message}",
         hint="Run it again when fewer branches are made and deleted at the same time.",
     )
@@ -58,7 +60,7 @@ def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ..
     Others went with their branch, or with another cleanup. Raises Conflict if a whole clone went with them.
     """
     left = list(gone)
-    for attempt in range(_LOOKS):
+    for attempt in range(ATTEMPTS):
         if not left:
             return
         time.sleep(_PAUSE * 2**attempt if attempt else 0)
@@ -77,16 +79,16 @@ def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ..
     )
 
 
-def without_excuse(
+def confirm_newest(
     seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[Manifest]
 ) -> list[Manifest]:
-    """Those of the newest versions, whose files a listing lacks, that are the newest ones of their branches still.
+    """Those of the newest versions whose files a listing lacks that are still the newest of their branches.
 
-    Others went with their branch, or with another cleanup: pylance may remove files before the manifest. So
-    a version that is there and no longer the newest one is waited for. Raises Conflict if it stays.
+    Others went with their branch, or with another cleanup: pylance may remove files before the manifest. So a version
+    that is there and no longer the newest is waited for. Raises Conflict if it stays.
     """
     left = list(latest)
-    for attempt in range(_LOOKS):
+    for attempt in range(ATTEMPTS):
         time.sleep(_PAUSE * 2**attempt if attempt else 0)
         now = survey(seen.location, clones, clones_from)
         left = of_branches(now, left)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_spark.actions.cleanup.apply import apply_plan
+from lance_spark.actions.cleanup.evidence import ATTEMPTS
 from lance_spark.actions.cleanup.plan import OPERATION, plan_cleanup
 from lance_spark.cleanup.multi_table import LOOKS, ROWS, FleetReport, clones_among, empty, failed, held_back, unreadable
 from lance_spark.cleanup.policy import CleanupPolicy
@@ -25,10 +25,9 @@ from lance_spark.store.survey import branch_directories
 
 _THREADS = 4
 """In one task: tables are side by side already."""
-_LOOKS = 8
 _TASKS = 64
-"""For each that runs at a time: enough that large tables do not leave cores without work at the end. One for each table
-would make every task carry the names of all, which 50,000 tables do not survive."""
+"""Tasks for each one that runs at a time: enough that large tables do not leave cores without work at the end. With one
+task for each table, every task would carry the names of all tables, which is too much for 50,000 of them."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class FleetTable:
     name: str
     location: DatasetLocation
     is_cleaned: bool = True
-    """Else it is only looked at: what it reads of the others is kept."""
+    """If not, it is only looked at: what it reads of other tables is kept."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,15 @@ class FleetOptions:
     """Of all tasks together."""
 
 
-def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, engine: Engine) -> FleetReport:
+def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, engine: Engine, now_ns: int) -> FleetReport:
     """Clean up tables side by side; each is a row of the report, whatever becomes of the others.
 
-    First the manifests of all are looked at: where one reads files of another, they are kept. While a table cannot be
-    looked at, no other one is cleaned: it may be a clone of any of them.
+    First the manifests of all tables are looked at: where one reads files of another, they are kept. While a table
+    cannot be looked at, no other one is cleaned: it may be a clone of any of them. ``now_ns`` is the time, nanoseconds
+    since the epoch, by which all ages are counted.
     """
     uris = {table.name: table.location.uri for table in tables}
-    looks = _looked(tables, engine)
+    looks = _looks_at(tables, engine)
     blind = unreadable(looks)
     if blind:
         rows = [
@@ -75,17 +75,17 @@ def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, engine: Eng
     share = options.max_deletes_per_second
     if share is not None:
         share /= max(1, min(runner.parallelism, len(cleaned)))
-    shared = _Shared(options.execute, share, runner.name)
-    work = [_Work(table, _policy(table, options, clones[table.name]), shared) for table in cleaned]
-    done = runner.collect("clean up", runner.flat_map("clean up", _dealt(work, runner), clean_some, ROWS)).to_pylist()
+    shared = _Shared(options.execute, share, runner.name, now_ns)
+    tasks = [_TableTask(table, _policy(table, options, clones[table.name]), shared) for table in cleaned]
+    done = runner.collect("clean up", runner.flat_map("clean up", _dealt(tasks, runner), clean_some, ROWS)).to_pylist()
     return FleetReport(sorted(done, key=lambda row: row["table"]), options.execute, runner.name)
 
 
-def _looked(tables: Sequence[FleetTable], engine: Engine) -> list[dict[str, Any]]:
+def _looks_at(tables: Sequence[FleetTable], engine: Engine) -> list[dict[str, Any]]:
     """Rows of LOOKS about all tables."""
     runner = engine.for_work(OPERATION, Work(tables=len(tables)))
-    found = runner.flat_map("look for clones", _dealt(tables, runner), look_at, LOOKS)
-    rows: list[dict[str, Any]] = runner.collect("look", found).to_pylist()
+    looks = runner.flat_map("look for clones", _dealt(tables, runner), look_at, LOOKS)
+    rows: list[dict[str, Any]] = runner.collect("look", looks).to_pylist()
     return rows
 
 
@@ -110,10 +110,11 @@ class _Shared:
     max_deletes_per_second: float | None
     """Of one task."""
     ran_on: str
+    now_ns: int
 
 
 @dataclass(frozen=True)
-class _Work:
+class _TableTask:
     """What is to be done to one table."""
 
     table: FleetTable
@@ -135,17 +136,18 @@ def look_at(tables: Sequence[FleetTable]) -> Iterator[pa.RecordBatch]:
     for table in tables:
         rows: list[dict[str, Any]]
         try:
-            found = [_look_at_chain(table.location, name) for name in (None, *branch_directories(table.location))]
-            bases = {uri for look in found for uri in look.bases if not is_within(uri, table.location.uri)}
+            glances = [_look_at_branch(table.location, name) for name in (None, *branch_directories(table.location))]
+            bases = {uri for glance in glances for uri in glance.bases if not is_within(uri, table.location.uri)}
             rows = [{"base": base} for base in sorted(bases)]
-            rows.append({"versions": sum(look.versions for look in found), "files": sum(look.files for look in found)})
+            versions, files = (sum(getattr(glance, name) for glance in glances) for name in ("versions", "files"))
+            rows.append({"versions": versions, "files": files})
         except LanceSparkError as problem:
             rows = [{"error": problem.message, "exit_code": problem.exit_code}]
         yield pa.RecordBatch.from_pylist([{"table": table.name, **nothing, **row} for row in rows], LOOKS)
 
 
 @dataclass(frozen=True)
-class _Look:
+class _BranchGlance:
     """What is known of one branch of a table without reading all its versions."""
 
     versions: int
@@ -153,53 +155,53 @@ class _Look:
     bases: frozenset[str] = frozenset()
 
 
-def _look_at_chain(location: DatasetLocation, branch: str | None) -> _Look:
-    """By its newest version that can be understood. Nobody can read the others, so they need nothing.
+def _look_at_branch(location: DatasetLocation, branch: str | None) -> _BranchGlance:
+    """By its newest version that can be understood. Versions that nobody can read need nothing.
 
-    One that is gone by then says nothing: a newer one, which took its place, may read files of another table. Raises
-    Conflict if that happens again and again.
+    A version that is gone by then says nothing: a newer one, which took its place, may read files of another table.
+    Raises Conflict if that happens again and again.
     """
-    for _ in range(_LOOKS):
+    for _ in range(ATTEMPTS):
         with suppress(NotFound):
             return _look_once(location, branch)
     raise Conflict(
-        f"The versions of {location.branch_uri(branch)} came and went each of the {_LOOKS} times it was looked at.",
+        f"The versions of {location.branch_uri(branch)} came and went each of the {ATTEMPTS} times it was looked at.",
         hint="Run it again when fewer versions are made and cleaned up at the same time.",
     )
 
 
-def _look_once(location: DatasetLocation, branch: str | None) -> _Look:
+def _look_once(location: DatasetLocation, branch: str | None) -> _BranchGlance:
     versions = chains.version_names(location, branch)
     for version in reversed(versions):
         with suppress(CorruptData):
             snapshot = chains.read_snapshot(location, PinnedVersion(branch, version))
             bases = frozenset(root.uri for root in snapshot.bases.values())
-            return _Look(len(versions), snapshot.contents.fragment_count, bases)
-    return _Look(len(versions))
+            return _BranchGlance(len(versions), snapshot.contents.fragment_count, bases)
+    return _BranchGlance(len(versions))
 
 
-def clean_some(works: Sequence[_Work]) -> Iterator[pa.RecordBatch]:
+def clean_some(tasks: Sequence[_TableTask]) -> Iterator[pa.RecordBatch]:
     """Plan the cleanup of tables, and carry it out, one after the other; runs on executors."""
-    for work in works:
-        yield pa.RecordBatch.from_pylist([_cleaned(work)], ROWS)
+    for task in tasks:
+        yield pa.RecordBatch.from_pylist([_cleaned(task)], ROWS)
 
 
-def _cleaned(work: _Work) -> dict[str, Any]:
-    location, name = work.table.location, work.table.name
+def _cleaned(task: _TableTask) -> dict[str, Any]:
+    location, name, shared = task.table.location, task.table.name, task.shared
     try:
         if not chains.version_names(location, None):
             return empty(name, location.uri)
-        plan = plan_cleanup(location, work.policy, LocalRunner(_THREADS))
-        report = apply_plan(plan, work.shared.max_deletes_per_second) if work.shared.execute else plan.report()
+        plan = plan_cleanup(location, task.policy, LocalRunner(_THREADS), shared.now_ns)
+        report = plan.apply(shared.max_deletes_per_second) if shared.execute else plan.report()
     except LanceSparkError as problem:
         if _is_gone(location):
             return empty(name, location.uri)
         return failed(name, location.uri, problem.message, problem.exit_code)
-    return _row(name, replace(report, ran_on=work.shared.ran_on))
+    return _row(name, replace(report, ran_on=shared.ran_on))
 
 
 def _is_gone(location: DatasetLocation) -> bool:
-    """Whether somebody dropped or moved a table while it was cleaned: that is no problem of the cleanup's."""
+    """Whether a table was dropped or moved while it was cleaned, which is no failure of the cleanup."""
     try:
         return not chains.version_names(location, None)
     except LanceSparkError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     if execute and dry_run:
         raise InvalidOption("--execute and --dry-run do not go together.")
     progress = _Progress(session.output)
-    plan = plan_cleanup(session.location, _policy(**given), LocalRunner(say=progress.say))
+    plan = plan_cleanup(session.location, _policy(**given), LocalRunner(say=progress.say), time.time_ns())
     progress.end()
     planned = plan.report()
     if not execute:

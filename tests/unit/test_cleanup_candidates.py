@@ -7,9 +7,17 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.cleanup.candidates import CANDIDATES, SUMS, is_manifest, sum_up, to_candidates
-from lance_spark.cleanup.outcome import OUTCOMES, Outcome, outcome_rows
-from lance_spark.cleanup.sums import add_up
+from lance_spark.cleanup.candidates import (
+    CANDIDATES,
+    OUTCOMES,
+    SUMS,
+    add_up,
+    in_deletion_order,
+    is_manifest,
+    outcome_rows,
+    sum_up,
+    to_candidates,
+)
 from lance_spark.cleanup.sweep import DECIDED
 
 NAMES = ("main", "exp/a")
@@ -41,8 +49,8 @@ def test_candidates_are_the_files_that_go_with_their_whole_path_and_branch():
         decided(None, action="keep", verified=None, files=7),
         decided("data/y.lance", action="missing", verified=None),
     ]
-    found = [row for batch in to_candidates(batches_of(rows), "s3://b/t", NAMES) for row in batch.to_pylist()]
-    assert found == [
+    batches = to_candidates(batches_of(rows), "s3://b/t", NAMES)
+    assert [row for batch in batches for row in batch.to_pylist()] == [
         {
             "path": "s3://b/t/tree/exp/a/data/x.lance",
             "kind": "blob",
@@ -62,6 +70,21 @@ def test_manifests_are_told_from_other_candidates():
     assert is_manifest(batch).to_pylist() == [True, False]
 
 
+def test_the_oldest_manifest_of_each_branch_is_deleted_first_whatever_the_scheme_of_its_name():
+    newer = [(number, f"_versions/{2**64 - 1 - number:020}.manifest") for number in (3, 12, 1)]
+    older = [(number, f"_versions/{number}.manifest") for number in (2, 10)]
+    paths = [path for _, path in newer + older] + [f"tree/exp/a/{path}" for _, path in newer]
+    branches = ["main"] * 5 + ["exp/a"] * 3
+    rows = [{"file": path, "branch": branch} for path, branch in zip(paths, branches, strict=True)]
+    numbers = {path: number for number, path in newer + older}
+    ordered = in_deletion_order(pa.Table.from_pylist(rows, CANDIDATES)).to_pylist()
+    assert [(row["branch"], numbers[row["file"].removeprefix("tree/exp/a/")]) for row in ordered] == [
+        *(("exp/a", number) for number in (1, 3, 12)),
+        *(("main", number) for number in (1, 2, 3, 10, 12)),
+    ]
+    assert in_deletion_order(CANDIDATES.empty_table()).num_rows == 0
+
+
 ROWS = st.builds(
     decided,
     path=st.sampled_from(["data/a", "data/b", "data/é"]),
@@ -78,19 +101,19 @@ ROWS = st.builds(
 @given(rows=st.lists(ROWS, max_size=12), cut=st.integers(0, 12))
 def test_sums_of_parts_add_up_to_those_of_the_whole(rows, cut):
     parts = [batch for part in (rows[:cut], rows[cut:]) for batch in sum_up(batches_of(part), NAMES)]
-    found = add_up(pa.Table.from_batches(parts, SUMS))
-    assert found.schema.equals(SUMS)
+    total = add_up(pa.Table.from_batches(parts, SUMS))
+    assert total.schema.equals(SUMS)
     files, size, paths = Counter(), Counter(), {}
     for row in rows:
         group = row["kind"], NAMES[row["chain"]], row["action"], row["reason"], row["verified"]
         files[group] += row["files"]
         size[group] += row["size"]
         paths[group] = min(paths.get(group, row["path"]), row["path"])
-    groups = [tuple(row[name] for name in SUMS.names[:5]) for row in found.to_pylist()]
+    groups = [tuple(row[name] for name in SUMS.names[:5]) for row in total.to_pylist()]
     assert len(set(groups)) == len(groups)
-    assert {group: row["files"] for group, row in zip(groups, found.to_pylist(), strict=True)} == files
-    assert {group: row["bytes"] for group, row in zip(groups, found.to_pylist(), strict=True)} == size
-    assert {group: row["example"] for group, row in zip(groups, found.to_pylist(), strict=True)} == paths
+    assert {group: row["files"] for group, row in zip(groups, total.to_pylist(), strict=True)} == files
+    assert {group: row["bytes"] for group, row in zip(groups, total.to_pylist(), strict=True)} == size
+    assert {group: row["example"] for group, row in zip(groups, total.to_pylist(), strict=True)} == paths
     assert [group[:4] for group in groups] == sorted(group[:4] for group in groups)
 
 
@@ -103,11 +126,10 @@ def candidates(*files):
 
 
 def test_every_candidate_has_one_end_and_what_is_in_none_of_them_became_live():
-    outcome = Outcome(frozenset("ab"), frozenset("c"), {"d": "AccessDenied"})
-    batch = outcome_rows(candidates(*"abcdef"), outcome)
+    batch = outcome_rows(candidates(*"abcdef"), deleted="ab", gone="c", failed={"d": "AccessDenied"})
     assert batch.schema.equals(OUTCOMES)
-    found = {row["outcome"]: (row["reason"], row["files"], row["bytes"], row["example"]) for row in batch.to_pylist()}
-    assert found == {
+    ends = {row["outcome"]: (row["reason"], row["files"], row["bytes"], row["example"]) for row in batch.to_pylist()}
+    assert ends == {
         "deleted": ("why", 2, 20, "a"),
         "already gone": ("why", 1, 10, "c"),
         "failed": ("why", 1, 10, "d: AccessDenied"),
@@ -116,9 +138,8 @@ def test_every_candidate_has_one_end_and_what_is_in_none_of_them_became_live():
 
 
 def test_outcomes_of_batches_add_up():
-    done = Outcome(frozenset("abc"))
-    found = [outcome_rows(candidates("a", "b"), done), outcome_rows(candidates("c", "x"), done)]
-    rows = add_up(pa.Table.from_batches(found)).to_pylist()
+    batches = [outcome_rows(candidates(*files), "abc", (), {}) for files in ("ab", "cx")]
+    rows = add_up(pa.Table.from_batches(batches)).to_pylist()
     assert [(row["outcome"], row["files"], row["bytes"], row["example"]) for row in rows] == [
         ("kept", 1, 10, "x"),
         ("deleted", 3, 30, "a"),
