@@ -26,7 +26,7 @@ from lance_spark.history.difference import (
     RowCounts,
     RowExample,
 )
-from lance_spark.history.fragments import FragmentChanges, Pair, match, stat
+from lance_spark.history.fragments import FragmentChanges, FragmentPair, match, stat
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment, decode_contents
 from lance_spark.refs.model import PinnedVersion
@@ -55,7 +55,7 @@ def diff(
     sides = _read(location, a, b)
     changes = match(sides.before, sides.after)
     deletions = [_Deletions(sides, pair, counts_only) for pair in changes.changed if not pair.deletes_alike]
-    found = _Rows(sides, changes, deletions)
+    found = _RowChanges(sides, changes, deletions)
     counts, shown, notes = found.compared(limit) if rows else found.counted()
     return Diff(
         before=a,
@@ -76,7 +76,7 @@ def diff(
 
 
 @dataclass(frozen=True)
-class Sides:
+class ComparedVersions:
     """The two versions."""
 
     location: DatasetLocation
@@ -91,18 +91,18 @@ class Sides:
         return self.before.counts_rows and self.after.counts_rows
 
 
-def _read(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Sides:
+def _read(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> ComparedVersions:
     with ThreadPoolExecutor(2) as pool:
         before, after = pool.map(lambda pin: decode_contents(history.read_version(location, pin)), (a, b))
-    return Sides(location, a, b, before, after)
+    return ComparedVersions(location, a, b, before, after)
 
 
 @dataclass(frozen=True)
 class _Deletions:
     """Rows of one pair of fragments that are deleted in one version only."""
 
-    sides: Sides
-    pair: Pair
+    sides: ComparedVersions
+    pair: FragmentPair
     trusted: bool
     """Whether what the manifests say of a deletion file is enough."""
 
@@ -150,7 +150,7 @@ def _without(offsets: pa.Array, others: pa.Array) -> pa.Array:
     return offsets.filter(pc.invert(pc.is_in(offsets, value_set=others)))
 
 
-def _values(sides: Sides, pairs: Iterable[Pair]) -> tuple[ColumnValues, ...]:
+def _values(sides: ComparedVersions, pairs: Iterable[FragmentPair]) -> tuple[ColumnValues, ...]:
     """Columns that both versions have and whose values were written anew in place."""
     known = common_fields(sides.before.fields, sides.after.fields)
     fragments: Counter[str] = Counter()
@@ -162,10 +162,10 @@ def _values(sides: Sides, pairs: Iterable[Pair]) -> tuple[ColumnValues, ...]:
     return tuple(ColumnValues(column, fragments[column], rows[column]) for column in sorted(fragments))
 
 
-class _Rows:
+class _RowChanges:
     """What became of the rows."""
 
-    def __init__(self, sides: Sides, changes: FragmentChanges, deletions: Sequence[_Deletions]) -> None:
+    def __init__(self, sides: ComparedVersions, changes: FragmentChanges, deletions: Sequence[_Deletions]) -> None:
         self._sides = sides
         self._changes = changes
         self._deletions = deletions
@@ -228,7 +228,7 @@ class _Rows:
         after = self._total(self._sides.b, self._sides.after)
         return RowCounts(added, deleted, changed, before, after, compared=False)
 
-    def _source(self, old: bool, whole: Iterable[Pair]) -> RowSource:
+    def _source(self, old: bool, whole: Iterable[FragmentPair]) -> RowSource:
         """The rows of one side that may not be on the other. ``whole`` are pairs to read with all their rows."""
         sides, changes = self._sides, self._changes
         rows = [FragmentRows(fragment.id) for fragment in (changes.removed if old else changes.added)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lance_spark.history.entries import LogEntry
-from lance_spark.history.graph import Step, steps
+from lance_spark.history.graph import GraphStep, steps
 
 Point = tuple[int, int]
 """(column, row), both from 0."""
@@ -85,7 +85,7 @@ class _Pen:
     dots: list[Dot] = field(default_factory=list)
     tracks: list[Track] = field(default_factory=list)
 
-    def follow(self, step: Step) -> None:
+    def follow(self, step: GraphStep) -> None:
         if step.kind == "join":
             self.joining.append(self.lanes.pop(step.other))
         elif step.kind == "close":

@@ -14,7 +14,7 @@ from lance_spark.manifest.contents import Contents, DeletionFile, Fragment
 
 
 @dataclass(frozen=True)
-class Pair:
+class FragmentPair:
     """One fragment as two versions have it."""
 
     before: Fragment
@@ -45,7 +45,7 @@ class FragmentChanges:
     """Only in the later version."""
     removed: tuple[Fragment, ...]
     """Only in the earlier one."""
-    changed: tuple[Pair, ...]
+    changed: tuple[FragmentPair, ...]
     """In both, with other deletion files, data files or overlays."""
 
 
@@ -56,7 +56,9 @@ def match(before: Contents, after: Contents) -> FragmentChanges:
     return FragmentChanges(tuple(added), tuple(removed), tuple(pair for pair in pairs if pair.may_differ))
 
 
-def _paired(gone: Sequence[Fragment], new: Sequence[Fragment]) -> tuple[list[Pair], list[Fragment], list[Fragment]]:
+def _paired(
+    gone: Sequence[Fragment], new: Sequence[Fragment]
+) -> tuple[list[FragmentPair], list[Fragment], list[Fragment]]:
     """Each fragment is in one pair at most: a file that was taken over twice holds its rows twice."""
     by_file: dict[str, list[int]] = defaultdict(list)
     for place, fragment in enumerate(gone):
@@ -70,7 +72,7 @@ def _paired(gone: Sequence[Fragment], new: Sequence[Fragment]) -> tuple[list[Pai
             continue
         best = min(candidates, key=lambda place: (gone[place].id != fragment.id, place))
         taken.add(best)
-        pairs.append(Pair(gone[best], fragment))
+        pairs.append(FragmentPair(gone[best], fragment))
     return pairs, [fragment for place, fragment in enumerate(gone) if place not in taken], added
 
 

@@ -15,7 +15,7 @@ _LANE = "|"
 
 
 @dataclass(frozen=True)
-class Step:
+class GraphStep:
     """What happens to the lanes next, from top to bottom."""
 
     kind: Literal["join", "node", "fan", "close"]
@@ -44,7 +44,7 @@ class GraphRow:
     """What to draw beside further lines about the same version."""
 
 
-def steps(entries: Iterable[LogEntry]) -> Iterator[Step]:
+def steps(entries: Iterable[LogEntry]) -> Iterator[GraphStep]:
     """How the lanes of a log run. ``entries`` come newest first, each before those it was made from.
 
     A merge from a branch that is not among the entries (it was deleted, or is on a remote) gets no lane.
@@ -57,17 +57,17 @@ def steps(entries: Iterable[LogEntry]) -> Iterator[Step]:
             lanes.append(entry.pin)
         place = lanes.index(entry.pin)
         while (other := _last(lanes, entry.pin)) != place:
-            yield Step("join", len(lanes), place, other)
+            yield GraphStep("join", len(lanes), place, other)
             del lanes[other]
-        yield Step("node", len(lanes), place, entry=entry)
+        yield GraphStep("node", len(lanes), place, entry=entry)
         if not entry.parents:
-            yield Step("close", len(lanes), place)
+            yield GraphStep("close", len(lanes), place)
             del lanes[place]
             continue
         lanes[place] = entry.parents[0]
         taken_in = next((parent for parent in entry.parents[1:] if parent in known), None)
         if taken_in is not None:
-            yield Step("fan", len(lanes), place, target=taken_in)
+            yield GraphStep("fan", len(lanes), place, target=taken_in)
             lanes.insert(place + 1, taken_in)
 
 

@@ -19,7 +19,7 @@ class Node(NamedTuple):
     version: int
 
 
-class Taken(NamedTuple):
+class TakenIn(NamedTuple):
     """A version that took in another chain."""
 
     at: int
@@ -28,21 +28,21 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chain:
+class ChainLinks:
     """What connects a chain with others."""
 
     fork: Node | None = None
     """The version it began as; None for main."""
-    merges: tuple[Taken, ...] = ()
+    merges: tuple[TakenIn, ...] = ()
     """What its versions took in, ascending."""
 
 
-Graph = Mapping[str, Chain]
+Chains = Mapping[str, ChainLinks]
 Ancestors = Mapping[str, int]
 """By chain: the newest version among the ancestors, the version itself included."""
 
 
-def ancestors(node: Node, graph: Graph) -> dict[str, int]:
+def ancestors(node: Node, graph: Chains) -> dict[str, int]:
     """Everything a version holds."""
     found: dict[str, int] = {}
     pending = [node]
@@ -61,7 +61,7 @@ def ancestors(node: Node, graph: Graph) -> dict[str, int]:
     return found
 
 
-def merge_bases(one: Node, other: Node, graph: Graph) -> list[Node]:
+def merge_bases(one: Node, other: Node, graph: Chains) -> list[Node]:
     """The newest versions that both descend from; none of them descends from another one.
 
     There is one in a history where merges take turns, and more than one where two chains took each other in at once.
@@ -75,12 +75,12 @@ def merge_bases(one: Node, other: Node, graph: Graph) -> list[Node]:
     return sorted(node for at, node in enumerate(common) if not _is_below_another(node, at, common, graph))
 
 
-def holds(node: Node, other: Node, graph: Graph) -> bool:
+def holds(node: Node, other: Node, graph: Chains) -> bool:
     """Whether a version has everything that the other one has."""
     return ancestors(node, graph).get(other.chain, -1) >= other.version
 
 
-def _line(node: Node, graph: Graph) -> list[str]:
+def _line(node: Node, graph: Chains) -> list[str]:
     """The chain of a version and those it was forked from, one after the other."""
     found: list[str] = []
     at: Node | None = node
@@ -90,7 +90,7 @@ def _line(node: Node, graph: Graph) -> list[str]:
     return found
 
 
-def _is_below_another(node: Node, at: int, nodes: Sequence[Node], graph: Graph) -> bool:
+def _is_below_another(node: Node, at: int, nodes: Sequence[Node], graph: Chains) -> bool:
     """Whether another one has everything of a version; of two that have everything of each other, the first wins."""
     return any(
         other != node and holds(other, node, graph) and (before < at or not holds(node, other, graph))

@@ -9,11 +9,11 @@ from typing import Any
 
 from lance_spark.errors import NotCommittable
 from lance_spark.manifest.contents import Fragment
+from lance_spark.merge.change import MergeChange, Replacement, Sides
 from lance_spark.merge.delta import by_file, counterpart
 from lance_spark.merge.placement import Placed
 from lance_spark.merge.row_ids import kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 from lance_spark.merge.snapshot import Snapshot
-from lance_spark.merge.threeway import Change, Replacement, Sides
 
 Json = dict[str, Any]
 _REPLACED = -2
@@ -45,13 +45,13 @@ class Assembly:
     """None without stable row ids."""
 
     @classmethod
-    def of(cls, sides: Sides, change: Change, placed: Placed, fields: Mapping[int, int]) -> Assembly:
+    def of(cls, sides: Sides, change: MergeChange, placed: Placed, fields: Mapping[int, int]) -> Assembly:
         """The assembly of a planned change."""
         if not sides.ours.contents.has_stable_row_ids:
             return cls(sides.theirs, placed, fields)
         return cls(sides.theirs, placed, fields, row_ids(sides, change))
 
-    def check_row_ids(self, change: Change) -> None:
+    def check_row_ids(self, change: MergeChange) -> None:
         """Raise NotCommittable for rows that cannot keep their stable ids."""
         moved = [found for found in change.added if self._kept_rows(found)]
         if moved and (change.columns or change.columns_of_theirs):
@@ -125,7 +125,7 @@ class Assembly:
         return kept
 
 
-def row_ids(sides: Sides, change: Change) -> RowIds:
+def row_ids(sides: Sides, change: MergeChange) -> RowIds:
     """How ours knows the rows that theirs moved out of fragments."""
     pairs = [(found.theirs, found.ours) for found in change.replaced if found.deletion]
     if sides.numbering is None:

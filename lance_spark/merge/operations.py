@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from lance_spark.errors import NotCommittable
+from lance_spark.merge.change import MergeChange
 from lance_spark.merge.snapshot import Snapshot
-from lance_spark.merge.threeway import Change
 
 Operation = Literal["Update", "Merge", "Overwrite"]
 
 
-def operation_for(change: Change, ours: Snapshot, emptied: bool = False) -> Operation:
+def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False) -> Operation:
     """The operation: Update for rows, Merge for columns, Overwrite where nothing of ours is left and columns differ.
 
     ``emptied``: a fragment that stays has no rows left. Raises NotCommittable for a change that pylance 14.0.2 commits

@@ -15,8 +15,8 @@ from hashlib import sha256
 from lance_spark.location import is_within
 from lance_spark.manifest.contents import DataFile, Fragment
 from lance_spark.manifest.names import stored_name
+from lance_spark.merge.change import MergeChange
 from lance_spark.merge.snapshot import Root, Snapshot
-from lance_spark.merge.threeway import Change
 
 _UNIQUE = re.compile(r"(?:[01]{24}[0-9a-f]{26}|[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})\.lance")
 """Names that pylance generates: no two files have the same one."""
@@ -80,7 +80,7 @@ class Placed:
         return sum(copy.size for copy in self.copies)
 
 
-def place(change: Change, ours: Snapshot, theirs: Snapshot, reference: Reference, sidecars: bool) -> Placed:
+def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: Reference, sidecars: bool) -> Placed:
     """Decide where every file of a change comes to lie. ``sidecars``: the table has blobs beside its data files."""
     wanted = [*change.added, *(found.theirs for found in change.replaced if found.files)]
     moved = [found.theirs for found in change.replaced if found.deletion and not found.both_deleted]
@@ -142,7 +142,7 @@ def _path(root: Root, path: str) -> str:
     return f"data/{stored_name(path)}" if root.is_dataset else stored_name(path)
 
 
-def _ids(change: Change, ours: Snapshot) -> dict[int, int]:
+def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
     """The name of a deletion file begins with the id of its fragment: where there is one, ids are settled now."""
     if not any(fragment.deletion for fragment in change.added):
         return {fragment.id: 0 for fragment in change.added}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from lance_spark.merge.change import MergeChange, MergeConflict, Sides
 from lance_spark.merge.placement import Copy, Placed
 from lance_spark.merge.snapshot import Snapshot
-from lance_spark.merge.threeway import Change, Conflict, Sides
 from lance_spark.merge.trace import Trace
 from lance_spark.merge.wording import replay_card, replay_lines
 from lance_spark.show.card import Card, Shown
@@ -19,13 +19,13 @@ class ReplayPlan:
     """What has to happen so that ours has the changes of theirs."""
 
     sides: Sides
-    change: Change
+    change: MergeChange
     placed: Placed
     trace: Trace
     message: str | None = None
     deletions: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Rows to delete in fragments of ours in which both sides deleted rows: offsets in the fragment, by its id."""
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
 
     @property
     def ours(self) -> Snapshot:
@@ -126,7 +126,7 @@ class MergeResult(Shown):
     fast_forward: bool
     up_to_date: bool
     summary: Summary
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
     """Only in a dry run; otherwise they are an error."""
     indexes_carried: tuple[str, ...] = ()
     indexes_missing: tuple[str, ...] = ()

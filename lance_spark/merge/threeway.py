@@ -15,96 +15,21 @@ combine with written columns: the new copy of the row would lack the other side'
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from lance_spark.manifest.contents import Contents, Fragment
-from lance_spark.merge.columns import ColumnChanges, cast_columns, merge_columns, renumbered
+from lance_spark.merge.change import MergeChange, MergeConflict, Replacement, Sides
+from lance_spark.merge.columns import cast_columns, merge_columns, renumbered
 from lance_spark.merge.delta import Delta, by_file, counterpart, delta
 from lance_spark.merge.field_ids import are_free, reused
 from lance_spark.merge.snapshot import Snapshot, columns, same_deletion, same_files
-from lance_spark.merge.steps import Steps
 from lance_spark.refs.names import MAIN
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """Something both sides changed in ways that cannot be combined."""
-
-    reason: str
-    ours: str = ""
-    """Versions of ours that may have done it."""
-    theirs: str = ""
-    fragments: tuple[int, ...] = ()
-    """Ids of fragments in ours."""
-    rows: tuple[str, ...] = ()
-    """Examples of rows, by the table's key, where it has one."""
-
-    def __str__(self) -> str:
-        """One sentence."""
-        where = f" (fragment {', '.join(map(str, self.fragments[:5]))})" if self.fragments else ""
-        who = f": {self.ours} against {self.theirs}" if self.ours and self.theirs else ""
-        return f"{self.reason}{where}{who}"
-
-
-@dataclass(frozen=True)
-class Replacement:
-    """A fragment of ours that gets something of theirs."""
-
-    base: Fragment
-    ours: Fragment
-    theirs: Fragment
-    files: bool
-    """Whether theirs wrote columns."""
-    deletion: bool
-    """Whether theirs deleted rows."""
-    both_deleted: bool = False
-    """Whether ours deleted rows as well; then the two have to be other rows."""
-
-
-@dataclass(frozen=True)
-class Sides:
-    """What is compared. ``base_ours`` and ``base_theirs`` are one version, seen from the chain of either side."""
-
-    base_ours: Snapshot
-    ours: Snapshot
-    base_theirs: Snapshot
-    theirs: Snapshot
-    our_steps: Steps
-    their_steps: Steps
-    numbering: Snapshot | None = None
-    """A version with the rows of the base under the ids they have in theirs; None where the two number rows alike, up
-    to the base's next row id."""
-
-    @property
-    def is_fast_forward(self) -> bool:
-        """Whether ours is the base: its result is theirs, and nothing can conflict."""
-        return self.ours.pin.reference == self.base_ours.pin.reference and self.ours.root == self.base_ours.root
-
-
-@dataclass(frozen=True)
-class Change:
-    """What ours has to take. Nothing was decided about files yet."""
-
-    added: tuple[Fragment, ...] = ()
-    """Of theirs."""
-    replaced: tuple[Replacement, ...] = ()
-    removed: tuple[tuple[Fragment, Fragment], ...] = ()
-    """(in the base of theirs, in ours)."""
-    columns: ColumnChanges = field(default_factory=ColumnChanges)
-    columns_of_theirs: bool = False
-    """Whether the result has the columns of theirs, as they are."""
-    conflicts: tuple[Conflict, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Whether ours would become another version."""
-        return bool(self.added or self.replaced or self.removed or self.columns or self.columns_of_theirs)
-
-
-def compare(sides: Sides) -> Change:
+def compare(sides: Sides) -> MergeChange:
     """What ours has to take of theirs, and what stands against it."""
     if sides.theirs.pin.reference == sides.base_theirs.pin.reference and sides.theirs.root == sides.base_theirs.root:
-        return Change()
+        return MergeChange()
     mine, other = delta(sides.base_ours, sides.ours), delta(sides.base_theirs, sides.theirs)
     if not mine and sides.ours.contents.fields == sides.base_ours.contents.fields:
         sides = replace(sides, base_ours=sides.ours)  # whatever ours did, it has the rows and columns of the base
@@ -120,7 +45,7 @@ def compare(sides: Sides) -> Change:
         conflicts += _taken_before(sides)
     if not sides.is_fast_forward:
         conflicts += _overwrites(sides, mine, other)
-    return Change(
+    return MergeChange(
         added=tuple(added),
         replaced=tuple(replaced),
         removed=tuple(removed),
@@ -131,7 +56,7 @@ def compare(sides: Sides) -> Change:
     )
 
 
-def _added(sides: Sides, mine: Delta, other: Delta) -> tuple[list[Fragment], list[Conflict]]:
+def _added(sides: Sides, mine: Delta, other: Delta) -> tuple[list[Fragment], list[MergeConflict]]:
     """What theirs added, but for what ours has as well: it was merged, pushed or picked before."""
     known = by_file(mine.added)
     added, clashing = [], []
@@ -144,7 +69,7 @@ def _added(sides: Sides, mine: Delta, other: Delta) -> tuple[list[Fragment], lis
     return added, _about(sides, "both sides have the same new rows and changed them", clashing)
 
 
-def _taken_before(sides: Sides) -> list[Conflict]:
+def _taken_before(sides: Sides) -> list[MergeConflict]:
     """Rows that one side took from the other by a pick or the like, and wrote anew since.
 
     They lie in other files on either side, so nothing tells that they are the same: they would be there twice.
@@ -156,7 +81,7 @@ def _taken_before(sides: Sides) -> list[Conflict]:
     return []
 
 
-def _replaced(sides: Sides, mine: Delta, other: Delta) -> tuple[list[Replacement], list[Conflict]]:
+def _replaced(sides: Sides, mine: Delta, other: Delta) -> tuple[list[Replacement], list[MergeConflict]]:
     gone = {fragment.id for fragment in mine.removed}
     mine_changed = {before.id: after for before, after in mine.changed}
     base_of = _in_ours(sides, [before for before, _ in other.changed])
@@ -183,7 +108,7 @@ def _replaced(sides: Sides, mine: Delta, other: Delta) -> tuple[list[Replacement
     return replaced, conflicts
 
 
-def _combined(sides: Sides, wanted: Replacement) -> tuple[list[Replacement], list[Conflict]]:
+def _combined(sides: Sides, wanted: Replacement) -> tuple[list[Replacement], list[MergeConflict]]:
     """A fragment that both sides changed."""
     base, ours, theirs = wanted.base, wanted.ours, wanted.theirs
     live = sides.ours.live
@@ -201,7 +126,7 @@ def _combined(sides: Sides, wanted: Replacement) -> tuple[list[Replacement], lis
     return [Replacement(base, ours, theirs, files, deletion, both_deleted=deletion and deleted)], []
 
 
-def _removed(sides: Sides, mine: Delta, other: Delta) -> tuple[list[tuple[Fragment, Fragment]], list[Conflict]]:
+def _removed(sides: Sides, mine: Delta, other: Delta) -> tuple[list[tuple[Fragment, Fragment]], list[MergeConflict]]:
     """What theirs removed: all its rows were deleted, or written anew elsewhere."""
     gone = {fragment.id for fragment in mine.removed}
     changed = {before.id for before, _ in mine.changed}
@@ -246,22 +171,22 @@ def _written(base: Fragment, side: Fragment) -> set[int]:
     return {key for key, path in after.items() if before.get(key) != path}
 
 
-def _columns(sides: Sides, mine: Delta, other: Delta) -> tuple[Change, list[Conflict]]:
+def _columns(sides: Sides, mine: Delta, other: Delta) -> tuple[MergeChange, list[MergeConflict]]:
     before, ours, theirs = (side.contents.fields for side in (sides.base_theirs, sides.ours, sides.theirs))
     conflicts = [] if sides.is_fast_forward else _unreadable(sides, mine, other)
     if theirs in (ours, before):
-        return Change(), conflicts
+        return MergeChange(), conflicts
     new = {entry.id for entry in theirs} - {entry.id for entry in before}
     if ours == before and are_free(new, sides.ours):
         if mine.added:
             conflicts += _strict(sides, sides.theirs, "ours")
-        return Change(columns_of_theirs=True), conflicts
+        return MergeChange(columns_of_theirs=True), conflicts
     merged = merge_columns(before, ours, theirs)
     conflicts += [_conflict(sides, reason) for reason in merged.conflicts]
-    return Change(columns=merged.changes), conflicts
+    return MergeChange(columns=merged.changes), conflicts
 
 
-def _strict(sides: Sides, side: Snapshot, without: str) -> list[Conflict]:
+def _strict(sides: Sides, side: Snapshot, without: str) -> list[MergeConflict]:
     """A new column that cannot be null, where the other side has new rows, which have no values in it."""
     other = sides.theirs if side is sides.ours else sides.ours
     known = {(entry.id, entry.name) for entry in other.contents.fields}
@@ -273,7 +198,7 @@ def _strict(sides: Sides, side: Snapshot, without: str) -> list[Conflict]:
     return [_conflict(sides, f"column '{name}' cannot be null, and {without} has rows without it") for name in strict]
 
 
-def _unreadable(sides: Sides, mine: Delta, other: Delta) -> list[Conflict]:
+def _unreadable(sides: Sides, mine: Delta, other: Delta) -> list[MergeConflict]:
     """Columns whose values on the other side would read as null, or as those of another column."""
     before, ours, theirs = (side.contents.fields for side in (sides.base_theirs, sides.ours, sides.theirs))
     moved = [*renumbered(before, ours), *renumbered(before, theirs)]
@@ -294,7 +219,7 @@ def _writes(side: Delta, base: Snapshot) -> bool:
     return bool(side.added) or any(not same_files(before, after, base.live) for before, after in side.changed)
 
 
-def _overwrites(sides: Sides, mine: Delta, other: Delta) -> list[Conflict]:
+def _overwrites(sides: Sides, mine: Delta, other: Delta) -> list[MergeConflict]:
     """A replaced table does not combine with any change of rows or columns on the other side."""
     count = sides.base_ours.contents.fragment_count
     for steps, here, changed in (
@@ -310,11 +235,11 @@ def _overwrites(sides: Sides, mine: Delta, other: Delta) -> list[Conflict]:
     return []
 
 
-def _notes(sides: Sides, change: Change, mine: Delta, other: Delta) -> tuple[str, ...]:
+def _notes(sides: Sides, change: MergeChange, mine: Delta, other: Delta) -> tuple[str, ...]:
     return tuple(_each_note(sides, change, mine, other))
 
 
-def _each_note(sides: Sides, change: Change, mine: Delta, other: Delta) -> Iterator[str]:
+def _each_note(sides: Sides, change: MergeChange, mine: Delta, other: Delta) -> Iterator[str]:
     settings = _changed_settings(sides.base_theirs.contents, sides.theirs.contents)
     if settings:
         yield f"settings are not taken over: {', '.join(settings)}"
@@ -333,10 +258,10 @@ def _changed_settings(before: Contents, after: Contents) -> list[str]:
     return sorted({key for old, new in pairs for key in old.keys() | new.keys() if old.get(key) != new.get(key)})
 
 
-def _conflict(sides: Sides, reason: str) -> Conflict:
-    return Conflict(reason, sides.our_steps.telling(), sides.their_steps.telling())
+def _conflict(sides: Sides, reason: str) -> MergeConflict:
+    return MergeConflict(reason, sides.our_steps.telling(), sides.their_steps.telling())
 
 
-def _about(sides: Sides, reason: str, fragments: Collection[int]) -> list[Conflict]:
+def _about(sides: Sides, reason: str, fragments: Collection[int]) -> list[MergeConflict]:
     """A conflict about fragments; none if there are none."""
     return [replace(_conflict(sides, reason), fragments=tuple(sorted(fragments)))] if fragments else []

@@ -12,9 +12,9 @@ from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.assembly import Assembly
+from lance_spark.merge.change import MergeChange
 from lance_spark.merge.placement import Copy, Reference, place
 from lance_spark.merge.snapshot import Root, Snapshot
-from lance_spark.merge.threeway import Change
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import chains, copying
 from lance_spark.store.commits import commit_on
@@ -127,7 +127,7 @@ def _fragments(
     copy: CopyAll | None,
 ) -> list[dict[str, object]]:
     ours, theirs = sides
-    change = Change(added=tuple(theirs.contents.fragments()))
+    change = MergeChange(added=tuple(theirs.contents.fragments()))
     ids = _ids(change, ours)
     for fragment in change.added:
         if fragment.deletion is not None and (ids[fragment.id] != fragment.id or not reference.everything):
@@ -148,7 +148,7 @@ def _there(root: Root, source: DatasetLocation, target: DatasetLocation) -> Data
     return there if there.store == source.store else DatasetLocation(root.uri, target.options)
 
 
-def _ids(change: Change, ours: Snapshot) -> dict[int, int]:
+def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
     """Fragments keep their ids: names of deletion files begin with them, and indexes know rows by them.
 
     But pylance takes 0 for no id, and gives the next free one, unless the chain never had a fragment.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.merge.ancestry import Chain, Node, Taken, ancestors, holds, merge_bases
+from lance_spark.merge.ancestry import ChainLinks, Node, TakenIn, ancestors, holds, merge_bases
 
 COMMIT, FORK, MERGE = "commit", "fork", "merge"
 
@@ -17,7 +17,7 @@ class History:
 
     newest: dict[str, int] = field(default_factory=lambda: {"": 1})
     parents: dict[Node, list[Node]] = field(default_factory=lambda: {Node("", 1): []})
-    graph: dict[str, Chain] = field(default_factory=lambda: {"": Chain()})
+    graph: dict[str, ChainLinks] = field(default_factory=lambda: {"": ChainLinks()})
 
     def head(self, chain: str) -> Node:
         return Node(chain, self.newest[chain])
@@ -29,14 +29,14 @@ class History:
         self.parents[found] = [before] if source is None else [before, source]
         if source is not None:
             known = self.graph[chain]
-            self.graph[chain] = Chain(known.fork, (*known.merges, Taken(found.version, source)))
+            self.graph[chain] = ChainLinks(known.fork, (*known.merges, TakenIn(found.version, source)))
         return found
 
     def fork(self, origin: Node) -> Node:
         """A branch, whose first version has the number of the one it is a copy of."""
         chain = f"branch-{len(self.graph)}"
         self.newest[chain] = origin.version
-        self.graph[chain] = Chain(origin)
+        self.graph[chain] = ChainLinks(origin)
         self.parents[self.head(chain)] = [origin]
         return self.head(chain)
 
@@ -118,19 +118,19 @@ def test_of_two_versions_that_have_everything_of_each_other_the_one_of_ones_own_
     own, follower = names
     pushed = Node(own, 5)
     graph = {
-        "": Chain(),
-        own: Chain(Node("", 1), (Taken(5, Node(follower, 3)),)),
-        follower: Chain(Node("", 1), (Taken(3, pushed),)),
+        "": ChainLinks(),
+        own: ChainLinks(Node("", 1), (TakenIn(5, Node(follower, 3)),)),
+        follower: ChainLinks(Node("", 1), (TakenIn(3, pushed),)),
     }
     assert merge_bases(pushed, Node(follower, 4), graph) == [pushed]
     assert merge_bases(Node(own, 6), Node(follower, 3), graph) == [pushed]
     assert merge_bases(Node(follower, 4), pushed, graph) == [Node(follower, 3)]
-    work = {**graph, "work": Chain(pushed)}
+    work = {**graph, "work": ChainLinks(pushed)}
     assert merge_bases(Node("work", 5), Node(follower, 4), work) == [pushed]
 
 
 def test_a_branch_made_anew_holds_nothing_of_the_deleted_one():
-    graph = {"": Chain(merges=(Taken(5, Node("old", 4)),)), "new": Chain(Node("", 2))}
+    graph = {"": ChainLinks(merges=(TakenIn(5, Node("old", 4)),)), "new": ChainLinks(Node("", 2))}
     assert not holds(Node("", 5), Node("new", 4), graph)
     assert merge_bases(Node("", 5), Node("new", 4), graph) == [Node("", 2)]
     assert ancestors(Node("", 5), graph) == {"": 5, "old": 4}

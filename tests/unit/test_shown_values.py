@@ -15,9 +15,9 @@ from lance_spark.cleanup.multi_table import FleetReport, empty, failed
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.history.overview import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
 from lance_spark.location import DatasetLocation
+from lance_spark.merge.change import MergeConflict
 from lance_spark.merge.plan import MergeResult, Summary
 from lance_spark.merge.snapshot import Root
-from lance_spark.merge.threeway import Conflict
 from lance_spark.refs.listing import BranchList, TagList
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo
 from lance_spark.relocate.repair import BaseState
@@ -34,7 +34,10 @@ V1, OLD = Tag("v1", "exp", 4, WHEN), Tag("old", None, 1)
 SUMMARY = Summary(2, 1200, 3, 0, ("c",), (), 2, 2048)
 MERGED = MergeResult("merge", "main", "exp@4", "main@3", 5, False, False, SUMMARY)
 CLASH = replace(
-    MERGED, version=None, dry_run=True, conflicts=(Conflict("both wrote <b>", "main@4", "exp@4", (7,), ("id: 1",)),)
+    MERGED,
+    version=None,
+    dry_run=True,
+    conflicts=(MergeConflict("both wrote <b>", "main@4", "exp@4", (7,), ("id: 1",)),),
 )
 FETCHED = FetchResult("origin", "s3://b/o", (Fetched("main", "origin/main", "updated", 3, 4, 9),))
 PUSHED = PushResult("origin", "s3://b/o", "main", False, replace(MERGED, action="receive"))

@@ -30,7 +30,7 @@ _MOVES_ROWS = "Rewrite"
 _STARTS = "Clone"
 
 
-class World:
+class LogContext:
     """What all chains of one log have in common: refs, and the newest versions that were looked up."""
 
     def __init__(self, location: DatasetLocation, found: RefTable, count: int | None, stat: bool) -> None:
@@ -118,37 +118,37 @@ class World:
         return tuple(names)
 
 
-class Chain:
+class BranchLog:
     """The versions of one branch as entries, newest first, down to its fork."""
 
-    def __init__(self, world: World, branch: str | None, newest: int, own_only: bool = True) -> None:
+    def __init__(self, context: LogContext, branch: str | None, newest: int, own_only: bool = True) -> None:
         self.branch = branch
-        self.fork = world.fork(branch)
+        self.fork = context.fork(branch)
         self.previous: Contents | None = None
         """The version before the entry that was handed out last; only with a stat."""
-        self.world = world
+        self.context = context
         self._newest = newest
         self._own_only = own_only
         self._rows = _RowCounter()
         self._last: tuple[history.ChainVersion, Contents] | None = None
 
-    def __iter__(self) -> Iterator[Pending]:
-        manifests = self.world.manifests(self.branch)
+    def __iter__(self) -> Iterator[LogCursor]:
+        manifests = self.context.manifests(self.branch)
         paths = manifests.paths(self._newest)
-        if not self.world.stat:
+        if not self.context.stat:
             paths = takewhile(lambda found: self._is_shown(found[0]), paths)
-        versions = history.read_chain(manifests, paths, self.world.ahead())
+        versions = history.read_chain(manifests, paths, self.context.ahead())
         here = next(versions, None)
         # The last one that is shown is compared with the one before it, which may not be shown.
         while here is not None and self._is_shown(here.version):
-            turn = Pending(self, here, versions)
+            turn = LogCursor(self, here, versions)
             yield turn
             here = turn.before
 
     def entry(self, here: history.ChainVersion, before: history.ChainVersion | None) -> LogEntry:
         """A version as an entry. ``before`` is the version before it, if that was read."""
         current = self._decoded(here)
-        if self.world.stat:
+        if self.context.stat:
             self.previous = self._at_fork() if before is None else self._decoded(before)
         return self._entry(here, current)
 
@@ -166,17 +166,17 @@ class Chain:
 
     @cached_property
     def _fork_is_there(self) -> bool:
-        return self.fork is not None and self.world.manifests(self.fork.branch).has(self.fork.version)
+        return self.fork is not None and self.context.manifests(self.fork.branch).has(self.fork.version)
 
     def _at_fork(self) -> Contents | None:
         if self.fork is None or not self._fork_is_there:
             return None
-        return decode_contents(history.read_version(self.world.location, self.fork))
+        return decode_contents(history.read_version(self.context.location, self.fork))
 
     def _entry(self, here: history.ChainVersion, contents: Contents) -> LogEntry:
-        head, world = contents.head, self.world
+        head, context = contents.head, self.context
         pin = PinnedVersion(self.branch, head.version)
-        transaction = history.read_transaction(world.location, self.branch, here.content, head.transaction_file)
+        transaction = history.read_transaction(context.location, self.branch, here.content, head.transaction_file)
         properties = {} if transaction is None else transaction.properties
         operation = UNKNOWN if transaction is None else transaction.operation
         return LogEntry(
@@ -187,11 +187,11 @@ class Chain:
             action=properties.get(ACTION),
             source=properties.get(SOURCE),
             message=None if transaction is None else transaction.message,
-            total_rows=self._rows.rows(contents) if contents.counts_rows else count_rows(world.location, pin),
-            stat=self._stat(contents, operation) if world.stat else None,
-            tags=world.tags(pin),
-            heads=world.heads(pin),
-            forks=world.forks(pin),
+            total_rows=self._rows.rows(contents) if contents.counts_rows else count_rows(context.location, pin),
+            stat=self._stat(contents, operation) if context.stat else None,
+            tags=context.tags(pin),
+            heads=context.heads(pin),
+            forks=context.forks(pin),
             parents=(*self._first_parent(here), *self._taken_in(properties)),
         )
 
@@ -206,7 +206,7 @@ class Chain:
         if fork is None or here.version <= fork.version or (here.below is not None and here.below > fork.version):
             return () if here.below is None else (PinnedVersion(self.branch, here.below),)
         if self._fork_is_there:
-            return (self.world.shown(fork),)
+            return (self.context.shown(fork),)
         return () if here.below is None else (PinnedVersion(self.branch, here.below),)
 
     def _taken_in(self, properties: Mapping[str, str]) -> tuple[PinnedVersion, ...]:
@@ -214,16 +214,16 @@ class Chain:
         trace = read_trace(properties)
         if trace is None or not trace.takes_in:
             return ()
-        branch = None if trace.source.branch is None else self.world.refs.branches.get(trace.source.branch)
+        branch = None if trace.source.branch is None else self.context.refs.branches.get(trace.source.branch)
         if branch is not None and trace.source_id and branch.identity and branch.identity != trace.source_id:
             return ()
-        return (self.world.shown(trace.source),)
+        return (self.context.shown(trace.source),)
 
 
-class Pending:
+class LogCursor:
     """A version whose turn in the log may come. Of most nothing but their time is ever asked."""
 
-    def __init__(self, chain: Chain, here: history.ChainVersion, rest: Iterator[history.ChainVersion]) -> None:
+    def __init__(self, chain: BranchLog, here: history.ChainVersion, rest: Iterator[history.ChainVersion]) -> None:
         self.pin = PinnedVersion(chain.branch, here.version)
         self.timestamp_ns = decode_head(here.content).timestamp_ns
         """Nanoseconds since 1970."""
@@ -238,9 +238,9 @@ class Pending:
 
     def entry(self) -> LogEntry:
         """The version as an entry of the log."""
-        world = self._chain.world
-        world.wanted -= 1
-        return self._chain.entry(self._here, self.before if world.stat else None)
+        context = self._chain.context
+        context.wanted -= 1
+        return self._chain.entry(self._here, self.before if context.stat else None)
 
 
 class _RowCounter:

@@ -9,7 +9,7 @@ from itertools import count as counting
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from lance_spark.actions.log.branch_log import Chain, Pending, World
+from lance_spark.actions.log.branch_log import BranchLog, LogContext, LogCursor
 from lance_spark.errors import NotFound
 from lance_spark.history.columns import columns
 from lance_spark.history.entries import ConfigChange, Index, LogEntry, VersionDetail
@@ -41,8 +41,8 @@ def log(
     Versions that a fetch or a clone needs to write down another dataset's versions, and that change no row, are left
     out. Raises NotFound where there is no such branch or version, CorruptData for a manifest that cannot be understood.
     """
-    world = World(location, refs.read_ref_files(location), count, stat)
-    walk, first = _begin(branch, start, world, scope)
+    context = LogContext(location, refs.read_ref_files(location), count, stat)
+    walk, first = _begin(branch, start, context, scope)
     found = list(islice(walk.entries(first), count))
     return tuple(replace(entry, parents=walk.shown_parents(entry)) for entry in found)
 
@@ -57,15 +57,17 @@ def recent(
 
 def iter_log(location: DatasetLocation, branch: str | None, scope: Scope = "chain") -> Iterator[LogEntry]:
     """As :func:`log`, one entry after the other: a manifest is read when its turn comes."""
-    world = World(location, refs.read_ref_files(location), None, False)
-    walk, first = _begin(branch, None, world, scope)
+    context = LogContext(location, refs.read_ref_files(location), None, False)
+    walk, first = _begin(branch, None, context, scope)
     return walk.entries(first)
 
 
-def _begin(branch: str | None, start: PinnedVersion | None, world: World, scope: Scope) -> tuple[_Walk, PinnedVersion]:
-    others = world.newest_of_all() if scope == "all" else {}
-    walk = _Walk(world, merged=scope != "chain")
-    tip = world.tip(branch if start is None else start.branch)
+def _begin(
+    branch: str | None, start: PinnedVersion | None, context: LogContext, scope: Scope
+) -> tuple[_Walk, PinnedVersion]:
+    others = context.newest_of_all() if scope == "all" else {}
+    walk = _Walk(context, merged=scope != "chain")
+    tip = context.tip(branch if start is None else start.branch)
     first = tip if start is None else start
     walk.add(first.branch, first.version)
     for other, newest in others.items():
@@ -77,8 +79,8 @@ def _begin(branch: str | None, start: PinnedVersion | None, world: World, scope:
 def show(location: DatasetLocation, pin: PinnedVersion) -> VersionDetail:
     """One version in full. Raises NotFound for a version that is not there, CorruptData."""
     content = history.read_version(location, pin)
-    world = World(location, refs.read_ref_files(location), 2, stat=True)
-    chain = Chain(world, pin.branch, pin.version, own_only=False)
+    context = LogContext(location, refs.read_ref_files(location), 2, stat=True)
+    chain = BranchLog(context, pin.branch, pin.version, own_only=False)
     found = next(iter(chain), None)
     if found is None or found.pin.version != pin.version:
         raise NotFound(f"Version {pin} was removed a moment ago.")
@@ -119,16 +121,16 @@ class _Next(NamedTuple):
     age: float
     order: int
     """Who came first among those of one age; nothing behind it is ever compared."""
-    found: Pending
-    chain: Chain
-    rest: Iterator[Pending]
+    found: LogCursor
+    chain: BranchLog
+    rest: Iterator[LogCursor]
 
 
 class _Walk:
     """Several chains at once, the newest entry first. Who merges or forks comes before what it was made from."""
 
-    def __init__(self, world: World, merged: bool) -> None:
-        self._world = world
+    def __init__(self, context: LogContext, merged: bool) -> None:
+        self._context = context
         self._merged = merged
         self._waiting: list[_Next] = []
         self._seen: set[PinnedVersion] = set()
@@ -143,7 +145,7 @@ class _Walk:
         if self._from.get(branch, 0) >= version:
             return  # the walk that began above comes by there
         self._from[branch] = version
-        chain = Chain(self._world, branch, version)
+        chain = BranchLog(self._context, branch, version)
         self._push(chain, iter(chain), age)
 
     def shown_parents(self, entry: LogEntry) -> tuple[PinnedVersion, ...]:
@@ -160,10 +162,10 @@ class _Walk:
         """Whether it is a step on the way to a version of elsewhere, and nobody named it."""
         if entry.heads or any(not is_own_tag(tag) for tag in entry.tags):
             return False
-        branch = self._world.refs.branches.get(entry.branch or "") if entry.operation in _STEPS else None
+        branch = self._context.refs.branches.get(entry.branch or "") if entry.operation in _STEPS else None
         return entry.action == BEGIN or (branch is not None and read_follows(branch) is not None)
 
-    def _push(self, chain: Chain, rest: Iterator[Pending], age: float) -> None:
+    def _push(self, chain: BranchLog, rest: Iterator[LogCursor], age: float) -> None:
         found = next(rest, None)
         if found is None:
             if chain.fork is not None:
@@ -187,6 +189,6 @@ class _Walk:
                 yield entry if entry.branch == first.branch else replace(entry, inherited=True)
             if self._merged:
                 for parent in entry.parents[1:]:
-                    if parent.branch is None or parent.branch in self._world.refs.branches:
+                    if parent.branch is None or parent.branch in self._context.refs.branches:
                         self.add(parent.branch, parent.version, turn.age)
             self._push(turn.chain, turn.rest, turn.age)

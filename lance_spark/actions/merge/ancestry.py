@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.ancestry import Chain, Node, Taken, ancestors, holds, merge_bases
+from lance_spark.merge.ancestry import ChainLinks, Node, TakenIn, ancestors, holds, merge_bases
 from lance_spark.merge.steps import Stretch
 from lance_spark.merge.trace import Trace, read_trace
 from lance_spark.refs.model import PinnedVersion, RefTable
@@ -26,7 +26,7 @@ class Graph:
         """For whoever goes on with the same versions."""
         self._refs = refs.read_branches(location) if table is None else table
         self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
-        self._found: dict[frozenset[PinnedVersion], Mapping[str, Chain]] = {}
+        self._found: dict[frozenset[PinnedVersion], Mapping[str, ChainLinks]] = {}
 
     @property
     def table(self) -> RefTable:
@@ -111,24 +111,24 @@ class Graph:
                     return self.pin(Node(chain, at))
         return None
 
-    def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, Chain]:
+    def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
         """Every chain that either version descends from. What both have in common anyway is not read."""
         key = frozenset({one, other})
         if key not in self._found:
             self._found[key] = self._chains(one, other)
         return self._found[key]
 
-    def _chains(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, Chain]:
+    def _chains(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
         first, second = self._lineage(self.node(one)), self._lineage(self.node(other))
         shared = {chain: min(first[chain], second[chain]) for chain in first.keys() & second.keys()}
-        found: dict[str, Chain] = {}
+        found: dict[str, ChainLinks] = {}
         read: dict[str, int] = {}
         pending = {chain: max(first.get(chain, 0), second.get(chain, 0)) for chain in first.keys() | second.keys()}
         while pending:
             chain, newest = pending.popitem()
             read[chain] = newest
             merges = self._merges_of(chain, shared.get(chain, -1), newest)
-            found[chain] = Chain(self._fork_node(chain), merges)
+            found[chain] = ChainLinks(self._fork_node(chain), merges)
             for _, source in merges:
                 for parent, version in self._lineage(source).items():
                     # Chains may have taken in each other: one is read again only for newer versions.
@@ -152,21 +152,21 @@ class Graph:
             return None
         return Node(self.identity(fork.branch), fork.version)
 
-    def _merges_of(self, chain: str, above: int, newest: int) -> tuple[Taken, ...]:
+    def _merges_of(self, chain: str, above: int, newest: int) -> tuple[TakenIn, ...]:
         """The versions of a chain that took another one in, above a version and up to another one."""
         if chain and chain not in self._branches:
             return ()
         branch = self._branches[chain].name if chain else None
         start = self._branches[chain].parent_version if chain else 0
         wanted = self.reader.versions(self._location, branch, max(above, start), newest)
-        found: set[Taken] = set()
+        found: set[TakenIn] = set()
         for version, transaction in self.reader.transactions(self._location, branch, wanted).items():
             trace = read_trace(transaction.properties) if transaction is not None else None
             if trace is not None and trace.takes_in:
-                found.add(Taken(version, Node(trace.source_id, trace.source.version)))
+                found.add(TakenIn(version, Node(trace.source_id, trace.source.version)))
         for note in merged_notes(self._refs.branches.values()):
             if note.into == chain and above < note.at <= newest:
-                found.add(Taken(note.at, note.source))
+                found.add(TakenIn(note.at, note.source))
         return tuple(sorted(found))
 
 

@@ -24,7 +24,7 @@ _LONGEST_PAUSE = 0.5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Replayed:
     """What was done."""
 
     plan: ReplayPlan
@@ -43,10 +43,10 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         request = make()
         plan = plan_replay(request)
         if dry_run:
-            return _result(request, plan, Outcome(plan, None), dry_run=True)
+            return _result(request, plan, Replayed(plan, None), dry_run=True)
         _check(plan, request)
         if plan.is_up_to_date:
-            outcome = Outcome(plan, None)
+            outcome = Replayed(plan, None)
         elif plan.placed.new_bases:
             merge_commit.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
             continue  # the bases have ids now
@@ -59,7 +59,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
                     raise
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
                 continue
-            outcome = Outcome(plan, version, ran_on=ran_on)
+            outcome = Replayed(plan, version, ran_on=ran_on)
         if request.with_indexes:
             outcome = _with_indexes(request, outcome)
         return _result(request, plan, outcome)
@@ -90,12 +90,12 @@ def _place(request: Request, uri: str) -> DatasetLocation:
     return found if found.store == there.store else DatasetLocation(uri, request.location.options)
 
 
-def _with_indexes(request: Request, outcome: Outcome) -> Outcome:
+def _with_indexes(request: Request, outcome: Replayed) -> Replayed:
     carried, missing = carry_indexes(request.location, request.their_location, outcome.plan, outcome.version)
     return replace(outcome, carried=carried, missing=missing)
 
 
-def _result(request: Request, plan: ReplayPlan, outcome: Outcome, dry_run: bool = False) -> MergeResult:
+def _result(request: Request, plan: ReplayPlan, outcome: Replayed, dry_run: bool = False) -> MergeResult:
     return MergeResult(
         action=plan.trace.action,
         into=request.ours.branch or MAIN,

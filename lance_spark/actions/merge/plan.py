@@ -12,13 +12,14 @@ from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.assembly import Assembly
+from lance_spark.merge.change import MergeChange, MergeConflict, Replacement, Sides
 from lance_spark.merge.delta import delta
 from lance_spark.merge.operations import operation_for
 from lance_spark.merge.placement import Reference, place
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.merge.steps import Step, Steps, Stretch
-from lance_spark.merge.threeway import Change, Conflict, Replacement, Sides, compare
+from lance_spark.merge.threeway import compare
 from lance_spark.merge.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, REPLACES, Trace, read_trace
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import chains, merge_commit, scanning
@@ -184,7 +185,7 @@ def _brings(operation: str, trace: Trace | None) -> bool:
     return operation == "Restore" or (trace is not None and trace.action in BRINGING)
 
 
-def _check_supported(sides: Sides, change: Change) -> None:
+def _check_supported(sides: Sides, change: MergeChange) -> None:
     touched = [*change.added, *(found.theirs for found in change.replaced), *(found.ours for found in change.replaced)]
     for fragment in touched:
         if fragment.has_overlays:
@@ -198,7 +199,7 @@ def _check_supported(sides: Sides, change: Change) -> None:
         )
 
 
-def _other_rows(request: Request, sides: Sides, wanted: Replacement) -> tuple[tuple[int, ...], list[Conflict]]:
+def _other_rows(request: Request, sides: Sides, wanted: Replacement) -> tuple[tuple[int, ...], list[MergeConflict]]:
     """The rows that theirs deleted in a fragment in which ours deleted others; a conflict if they are not others."""
     base = frozenset(deleted_offsets(request.location, sides.base_ours, wanted.base).to_pylist())
     ours = frozenset(deleted_offsets(request.location, sides.ours, wanted.ours).to_pylist()) - base
@@ -210,7 +211,7 @@ def _other_rows(request: Request, sides: Sides, wanted: Replacement) -> tuple[tu
     reason = (
         "both sides deleted or updated the same rows" if both else "ours deleted more rows where theirs has rows back"
     )
-    conflict = Conflict(
+    conflict = MergeConflict(
         reason,
         sides.our_steps.telling(),
         sides.their_steps.telling(),
@@ -229,7 +230,7 @@ def _rows(request: Request, fragment: Fragment, offsets: Sequence[int]) -> tuple
     return tuple(_shown(row) for row in merge_commit.take_keys(request.location, pin, keys, fragment, offsets))
 
 
-def _same_keys(request: Request, sides: Sides, change: Change) -> list[Conflict]:
+def _same_keys(request: Request, sides: Sides, change: MergeChange) -> list[MergeConflict]:
     """Where the table declares a key: rows that both sides added or updated under one key."""
     mine = delta(sides.base_ours, sides.ours).added if change.added else ()
     keys = merge_commit.key_columns(request.location, sides.ours.pin) if mine else ()
@@ -241,7 +242,7 @@ def _same_keys(request: Request, sides: Sides, change: Change) -> list[Conflict]
     if not rows:
         return []
     return [
-        Conflict(
+        MergeConflict(
             "both sides have new rows with the same key",
             sides.our_steps.telling(),
             sides.their_steps.telling(),

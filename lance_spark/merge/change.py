@@ -1,0 +1,85 @@
+"""What is compared in a merge, and what comes of it: the two sides, and the change that ours has to take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lance_spark.manifest.contents import Fragment
+from lance_spark.merge.columns import ColumnChanges
+from lance_spark.merge.snapshot import Snapshot
+from lance_spark.merge.steps import Steps
+
+
+@dataclass(frozen=True)
+class MergeConflict:
+    """Something both sides changed in ways that cannot be combined."""
+
+    reason: str
+    ours: str = ""
+    """Versions of ours that may have done it."""
+    theirs: str = ""
+    fragments: tuple[int, ...] = ()
+    """Ids of fragments in ours."""
+    rows: tuple[str, ...] = ()
+    """Examples of rows, by the table's key, where it has one."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        where = f" (fragment {', '.join(map(str, self.fragments[:5]))})" if self.fragments else ""
+        who = f": {self.ours} against {self.theirs}" if self.ours and self.theirs else ""
+        return f"{self.reason}{where}{who}"
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A fragment of ours that gets something of theirs."""
+
+    base: Fragment
+    ours: Fragment
+    theirs: Fragment
+    files: bool
+    """Whether theirs wrote columns."""
+    deletion: bool
+    """Whether theirs deleted rows."""
+    both_deleted: bool = False
+    """Whether ours deleted rows as well; then the two have to be other rows."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is compared. ``base_ours`` and ``base_theirs`` are one version, seen from the chain of either side."""
+
+    base_ours: Snapshot
+    ours: Snapshot
+    base_theirs: Snapshot
+    theirs: Snapshot
+    our_steps: Steps
+    their_steps: Steps
+    numbering: Snapshot | None = None
+    """A version with the rows of the base under the ids they have in theirs; None where the two number rows alike, up
+    to the base's next row id."""
+
+    @property
+    def is_fast_forward(self) -> bool:
+        """Whether ours is the base: its result is theirs, and nothing can conflict."""
+        return self.ours.pin.reference == self.base_ours.pin.reference and self.ours.root == self.base_ours.root
+
+
+@dataclass(frozen=True)
+class MergeChange:
+    """What ours has to take. Nothing was decided about files yet."""
+
+    added: tuple[Fragment, ...] = ()
+    """Of theirs."""
+    replaced: tuple[Replacement, ...] = ()
+    removed: tuple[tuple[Fragment, Fragment], ...] = ()
+    """(in the base of theirs, in ours)."""
+    columns: ColumnChanges = field(default_factory=ColumnChanges)
+    columns_of_theirs: bool = False
+    """Whether the result has the columns of theirs, as they are."""
+    conflicts: tuple[MergeConflict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether ours would become another version."""
+        return bool(self.added or self.replaced or self.removed or self.columns or self.columns_of_theirs)
