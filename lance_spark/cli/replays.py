@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from lance_spark.cli.output import Output
 from lance_spark.cli.printing import painted
-from lance_spark.merge.plan import MergeResult
-from lance_spark.merge.wording import replay_lines
+from lance_spark.merge.result import MergeResult
 
 CONFLICT = 12
 """Exit code of a dry run that found conflicts: that of the error which the real run ends with."""
@@ -13,7 +12,7 @@ CONFLICT = 12
 
 def report(output: Output, result: MergeResult) -> int:
     """Print a result, and return the exit code."""
-    output.show(result.as_record(), painted(output, replay_lines(result)))
+    output.show(result.as_record(), painted(output, result.lines()))
     return exit_code(result)
 
 

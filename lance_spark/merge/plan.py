@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from lance_spark.merge.change import MergeChange, MergeConflict, Sides
 from lance_spark.merge.placement import Copy, Placed
+from lance_spark.merge.result import Summary
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.merge.trace import Trace
-from lance_spark.merge.wording import replay_card, replay_lines
-from lance_spark.show.card import Card, Shown
-from lance_spark.show.lines import plain_text
 
 
 @dataclass(frozen=True)
@@ -77,96 +74,3 @@ class ReplayPlan:
             return ()
         before = {entry.id for entry in self.sides.ours.contents.fields}
         return tuple(entry.name for entry in self.sides.theirs.contents.fields if entry.id not in before)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A plan in numbers: what it costs and what it brings."""
-
-    versions: int
-    """Versions of theirs since the base."""
-    rows_added: int
-    rows_deleted: int
-    """An updated row counts as one deleted and one added."""
-    fragments_changed: int
-    columns_added: tuple[str, ...]
-    columns_dropped: tuple[str, ...]
-    files: int
-    """Files to copy."""
-    bytes: int
-    """Bytes of data files to copy, as their writers recorded them."""
-
-    def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "versions": self.versions,
-            "rows_added": self.rows_added,
-            "rows_deleted": self.rows_deleted,
-            "fragments_changed": self.fragments_changed,
-            "columns_added": list(self.columns_added),
-            "columns_dropped": list(self.columns_dropped),
-            "files_copied": self.files,
-            "bytes_copied": self.bytes,
-        }
-
-
-@dataclass(frozen=True, repr=False)
-class MergeResult(Shown):
-    """What a merge, cherry-pick, revert, pull or push did, or would do."""
-
-    action: str
-    into: str
-    """Branch that got the changes."""
-    source: str
-    """``branch@version`` whose changes they are."""
-    base: str
-    """The version that the changes are counted from."""
-    version: int | None
-    """The new version; None for a dry run, for conflicts, and where there was nothing to do."""
-    fast_forward: bool
-    up_to_date: bool
-    summary: Summary
-    conflicts: tuple[MergeConflict, ...] = ()
-    """Only in a dry run; otherwise they are an error."""
-    indexes_carried: tuple[str, ...] = ()
-    indexes_missing: tuple[str, ...] = ()
-    """Indexes of theirs that ours does not have: create them there if they are wanted."""
-    notes: tuple[str, ...] = ()
-    dry_run: bool = False
-    ran_on: str | None = None
-    """Where files were copied, "local" or "spark"; None if none was."""
-
-    def __str__(self) -> str:
-        """As ``lance-git merge`` says it."""
-        return plain_text(replay_lines(self))
-
-    def _card(self) -> Card:
-        return replay_card(self)
-
-    def as_record(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "action": self.action,
-            "into": self.into,
-            "source": self.source,
-            "base": self.base,
-            "version": self.version,
-            "fast_forward": self.fast_forward,
-            "up_to_date": self.up_to_date,
-            "dry_run": self.dry_run,
-            "ran_on": self.ran_on,
-            **self.summary.as_record(),
-            "conflicts": [
-                {
-                    "reason": found.reason,
-                    "fragments": list(found.fragments),
-                    "ours": found.ours,
-                    "theirs": found.theirs,
-                    "rows": list(found.rows),
-                }
-                for found in self.conflicts
-            ],
-            "indexes_carried": list(self.indexes_carried),
-            "indexes_missing": list(self.indexes_missing),
-            "notes": list(self.notes),
-        }

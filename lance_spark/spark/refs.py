@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lance_spark.merge.plan import MergeResult
+    from lance_spark.merge.result import MergeResult
 
 
 @dataclass(frozen=True, repr=False)

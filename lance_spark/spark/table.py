@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.report import CleanupReport
     from lance_spark.history.log import History
-    from lance_spark.merge.plan import MergeResult
+    from lance_spark.merge.result import MergeResult
     from lance_spark.relocate.result import Relocation
     from lance_spark.spark.engines import Where
 

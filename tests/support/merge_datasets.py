@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.errors import LanceSparkError
-from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.result import MergeResult
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate

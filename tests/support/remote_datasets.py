@@ -21,7 +21,7 @@ from lance_spark.actions.sync.result import FetchResult, PullResult, PushResult
 from lance_spark.actions.sync.tracking_branches import Remote
 from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.result import MergeResult
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store import clones, copying, indexes, materialize, merge_commit, refs

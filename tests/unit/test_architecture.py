@@ -51,7 +51,6 @@ BACKWARDS = {
     # How a value is shown, which the value itself needs to print: for type checkers only.
     ("lance_spark.actions.sync.wording", "lance_spark.actions.sync.result"),
     ("lance_spark.relocate.wording", "lance_spark.relocate.result"),
-    ("lance_spark.merge.wording", "lance_spark.merge.plan"),
 }
 """Imports that would close a circle of files. None is to be added."""
 

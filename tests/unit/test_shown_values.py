@@ -16,7 +16,7 @@ from lance_spark.cleanup.report import CleanupReport
 from lance_spark.history.overview import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.change import MergeConflict
-from lance_spark.merge.plan import MergeResult, Summary
+from lance_spark.merge.result import MergeResult, Summary
 from lance_spark.merge.snapshot import Root
 from lance_spark.refs.listing import BranchList, TagList
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo

@@ -12,7 +12,8 @@ from lance_spark.actions.merge.copying import copy_files
 from lance_spark.actions.merge.plan import Request, plan_replay
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.plan import MergeResult, ReplayPlan
+from lance_spark.merge.plan import ReplayPlan
+from lance_spark.merge.result import MergeResult
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
 from lance_spark.store import merge_commit

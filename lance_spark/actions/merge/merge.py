@@ -14,7 +14,7 @@ from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.ancestry import Node
 from lance_spark.merge.placement import Reference
-from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.result import MergeResult
 from lance_spark.merge.trace import MERGE
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN

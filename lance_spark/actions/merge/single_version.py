@@ -8,7 +8,7 @@ from lance_spark.actions.merge.plan import Request
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.result import MergeResult
 from lance_spark.merge.steps import Stretch
 from lance_spark.merge.trace import CHERRY_PICK, REVERT
 from lance_spark.refs.model import PinnedVersion

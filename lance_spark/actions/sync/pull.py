@@ -14,7 +14,7 @@ from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.delta import delta
-from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.result import MergeResult
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine
 from lance_spark.store import chains, refs

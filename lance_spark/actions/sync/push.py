@@ -16,7 +16,7 @@ from lance_spark.actions.sync.tracking_branches import Remote, followed, is_own_
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.result import MergeResult
 from lance_spark.merge.trace import BEGIN, RECEIVE, Trace, read_trace
 from lance_spark.refs.model import ROOT, PinnedVersion
 from lance_spark.refs.names import MAIN

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lance_spark.actions.sync.wording import fetched_lines, fetched_row, pulled_lines, pushed_lines
-from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.result import MergeResult
 from lance_spark.refs.names import MAIN
 from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.show.lines import plain_text

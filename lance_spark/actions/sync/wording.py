@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from lance_spark.merge.wording import further_lines, replay_lines, rows_line
 from lance_spark.show.lines import PLAIN, Line, said, said_of_places
 from lance_spark.show.tables import table_lines
 from lance_spark.show.words import counted
@@ -50,9 +49,9 @@ def pushed_lines(result: PushResult) -> Iterator[Line]:
             yield said(f"Would push {done.source} to {result.remote}, as one version of '{result.branch}':")
         else:
             yield said(f"Pushed {done.source} to {result.remote}, where it is {result.branch}@{done.version}.")
-        yield [(PLAIN, f"  {counted(done.summary.versions, 'version')}; "), *rows_line(done.summary)]
+        yield [(PLAIN, f"  {counted(done.summary.versions, 'version')}; "), *done.summary.line()]
     if done is not None:
-        yield from further_lines(done)
+        yield from done.further_lines()
     yield from note_lines(result.notes)
 
 
@@ -60,7 +59,7 @@ def pulled_lines(result: PullResult) -> Iterator[Line]:
     """What was fetched, if anything was, and merged."""
     if result.fetched.news:
         yield from fetched_lines(result.fetched)
-    yield from replay_lines(result.merged)
+    yield from result.merged.lines()
 
 
 def note_lines(notes: Iterable[str]) -> Iterator[Line]:
