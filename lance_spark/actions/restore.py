@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
-import time
 from dataclasses import dataclass
 
 from lance_spark.actions.merge.ancestry import Graph, trace_of
+from lance_spark.actions.merge.attempts import attempts, overtaken
 from lance_spark.actions.merge.copying import copy_files
 from lance_spark.actions.merge.plan import Request, plan_replay
 from lance_spark.actions.relocate.base_paths import Places
@@ -23,10 +22,6 @@ from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
 from lance_spark.store import chains, datasets, files, merge_commit, relocate_commit
 from lance_spark.store.commits import check_nothing_missing
-
-_ATTEMPTS = 50
-_LONGEST_PAUSE = 0.5
-"""Seconds; others are given the time to finish their commits."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +52,16 @@ def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engin
     first = datasets.pin_latest(location, pin.branch)
     if pin.version == first.version:
         raise Refused(f"Version {first.version} is the newest of branch '{pin.branch or MAIN}' already.")
-    head = first
-    for attempt in range(_ATTEMPTS):
+    head: PinnedVersion | None = None
+    for _ in attempts():
+        head = first if head is None else _newest(location, pin, first)
         plan = _plan(location, head, pin)
         if plan is None:
             return Restored(_by_pylance(location, pin, head))
         made = _commit(location, pin, plan, engine)
         if made is not None:
             return _with_indexes(location, pin, plan, made)
-        time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
-        head = datasets.pin_latest(location, pin.branch)
-        _check_harmless(location, pin, first, head)
-    raise Conflict(
-        f"Others committed to '{pin.branch or MAIN}' again and again; nothing was changed.", hint="Run it again."
-    )
+    raise overtaken(pin.branch)
 
 
 def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) -> ReplayPlan | None:
@@ -127,8 +118,9 @@ def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, eng
         return None
 
 
-def _check_harmless(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion, head: PinnedVersion) -> None:
-    """Raise Conflict if commits since the restore began changed rows or columns: they would be taken back unseen."""
+def _newest(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion) -> PinnedVersion:
+    """The newest version. Raises Conflict if one since the first changed rows or columns: it would be undone unseen."""
+    head = datasets.pin_latest(location, pin.branch)
     since = range(first.version + 1, head.version + 1)
     found = chains.read_transactions(location, pin.branch, since)
     seen = [version for version in since if (made := found.get(version)) is None or made.operation not in HARMLESS]
@@ -138,6 +130,7 @@ def _check_harmless(location: DatasetLocation, pin: PinnedVersion, first: Pinned
             "restored; nothing was changed.",
             hint="Look at it, and run this again if it should be taken back as well.",
         )
+    return head
 
 
 def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, made: PinnedVersion) -> Restored:
@@ -147,7 +140,7 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
         return Restored(made)
     old, gone = relocate_commit.read_version(location, pin).indexes, given_up(plan, location.uri)
     properties = {**plan.trace.properties(plan.message), MOVED: "false"}
-    for _ in range(_ATTEMPTS):
+    for _ in attempts():
         head = relocate_commit.read_head(location, pin.branch)
         there = [
             index._replace(base_id=head.known[then.bases[index.base_id]])

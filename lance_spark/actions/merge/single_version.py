@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lance_spark.actions.merge.ancestry import Graph, trace_of
 from lance_spark.actions.merge.execute import replay
 from lance_spark.actions.merge.plan import Request
@@ -27,24 +29,7 @@ def cherry_pick(
     dry_run: bool = False,
 ) -> MergeResult:
     """Commit to a branch what one version changed. Raises Conflict, Refused and NotFound; then nothing was changed."""
-    check_writable(location, into)
-    before = version_before(location, picked)
-
-    def make() -> Request:
-        ours, graph = pin_latest(location, into), Graph(location)
-        return Request(
-            location=location,
-            ours=ours,
-            theirs=picked,
-            base_ours=before,
-            base_theirs=before,
-            our_path=graph.path(ours, graph.node(before), before),
-            trace=trace_of(graph, CHERRY_PICK, picked),
-            message=message or f"Cherry-pick {picked}",
-            numbering=None if into == picked.branch else before,
-        )
-
-    return replay(make, engine, dry_run)
+    return replay(_requests(location, picked, into, CHERRY_PICK, message), engine, dry_run)
 
 
 def revert(
@@ -55,26 +40,34 @@ def revert(
     message: str | None = None,
     dry_run: bool = False,
 ) -> MergeResult:
-    """Commit to a branch the opposite of what one of its versions changed. Raises as cherry_pick does."""
+    """Commit to a branch the opposite of what one of its versions changed. Raises the errors of cherry_pick."""
+    return replay(_requests(location, reverted, into, REVERT, message), engine, dry_run)
+
+
+def _requests(
+    location: DatasetLocation, pin: PinnedVersion, into: str | None, action: str, message: str | None
+) -> Callable[[], Request]:
+    """Makes requests for the change of one version: forwards to pick it, backwards to revert it."""
     check_writable(location, into)
-    before = version_before(location, reverted)
+    before = version_before(location, pin)
+    base, theirs = (pin, before) if action == REVERT else (before, pin)
 
     def make() -> Request:
         ours, graph = pin_latest(location, into), Graph(location)
         return Request(
             location=location,
             ours=ours,
-            theirs=before,
-            base_ours=reverted,
-            base_theirs=reverted,
-            our_path=graph.path(ours, graph.node(reverted), reverted),
-            their_path=(Stretch(before.branch, before.version, reverted.version),),
-            trace=trace_of(graph, REVERT, reverted),
-            message=message or f"Revert {reverted}",
-            numbering=None if into == reverted.branch else reverted,
+            theirs=theirs,
+            base_ours=base,
+            base_theirs=base,
+            our_path=graph.path(ours, graph.node(base), base),
+            their_path=(Stretch(pin.branch, before.version, pin.version),),
+            trace=trace_of(graph, action, pin),
+            message=message or f"{action.capitalize()} {pin}",
+            numbering=None if into == pin.branch else base,
         )
 
-    return replay(make, engine, dry_run)
+    return make
 
 
 def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
