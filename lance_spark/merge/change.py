@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lance_spark.manifest.contents import Fragment
+from lance_spark.manifest.contents import Field, Fragment
 from lance_spark.merge.columns import ColumnChanges
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.merge.steps import Steps
@@ -62,7 +63,27 @@ class Sides:
     @property
     def is_fast_forward(self) -> bool:
         """Whether ours is the base: its result is theirs, and nothing can conflict."""
-        return self.ours.pin.reference == self.base_ours.pin.reference and self.ours.root == self.base_ours.root
+        return _is_same_version(self.ours, self.base_ours)
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether theirs is the base: there is nothing to take."""
+        return _is_same_version(self.theirs, self.base_theirs)
+
+    @property
+    def fields(self) -> tuple[tuple[Field, ...], tuple[Field, ...], tuple[Field, ...]]:
+        """The columns of the base, of ours and of theirs."""
+        return self.base_theirs.contents.fields, self.ours.contents.fields, self.theirs.contents.fields
+
+    def conflict(self, reason: str, fragments: Iterable[int] = (), rows: tuple[str, ...] = ()) -> MergeConflict:
+        """A conflict, with the versions of both sides that may have made it."""
+        return MergeConflict(
+            reason, self.our_steps.telling(), self.their_steps.telling(), tuple(sorted(fragments)), rows
+        )
+
+
+def _is_same_version(one: Snapshot, other: Snapshot) -> bool:
+    return one.pin.reference == other.pin.reference and one.root == other.root
 
 
 @dataclass(frozen=True)

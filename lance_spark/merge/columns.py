@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lance_spark.manifest.contents import Field
+from lance_spark.merge.matrix import COLUMNS, ColumnChange, decide
+
+Metadata = tuple[tuple[str, bytes], ...]
+"""Of a column, sorted by key; a comment is in there."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +24,12 @@ class ColumnChanges:
     """Columns, by new name, that may be null from now on."""
     add: tuple[str, ...] = ()
     """Columns of theirs."""
+    comment: tuple[tuple[str, Metadata], ...] = ()
+    """(column, by new name; its metadata in theirs)."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.drop or self.rename or self.relax or self.add)
+        return bool(self.drop or self.rename or self.relax or self.add or self.comment)
 
 
 @dataclass(frozen=True)
@@ -41,42 +47,69 @@ Tree = tuple[Field, ...]
 def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence[Field]) -> ColumnMerge:
     """Compare the columns of three versions, by field id: a renamed column is the same one, a cast one is not."""
     before, mine, other = trees(base), trees(ours), trees(theirs)
-    drop, rename, relax, conflicts = [], [], [], []
-    for key, tree in before.items():
-        here, there = mine.get(key), other.get(key)
-        if there in (tree, here):
-            continue
-        problem = _clash(tree, here, there)
-        if problem:
-            conflicts.append(problem)
-        elif there is None:
-            drop.append(tree[0].name)
-        else:
-            if there[0].name != tree[0].name:
-                rename.append((tree[0].name, there[0].name))
-            if there[0].nullable and not tree[0].nullable:
-                relax.append(there[0].name)
+    merged = [_merge_column(tree, mine.get(key), other.get(key)) for key, tree in before.items()]
     new = [tree[0] for key, tree in other.items() if key not in before and mine.get(key) != tree]
-    changes = ColumnChanges(tuple(drop), tuple(rename), tuple(relax), tuple(column.name for column in new))
+    changes = ColumnChanges(
+        drop=tuple(name for column in merged for name in column.changes.drop),
+        rename=tuple(names for column in merged for names in column.changes.rename),
+        relax=tuple(name for column in merged for name in column.changes.relax),
+        comment=tuple(comment for column in merged for comment in column.changes.comment),
+        add=tuple(column.name for column in new),
+    )
+    conflicts = [reason for column in merged for reason in column.conflicts]
     conflicts += [
         f"column '{column.name}', which cannot be null, was added on one side" for column in new if not column.nullable
     ]
-    kept = {tree[0].name for tree in mine.values()} - {*drop, *(old for old, _ in rename)}
-    wanted = [*changes.add, *(new_name for _, new_name in rename)]
-    conflicts += [f"both sides have a new column '{name}'" for name in wanted if name in kept]
+    kept = {tree[0].name for tree in mine.values()} - {*changes.drop, *(old for old, _ in changes.rename)}
+    names = [*changes.add, *(name for _, name in changes.rename)]
+    conflicts += [f"both sides have a new column '{name}'" for name in names if name in kept]
     return ColumnMerge(changes, tuple(conflicts))
 
 
-def _clash(base: Tree, ours: Tree | None, theirs: Tree | None) -> str | None:
-    """Why a column that theirs changed cannot be changed in ours; None if it can."""
-    name = base[0].name
-    if ours != base:
-        return f"column '{name}' was altered on one side and altered or dropped on the other"
-    if theirs is None:
-        return None
+def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnMerge:
+    """What to do to one column of the base, by the matrix."""
+    before, kinds = base[0], _kinds(base, theirs, ours)
+    reasons = [cell.reason for cell in decide(COLUMNS, kinds, _kinds(base, ours, theirs)) if cell.is_conflict]
+    if theirs is not None and ColumnChange.ALTERED in kinds:
+        reasons = reasons or _impossible(base, theirs)
+    if reasons:
+        return ColumnMerge(conflicts=tuple(reason.format(before.name) for reason in reasons))
+    if ColumnChange.DROPPED in kinds:
+        return ColumnMerge(ColumnChanges(drop=(before.name,)))
+    if ours is None or theirs is None:
+        return ColumnMerge()
+    after = theirs[0] if ColumnChange.ALTERED in kinds else ours[0]
+    changes = ColumnChanges(
+        rename=((before.name, after.name),) if ours[0].name != after.name else (),
+        relax=(after.name,) if after.nullable and not ours[0].nullable else (),
+        comment=((after.name, theirs[0].metadata),) if ColumnChange.COMMENTED in kinds else (),
+    )
+    return ColumnMerge(changes)
+
+
+def _kinds(base: Tree, side: Tree | None, other: Tree | None) -> set[ColumnChange]:
+    """What a side did to a column, except for what the other side did alike."""
+    if side is None:
+        return {ColumnChange.UNCHANGED if other is None else ColumnChange.DROPPED}
+    known = [tree for tree in (base, other) if tree is not None]
+    kinds = set()
+    if all(side[0].metadata != tree[0].metadata for tree in known):
+        kinds.add(ColumnChange.COMMENTED)
+    if all(_shape(side) != _shape(tree) for tree in known):
+        kinds.add(ColumnChange.ALTERED)
+    return kinds or {ColumnChange.UNCHANGED}
+
+
+def _shape(tree: Tree) -> Tree:
+    """All of a column but its comment."""
+    return tree[0]._replace(metadata=()), *tree[1:]
+
+
+def _impossible(base: Tree, theirs: Tree) -> list[str]:
+    """Why pylance cannot alter a column in this way where other columns are others already."""
     if base[1:] != theirs[1:] or base[0].type != theirs[0].type:
-        return f"the fields inside column '{name}' were changed on one side and other columns on the other"
-    return f"column '{name}' may not be null any more on one side" if base[0].nullable > theirs[0].nullable else None
+        return ["the fields inside column '{}' were changed on one side and other columns on the other"]
+    return ["column '{}' may not be null any more on one side"] if base[0].nullable > theirs[0].nullable else []
 
 
 def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:

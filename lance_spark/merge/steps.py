@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from lance_spark.refs.names import MAIN
@@ -89,7 +90,7 @@ class Steps:
     complete: bool = True
     """False where versions in between are not there any more: what they did is not known."""
 
-    @property
+    @cached_property
     def moves_no_rows(self) -> bool:
         """Whether rows that left a fragment are certain to have been deleted rather than updated."""
         return self.complete and not any(step.moves_rows for step in self.found)

@@ -256,6 +256,9 @@ def _composed(
         altered += [{"path": name, "nullable": True} for name in changes.relax]
         for entry in altered:
             scratch.alter_columns(entry)
+        comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
+        if comments:
+            scratch.update_field_metadata(comments, replace=True)
         if spare or changes.drop:
             scratch.drop_columns([*spare, *changes.drop])
         return lance.dataset(directory).lance_schema
