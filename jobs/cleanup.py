@@ -7,9 +7,9 @@
 Kept: the newest version of main and of every branch, every tagged version, the version each branch was made from,
 whatever the policy keeps, and what clones need. Files that no version names go when they are 7 days old.
 
-With --catalog all tables are cleaned side by side, each a row of the report; one that cannot be cleaned stops no other
-one, and clones among them keep what they read. Then the catalog's own table is looked after, and directories that no
-row names, after a day.
+With --catalog all tables are cleaned side by side, each a row of the report. A table that cannot be cleaned does not
+stop the others, and clones among them keep what they read. Then the catalog's own table is cleaned, and directories
+that no row names go once they are a day old.
 
 Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, or some tables not
 cleaned, a next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file cannot
@@ -111,7 +111,7 @@ def _stored(plan: CleanupPlan, directory: str) -> CleanupPlan:
 
 
 def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
-    """The policy of the file, with what the command line says instead."""
+    """The policy of the file; what the command line says takes its place."""
     base = parse_policy(_text(arguments.policy)) if arguments.policy else CleanupPolicy()
     given: dict[str, Any] = {
         "older_than": _span(arguments, "older_than"),
@@ -131,13 +131,13 @@ def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
 
 
 def _check_alone(arguments: argparse.Namespace) -> None:
-    """A stored plan has its policy already: a second one on the command line would count for nothing."""
+    """A stored plan has its policy already: a second one on the command line would not count."""
     free = {"uri", "apply_plan", "execute", "report", "storage", "max_deletes_per_second", *_HOW}
     _check_plain(arguments, set(vars(arguments)) - free, "--apply-plan", hint="The plan has its own policy.")
 
 
 def _check_plain(arguments: argparse.Namespace, names: Collection[str], beside: str, hint: str | None = None) -> None:
-    """Raise InvalidOption for options that mean nothing beside another one."""
+    """Raise InvalidOption for options that make no sense beside another one."""
     plain = vars(parser().parse_args([]))
     for name, value in vars(arguments).items():
         if name in names and value != plain[name]:
@@ -157,7 +157,7 @@ def _text(path: str) -> str:
 
 
 class Place:
-    """Where the work is done: what ``--where`` and ``--parallelism`` say."""
+    """Where the work is done, as ``--where`` and ``--parallelism`` say."""
 
     def __init__(self, arguments: argparse.Namespace, session: JobSession, progress: Progress) -> None:
         self._arguments, self._session, self._progress = arguments, session, progress
@@ -177,7 +177,7 @@ class Place:
         return reader.csv(path, header=True) if path.endswith((".csv", ".csv.gz")) else reader.parquet(path)
 
     def _where(self) -> Where:
-        """An inventory may be too large for this process: unless it is said, it is read on Spark, and stays there."""
+        """An inventory may be too large for this process: it is read on Spark, unless ``--where`` says otherwise."""
         where: Where = self._arguments.where
         return "spark" if where == "auto" and self._arguments.inventory else where
 

@@ -16,7 +16,7 @@ CANDIDATES = pa.schema(
         ("kind", pa.string()),
         ("size", pa.int64()),  # bytes
         ("last_modified", pa.timestamp("us", "UTC")),
-        ("branch", pa.string()),  # whose directory it is in
+        ("branch", pa.string()),  # in whose directory it is
         ("reason", pa.string()),
         ("verified", pa.bool_()),  # whether a removed version is known to name it
         ("file", pa.string()),  # path relative to the dataset

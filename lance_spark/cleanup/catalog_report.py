@@ -1,4 +1,4 @@
-"""What a cleanup of a whole catalog did, or would do: its tables, its own table, and directories of nobody. Pure."""
+"""What a cleanup of a whole catalog did, or would do: its tables, its own table, and stray directories. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KEPT_VERSIONS = 100
 
 
 def catalog_policy(policy: CleanupPolicy) -> CleanupPolicy:
-    """What goes of the catalog's own table, where this goes of the tables.
+    """The policy for the catalog's own table, if ``policy`` is that of the tables.
 
-    pylance's namespace keeps a version open and then asks for just the next one. If that is gone, it answers with an
-    error, or with the catalog of long ago. So it is only broken for a process that asked nothing for two weeks, in
-    which the catalog changed a hundred times. Files that no version names stay for a week at least: jobs are at work
-    on other tables all the time.
+    pylance's namespace keeps a version open and then asks for exactly the next one. If that version is gone, it answers
+    with an error, or with the catalog of long ago. With this policy that happens only to a process that asked nothing
+    for two weeks in which the catalog changed a hundred times. Files that no version names stay for a week at least:
+    jobs are at work on other tables all the time.
     """
     return CleanupPolicy(
         older_than=max(policy.older_than or DEFAULT_OLDER_THAN, DEFAULT_OLDER_THAN),
@@ -41,7 +41,7 @@ def catalog_policy(policy: CleanupPolicy) -> CleanupPolicy:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What became of something beside the tables."""
+    """What became of something other than a table."""
 
     kind: str
     """CATALOG or ORPHAN."""
@@ -52,7 +52,7 @@ class Upkeep:
     bytes: int = 0
     versions: int = 0
     what: str = ""
-    """What it is, or what was done to it."""
+    """What the directory is, or what was done to it."""
     error: str = ""
     exit_code: int = 0
 
@@ -90,11 +90,11 @@ class LakeReport(Shown):
     @property
     def problems(self) -> list[tuple[str, str]]:
         """Name and reason of what was not cleaned, or not wholly."""
-        found = [
+        tables = [
             (row["table"], row["error"] or f"{row['failed']} files could not be deleted")
             for row in self.tables.problems
         ]
-        return found + [(found.name, found.error) for found in self.upkeep if found.error]
+        return tables + [(each.name, each.error) for each in self.upkeep if each.error]
 
     @property
     def complete(self) -> bool:
@@ -103,7 +103,7 @@ class LakeReport(Shown):
 
     @property
     def exit_code(self) -> int | None:
-        """The code of an error that stopped everything; None if anything was cleaned, or nothing was to be."""
+        """The code of an error that stopped everything; None if anything was cleaned, or there was nothing to clean."""
         codes = [row["exit_code"] for row in self.tables.rows if row["state"] != "empty"]
         return min(codes) if codes and all(codes) else None
 
@@ -113,7 +113,7 @@ class LakeReport(Shown):
             {
                 "catalog": self.catalog,
                 **json.loads(self.tables.to_json()),
-                "upkeep": [vars(found) for found in self.upkeep],
+                "upkeep": [vars(each) for each in self.upkeep],
                 "notes": list(self.notes),
             },
             indent=2,
@@ -122,12 +122,12 @@ class LakeReport(Shown):
     def __str__(self) -> str:
         """A row per table, what else was looked after, what went wrong, and one line that sums it up."""
         parts = [self._table().text()]
-        parts += ["\n".join(self._told())]
+        parts += ["\n".join(self._problem_lines())]
         parts += ["\n".join(f"note: {note}" for note in self.notes)]
         return masked("\n\n".join([*(part for part in parts if part), self.summary()]))
 
     def _card(self) -> Card:
-        notes = (*self._told(), *self.notes)
+        notes = (*self._problem_lines(), *self.notes)
         return Card(type(self).__name__, self.catalog, self.summary(), grids=(self._table(),), notes=notes)
 
     def _table(self) -> Grid:
@@ -138,7 +138,7 @@ class LakeReport(Shown):
         header = ("table", "state", "versions", "files", "bytes", "")
         return Grid(header, tuple(map(_formatted, rows)), right=frozenset({2, 3, 4}))
 
-    def _told(self) -> list[str]:
+    def _problem_lines(self) -> list[str]:
         return [f"{name}: {why}" for name, why in self.problems]
 
     def summary(self) -> str:
@@ -160,6 +160,6 @@ def _formatted(row: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def without(report: FleetReport, name: str) -> tuple[FleetReport, list[Mapping[str, Any]]]:
-    """A report without the row of one name, and that row if there is one."""
-    mine = [row for row in report.rows if row["table"] == name]
-    return replace(report, rows=[row for row in report.rows if row["table"] != name]), mine
+    """A report without the row of one table, and that row if there is one."""
+    rows = [row for row in report.rows if row["table"] == name]
+    return replace(report, rows=[row for row in report.rows if row["table"] != name]), rows

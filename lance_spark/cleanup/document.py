@@ -1,4 +1,4 @@
-"""A plan as a JSON document and back: what was seen, what was judged, and the sums. Storage options are not in it."""
+"""A plan as a JSON document and back: the survey, the verdicts and the sums. Storage options are not in it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """Everything about a plan but its candidates."""
+    """Everything about a plan except for its candidates."""
 
     id: str
     created_ns: int
     """When the mark began, nanoseconds since the epoch."""
     policy: Mapping[str, Any]
-    """The policy as it was given, for readers."""
+    """The policy as it was given, for people to read."""
     survey: Survey
     verdicts: tuple[Verdict, ...]
     sums: pa.Table
@@ -38,9 +38,9 @@ class PlanFacts:
     warnings: tuple[str, ...] = ()
     """What a user should know about the dataset."""
     finishes: tuple[str, ...] = ()
-    """Unfinished plans whose evidence went into this one; they are finished when this one is carried out."""
+    """Unfinished plans whose evidence went into this one. They are finished once this one is carried out."""
     commit_window: timedelta = DEFAULT_COMMIT_WINDOW
-    """As of the policy."""
+    """That of the policy."""
 
 
 def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:

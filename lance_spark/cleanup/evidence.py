@@ -1,7 +1,7 @@
-"""Whether a survey shows all that refs and names promise: what is not seen cannot be protected. Pure.
+"""Whether a survey shows all that refs and names promise: a cleanup cannot protect what it does not see. Pure.
 
-A survey is not taken in one moment. While it is, branches come and go, so one survey that contradicts itself says
-little. What two surveys in a row show in the same way is so.
+Taking a survey takes time, in which branches come and go. So one survey that contradicts itself proves little. What two
+surveys in a row show in the same way is true.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from lance_spark.refs.names import MAIN
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Something that is promised in one place and not found in another one."""
+    """Something that one file promises and that is missing in another place."""
 
     about: Hashable
-    """What tells it from a similar one, as of a later branch of the same name."""
+    """What distinguishes it from a similar one, such as that of a later branch of the same name."""
     message: str = field(compare=False)
     hint: str = field(compare=False)
 
@@ -31,7 +31,7 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest of a repository; one that was written again in the same place is another one."""
+    """A manifest of a repository. If it is written again in the same place, it is another manifest."""
 
     repository: str
     """URI of the dataset or clone."""
@@ -51,29 +51,29 @@ def manifest_at(survey: Survey, chain: Chain, position: int) -> Manifest:
 
 
 def still_listed(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
-    """Those of some manifests that a later survey shows as well."""
+    """Those of the manifests that a later survey shows as well."""
     listed = _manifests(survey)
     return [manifest for manifest in manifests if manifest in listed]
 
 
 def of_branches(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
-    """Those of some manifests that a later survey shows as well, and that are not of a branch which is being deleted.
+    """Those of the manifests that a later survey shows as well, except for branches that are being deleted.
 
-    Its ref goes first, then its files, in any order.
+    The ref of such a branch goes first, then its files in any order.
     """
     chains = ((survey.repositories[chain.repository].uri, chain) for chain in survey.chains if chain.has_ref)
     refs = {(uri, chain.root) for uri, chain in chains}
-    return [place for place in still_listed(survey, manifests) if (place.repository, place.root) in refs]
+    return [each for each in still_listed(survey, manifests) if (each.repository, each.root) in refs]
 
 
 def still_newest(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
-    """Those of some manifests that a later survey shows as the newest of their branch."""
+    """Those of the manifests that a later survey shows as the newest of their branch."""
     newest = {manifest_at(survey, chain, len(chain.versions) - 1) for chain in survey.chains if chain.versions}
-    return [place for place in manifests if place in newest]
+    return [manifest for manifest in manifests if manifest in newest]
 
 
 def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> list[Manifest]:
-    """Manifests that could not be read, although a later survey shows them, or that were the newest of what is left.
+    """Unreadable manifests that a later survey shows, or that were newer than all that is left of their branch.
 
     A branch is deleted whole, its ref first, and no cleanup takes the newest version.
     """
@@ -82,14 +82,14 @@ def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> 
         for chain in after.chains
         if chain.has_ref
     }
-    left = {(place.repository, place.root) for place in _manifests(before) & _manifests(after)} & newest.keys()
+    left = {(each.repository, each.root) for each in _manifests(before) & _manifests(after)} & newest.keys()
     detached = {manifest_at(before, chain, at) for chain in before.chains for at in _detached(chain)}
     return still_listed(after, gone) + [
-        place
-        for place in gone
-        if (place.repository, place.root) in left
-        and place not in detached
-        and place.file.version > newest[place.repository, place.root]
+        each
+        for each in gone
+        if (each.repository, each.root) in left
+        and each not in detached
+        and each.file.version > newest[each.repository, each.root]
     ]
 
 
@@ -102,10 +102,10 @@ def _detached(chain: Chain) -> range:
 
 
 def contradictions(survey: Survey) -> list[Contradiction]:
-    """All that does not fit together.
+    """Everything that does not fit together.
 
-    That is a dataset or a branch without versions, those of clones as well, versions that are there twice, or were
-    noted down and are not there, and tags whose version is missing.
+    That is a dataset or a branch without versions, also in clones; versions that exist twice; versions that were noted
+    down and are missing; and tags whose version is missing.
     """
     return [*_without_versions(survey), *_ends_too_early(survey), *_twice(survey), *_dangling_tags(survey)]
 

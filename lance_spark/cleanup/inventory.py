@@ -17,7 +17,7 @@ def to_listing(batch: pa.RecordBatch, uri: str) -> pa.Table:
     """Rows of an inventory (``path``, ``size``, ``last_modified``) as a listing of the dataset at ``uri``.
 
     A path is absolute, a URI or a local path, or relative to the dataset. Text for the time is ISO 8601 in UTC.
-    Raises SchemaMismatch, naming the column, for one that is missing or has a type that cannot be used.
+    Raises SchemaMismatch, which names the column, for a column that is missing or has a type that cannot be used.
     """
     missing = [name for name in COLUMNS if name not in batch.schema.names]
     if missing:

@@ -1,4 +1,4 @@
-"""The cleanup of many tables at once: which ones protect each other, and one report for all. Pure."""
+"""The cleanup of many tables at once: which tables protect each other, and one report for all. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.show.words import masked, readable
 
 State = Literal["done", "would", "empty", "failed"]
-"""Cleaned; would be cleaned; nothing was written yet, or it was dropped meanwhile; not cleaned."""
+"""Cleaned; would be cleaned; nothing was written to it yet, or it was dropped meanwhile; not cleaned."""
 
 LOOKS = pa.schema(
     [
@@ -26,8 +26,8 @@ LOOKS = pa.schema(
         ("exit_code", pa.int64()),
     ]
 )
-"""What was found in the manifests of a table: a row for each place it reads files from; one without a place, which says
-how many versions and about how many files it has; or why it cannot be read."""
+"""What the manifests of a table say: a row for each base path that it reads files from, and one without a base path,
+which says how many versions and about how many files it has. Or a single row that says why it cannot be read."""
 ROWS = pa.schema(
     [
         ("table", pa.string()),
@@ -42,7 +42,7 @@ ROWS = pa.schema(
         ("report", pa.string()),
     ]
 )
-"""What became of each table: versions, files and bytes that went or would go, and its own report as JSON."""
+"""What became of each table: versions, files and bytes that went or would go, and the table's own report as JSON."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,12 +74,12 @@ class FleetReport(Shown):
         )
 
     def __str__(self) -> str:
-        """A row per table, the errors of those that were not cleaned, and one line that sums it up."""
-        parts = [self._table().text(), *self._told()]
+        """A row per table, the errors of tables that were not cleaned, and one line that sums it up."""
+        parts = [self._table().text(), *self._problem_lines()]
         return masked("\n\n".join([*(part for part in parts if part), self.summary()]))
 
     def _card(self) -> Card:
-        return Card(type(self).__name__, "", self.summary(), grids=(self._table(),), notes=tuple(self._told()))
+        return Card(type(self).__name__, "", self.summary(), grids=(self._table(),), notes=tuple(self._problem_lines()))
 
     def _table(self) -> Grid:
         rows = tuple(
@@ -88,7 +88,7 @@ class FleetReport(Shown):
         )
         return Grid(("table", "state", "versions", "files", "bytes"), rows, right=frozenset({2, 3, 4}))
 
-    def _told(self) -> list[str]:
+    def _problem_lines(self) -> list[str]:
         return [f"{row['table']}: {row['error'] or str(row['failed']) + ' files failed'}" for row in self.problems]
 
     def summary(self) -> str:
@@ -102,18 +102,18 @@ class FleetReport(Shown):
 
 def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """By table, the URIs of other tables that read its files. ``uris`` has the place of every table."""
-    found: dict[str, set[str]] = {name: set() for name in uris}
+    clones: dict[str, set[str]] = {name: set() for name in uris}
     owners = sorted(((uri, name) for name, uri in uris.items()), key=lambda entry: len(entry[0]), reverse=True)
     for row in bases:
         base, reader = row["base"], row["table"]
         owner = next((name for uri, name in owners if base and is_within(base, uri)), None)
         if owner is not None and uris[owner] != uris[reader]:
-            found[owner].add(uris[reader])
-    return {name: tuple(sorted(readers)) for name, readers in found.items()}
+            clones[owner].add(uris[reader])
+    return {name: tuple(sorted(readers)) for name, readers in clones.items()}
 
 
 def unreadable(bases: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, int]]:
-    """By table, why it is not known what it reads, and the code of that error."""
+    """By table, why it is not known which files it reads, and the code of that error."""
     return {row["table"]: (row["error"], row["exit_code"]) for row in bases if row["error"]}
 
 

@@ -20,7 +20,7 @@ class Pace:
         """Seconds to sleep before a batch of so many keys. ``now`` is a monotonic clock's time, in seconds.
 
         The batch counts as sent. Time in which nothing was deleted is not saved up: a store that was left alone for
-        an hour is throttled by the burst all the same.
+        an hour is throttled by a burst all the same.
         """
         if self._per_second is None:
             return 0.0
@@ -32,6 +32,6 @@ class Pace:
 def retry_delay(attempt: int, jitter: float) -> float:
     """Seconds to wait after a failed attempt (0, 1, ...): doubling, and spread by ``jitter`` (0 to 1) over a half.
 
-    Without the spread all tasks that were throttled together come back together.
+    Without the spread, all tasks that were throttled together would come back together.
     """
     return min(_FIRST_DELAY * 2.0**attempt, _LONGEST_DELAY) * (1 + jitter) / 2

@@ -1,4 +1,4 @@
-"""What a user wants to be rid of: which versions go, and how careful to be with files that no version names."""
+"""What a user wants to remove: which versions go, and how careful to be with files that no version names."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class VersionRule:
     """Which versions of one branch go. All that is given must hold (specification "Version Cleanup")."""
 
     older_than: timedelta | None = None
-    """Versions whose manifest was committed before now minus this; zero is every version."""
+    """Versions that were committed longer ago than this; zero stands for every version."""
     before_version: int | None = None
     """Versions with a lower number."""
     retain_versions: int | None = None
     """All but this many of the newest versions."""
     versions: frozenset[int] | None = None
-    """Exactly these; numbers that are not there are ignored."""
+    """Exactly these; numbers that do not exist are ignored."""
 
     def __post_init__(self) -> None:
         if self.older_than is not None and self.older_than < timedelta(0):
@@ -48,7 +48,7 @@ class VersionRule:
 
     @property
     def names_numbers(self) -> bool:
-        """Whether it tells versions by number, which means something on one branch only."""
+        """Whether it selects versions by number, which makes sense on one branch only."""
         return self.before_version is not None or self.versions is not None
 
 
@@ -57,8 +57,8 @@ class CleanupPolicy:
     """What may be removed from a dataset: main, all branches, and files that no version names.
 
     ``older_than``, ``before_version``, ``retain_versions`` and ``versions`` are those of :class:`VersionRule` and mean
-    what they mean to pylance; versions older than 14 days go when none of them is given. ``before_version`` and
-    ``versions`` count on main alone: the same number is another version on each branch. For a branch, name it in
+    what they mean to pylance. Versions older than 14 days go if none of them is given. ``before_version`` and
+    ``versions`` apply to main alone, as the same number is another version on each branch. For a branch, add a rule to
     ``branches``.
     """
 
@@ -67,27 +67,27 @@ class CleanupPolicy:
     retain_versions: int | None = None
     versions: frozenset[int] | None = None
     commit_window: timedelta = DEFAULT_COMMIT_WINDOW
-    """Versions committed within this span stay, and the one before them, whatever the rules say: at least as long as
-    the longest job that commits to the dataset. Lance tells a job of a conflict by the versions committed since the job
-    began, and misses a conflict with a version that was removed meanwhile: rows that it deleted come back. Zero is for
-    when nobody else commits."""
+    """Versions committed within this span stay, and the one before them, whatever the rules say. Make it at least as
+    long as the longest job that commits to the dataset. Lance finds conflicts by the versions that were committed since
+    a job began. It misses a conflict with a version that was removed meanwhile: rows that this version deleted come
+    back. Zero is for when no other job commits."""
     delete_unverified: bool = False
-    """Delete files that no version names whatever their age. Only safe while nobody writes."""
+    """Delete files that no version names whatever their age. Only safe while no job writes."""
     unverified_age: timedelta = DEFAULT_UNVERIFIED_AGE
-    """Age at which such files go otherwise: at least as long as the longest job."""
+    """Age at which such files go otherwise. Make it at least as long as the longest job."""
     error_if_tagged_old_versions: bool = True
-    """Refuse to run when a tag is on a version that would go; else such versions stay."""
+    """Refuse to run if a tag is on a version that would go; otherwise such versions stay."""
     keep_fork_versions: bool = True
-    """Keep the version each living branch was made from, which merging the branch needs."""
+    """Keep the version that each existing branch was made from, which merging the branch needs."""
     clones: tuple[str, ...] = ()
     """URIs of shallow clones; what they need of this dataset stays."""
     clones_from: tuple[str, ...] = ()
     """Directories; every dataset below them is taken for a clone."""
     known_bases: tuple[str, ...] = ()
-    """Base paths of versions that need no looking after; others that lead nowhere stop the run."""
+    """Base paths of versions that may lead nowhere. Any other base path that leads nowhere stops the run."""
     branches: Mapping[str, VersionRule] = field(default_factory=dict)
-    """Rules for branches by name or pattern (``exp/*``); the first that matches counts instead of the rule above.
-    An empty rule means 14 days as well."""
+    """Rules for branches by name or pattern (``exp/*``). The first one that matches replaces the rule above. An empty
+    rule means 14 days as well."""
     tags: Mapping[str, OnTagged] = field(default_factory=dict)
     """What a tag of that name or pattern does to a version that would go: ``error`` or ``keep``."""
 

@@ -1,4 +1,4 @@
-"""A cleanup policy from TOML. Every key is checked: a misspelt one would quietly mean the default."""
+"""A cleanup policy from TOML. Every key is checked: a misspelt key would silently mean the default."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KNOWN = (*_RULE, *_LISTS, *_FLAGS, *_SPANS, "on_tagged", "branches", "tags")
 def parse_policy(text: str) -> CleanupPolicy:
     """The policy that a TOML file describes; conf/cleanup-policy.toml shows all keys.
 
-    Raises InvalidOption, naming the key, for what is no TOML, an unknown key or a bad value.
+    Raises InvalidOption, naming the key, for text that is not TOML, an unknown key or a bad value.
     """
     try:
         given = tomllib.loads(text)
@@ -80,7 +80,7 @@ def _choice(name: str, value: object) -> str:
     raise InvalidOption(f"'{name}' in the cleanup policy is {value!r}.", hint='Write "error" or "keep".')
 
 
-def _typed(name: str, value: object, kind: type, wanted: str) -> Any:
+def _typed(name: str, value: object, kind: type, example: str) -> Any:
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    raise InvalidOption(f"'{name}' in the cleanup policy is {value!r}.", hint=f"Write {wanted}.")
+    raise InvalidOption(f"'{name}' in the cleanup policy is {value!r}.", hint=f"Write {example}.")

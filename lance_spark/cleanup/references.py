@@ -1,7 +1,7 @@
-"""Which files of the dataset are named by which versions: the marks. Built from manifests, without reading any.
+"""Which files of the dataset are named by which versions: the marks. Built from the contents of manifests. Pure.
 
-A mark says that a file is named by all versions that were read between two positions of a chain. Neighbouring
-versions share nearly all their files, so one mark stands for thousands of versions.
+A mark says that all versions that were read between two positions of a chain name a file. Neighbouring versions share
+nearly all of their files, so one mark stands for thousands of versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lance_spark.manifest.run import RunDecoder
 
 MARKS = pa.schema(
     [
-        ("chain", pa.int32()),  # index into Survey.chains; LEFTOVER for what an earlier run found
+        ("chain", pa.int32()),  # index into Survey.chains; LEFTOVER for evidence of an earlier run
         ("key", pa.string()),  # path in the dataset; null in the rows about a version or a foreign base
         ("local", pa.string()),  # path in its chain: what files and marks are brought together by
         ("first", pa.int32()),  # position of the first version that names it
@@ -86,7 +86,7 @@ class KeyResolver:
         self._in_clone = lru_cache(maxsize=None)(self._leads_into_clone)
 
     def resolve(self, chain: Chain, file: NamedFile) -> tuple[str, str] | None:
-        """(key, local) of a file; None for one that is not the dataset's."""
+        """(key, local) of a file; None for a file that is not the dataset's."""
         if file.base is None:
             return (join(chain.root, file.path), file.path) if chain.repository == 0 else None
         root = self._root_of(file.base.path)
@@ -108,7 +108,7 @@ class KeyResolver:
         return join(owner, local), local
 
     def _resolved(self, base: str) -> str | None:
-        """A base path relative to the dataset; None for one that is elsewhere."""
+        """A base path relative to the dataset; None if it is elsewhere."""
         own = self._repositories[0]
         if "://" not in base and not base.startswith("/") and not base.startswith("file:"):
             # Relative to the directory of the process that wrote it, which is not known any more.
@@ -138,7 +138,7 @@ def mark_span(
 ) -> Iterator[pa.RecordBatch]:
     """Marks of a span of versions, given as (position, manifest) in ascending order; batches of MARKS.
 
-    Raises CorruptData and Refused, naming the manifest, for one that cannot be understood.
+    Raises CorruptData and Refused, with the name of the manifest, for a manifest that cannot be understood.
     """
     yield from _batches(_rows(chain, index, contents, resolver))
 

@@ -25,13 +25,13 @@ class CleanupReport(Shown):
     outcomes: Sequence[Mapping[str, Any]] = ()
     """Rows of OUTCOMES; empty for a dry run."""
     versions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By branch: how many versions go (``removed``) and why others stay."""
+    """By branch: how many versions go (``removed``), and why the others stay."""
     warnings: Sequence[str] = ()
     ran_on: str = ""
     """Where the work was done: "local", which is threads of one process, or "spark"."""
 
     def count(self, outcome: str) -> tuple[int, int]:
-        """(files, bytes) that ended so: ``deleted``, ``already gone``, ``failed`` or ``kept``."""
+        """(files, bytes) with that outcome: ``deleted``, ``already gone``, ``failed`` or ``kept``."""
         rows = [row for row in self.outcomes if row["outcome"] == outcome]
         return sum(row["files"] for row in rows), sum(row["bytes"] for row in rows)
 
@@ -80,11 +80,11 @@ class CleanupReport(Shown):
         """One line."""
         if not self.executed:
             files, size = self.to_delete
-            return f"dry run: {files:,} files, {readable(size)} would be deleted ({self._told()})"
+            return f"dry run: {files:,} files, {readable(size)} would be deleted ({self._origin()})"
         ends = [f"{self.count(end)[0]:,} {end}" for end in _ENDS if end == DELETED or self.count(end)[0]]
-        return f"{', '.join(ends)}; {readable(self.count(DELETED)[1])} freed ({self._told()})"
+        return f"{', '.join(ends)}; {readable(self.count(DELETED)[1])} freed ({self._origin()})"
 
-    def _told(self) -> str:
+    def _origin(self) -> str:
         return ", ".join([f"plan {self.plan_id}", *([f"ran on {self.ran_on}"] if self.ran_on else [])])
 
     def _versions_table(self) -> Grid:
@@ -93,19 +93,19 @@ class CleanupReport(Shown):
 
     def _files_table(self) -> Grid:
         if self.executed:
-            found = [
+            shown = [
                 (row["branch"], row["kind"], row["outcome"], row["reason"], row["files"], row["bytes"], row["example"])
                 for row in self.outcomes
             ]
         else:
-            found = [
+            shown = [
                 (row["branch"], row["kind"], row["action"], row["reason"], row["files"], row["bytes"], row["example"])
                 for row in self.planned
                 if row["action"] != KEEP or row["reason"] == UNKNOWN_KIND
             ]
         rows = [
             (*map(str, row[:4]), f"{row[4]:,}", readable(row[5]), str(row[6]) if _worth_showing(row) else "")
-            for row in found
+            for row in shown
         ]
         header = ("branch", "kind", "what", "why", "files", "bytes", "such as")
         return Grid(header, tuple(rows), right=frozenset({4, 5}))

@@ -38,11 +38,11 @@ Ages = Mapping[int, Mapping[int, int]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of the versions of one chain, by position."""
+    """Which versions of one chain stay, by position."""
 
     kept: tuple[bool, ...]
     reasons: Mapping[str, int]
-    """How many versions stay for which reason."""
+    """How many versions stay, by reason."""
 
     @property
     def removed(self) -> tuple[int, ...]:
@@ -57,11 +57,11 @@ class RunClock:
     now_ns: int
 
     def before(self, age: timedelta) -> int:
-        """Nanoseconds since the epoch, that long ago; 0 for all ages before it, which Arrow's integers may not hold."""
+        """That long ago, in nanoseconds since the epoch; 0 for earlier times, which Arrow's integers may not hold."""
         return max(0, self.now_ns - nanoseconds(age))
 
     def surely_before(self, age: timedelta) -> int:
-        """Files from before then are older than an age, whatever the clocks say; in nanoseconds as :meth:`before`."""
+        """As :meth:`before`, with a margin: files from before then are older than the age, whatever the clocks say."""
         return max(0, self.before(age) - nanoseconds(CLOCK_MARGIN))
 
 
@@ -73,8 +73,8 @@ def nanoseconds(span: timedelta) -> int:
 def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> dict[int, list[int]]:
     """By chain, the versions whose manifest has to be read to know whether they go.
 
-    A manifest is written after the time inside it was taken. So a file that is old enough by itself, with a margin
-    for clocks that differ, needs no reading; neither does a version that the rest of the rule lets stay.
+    A manifest is written after the time inside it was taken. So a manifest whose file is old enough, with a margin for
+    clocks that differ, need not be read. Neither need a version that stays by the rest of the rule.
     """
     unknown = {}
     for index, chain in survey.owned():
@@ -82,24 +82,24 @@ def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, clock: RunCl
         if rule is None or not chain.has_ref:
             continue
         times, eligible = _Times.of(rule, policy.commit_window, clock), set(_eligible(chain, rule))
-        found = [at for at, manifest in enumerate(chain.versions) if times.leave_open(manifest, at in eligible)]
-        if eligible and found:
-            unknown[index] = found
+        open_ages = [at for at, manifest in enumerate(chain.versions) if times.leave_open(manifest, at in eligible)]
+        if eligible and open_ages:
+            unknown[index] = open_ages
     return unknown
 
 
 def proofs_since(policy: CleanupPolicy, clock: RunClock) -> float:
-    """Nanoseconds since the epoch: removed manifests from then on are read, as they may prove a young file to be old.
+    """Nanoseconds since the epoch: removed manifests from then on are read, as they may prove that a young file is old.
 
-    A file is older than every manifest that names it. So a removed manifest that is old enough itself names only files
-    that go anyway.
+    A file is older than every manifest that names it. So a removed manifest that is old enough names only files that go
+    anyway.
     """
     return math.inf if policy.delete_unverified else clock.surely_before(policy.unverified_age)
 
 
 @dataclass(frozen=True)
 class _Times:
-    """What the times of manifests' files tell of the ages of versions: each pair is (surely older, younger) than it."""
+    """How old versions are by the times of their manifest files. Each pair is (surely older, younger) than a limit."""
 
     rule: tuple[float, float]
     window: tuple[float, float]
@@ -120,8 +120,8 @@ class _Times:
 def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) -> list[Verdict]:
     """What becomes of every version of every chain, in the order of ``survey.chains``.
 
-    ``ages`` has all that ``positions_of_unknown_age`` asked for. Raises Refused when a tag is on a version that would
-    go and the policy says that this is an error.
+    ``ages`` has all versions that ``positions_of_unknown_age`` names. Raises Refused if a tag is on a version that
+    would go and the policy calls that an error.
     """
     verdicts = []
     tagged_old: list[Tag] = []
@@ -141,11 +141,11 @@ def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) ->
 
 
 def _old(chain: Chain, policy: CleanupPolicy, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
-    """Positions that match the policy, whatever else may keep them."""
+    """Positions that match the policy, even if something else keeps them."""
     rule = policy.rule_for(chain.branch)
     if chain.repository or rule is None or not chain.has_ref:
         return set()
-    # Files from after the beginning stay, manifests like all others: the report must not say that their versions go.
+    # Files from after the beginning of the run stay, manifests too: the report must not say that their versions go.
     eligible = [position for position in _eligible(chain, rule) if chain.versions[position].modified_ns < clock.now_ns]
     if rule.older_than is None:
         return set(eligible)
@@ -161,8 +161,8 @@ def _old(chain: Chain, policy: CleanupPolicy, clock: RunClock, ages: Mapping[int
 def _needed_by_jobs(chain: Chain, window: timedelta, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
     """Positions from the version on that was the newest when the commit window began.
 
-    A job under way may have begun with that one, and is told of conflicts by those after it. A file as young as that
-    counts even if the time inside it is older: the clock of its writer may have been behind.
+    A job under way may have begun with that version, and learns of conflicts from the versions after it. A manifest
+    file as young as that counts even if the time inside it is older: the clock of its writer may have been behind.
     """
     if not window:
         return set()
@@ -175,7 +175,7 @@ def _needed_by_jobs(chain: Chain, window: timedelta, clock: RunClock, ages: Mapp
 
 
 def _eligible(chain: Chain, rule: VersionRule) -> Sequence[int]:
-    """Positions that match all of a rule but the age; never the latest."""
+    """Positions that match all conditions of a rule except for the age; never the latest."""
     return [
         position
         for position in range(len(chain.versions) - (rule.retain_versions or 1))
@@ -219,7 +219,10 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, st
 
 
 def _merge_bases(survey: Survey, chain: Chain) -> Iterator[int]:
-    """Versions of a chain that another one took in last, or that took it in: the next merge compares with them."""
+    """Versions of a chain that were merged into another chain last, or that such a merge made.
+
+    The next merge compares with them.
+    """
     branch = survey.refs.branches.get(chain.branch or "")
     identity = "" if branch is None else branch.identity
     if chain.branch is None or identity:

@@ -12,7 +12,7 @@ from lance_spark.refs.names import MAIN
 
 
 class VersionFile(NamedTuple):
-    """One manifest, as a listing shows it. A tuple: there may be very many, and they are compared at every look."""
+    """One manifest, as a listing shows it. A tuple: there may be very many, and all are compared with each new survey."""
 
     version: int
     name: str
@@ -34,16 +34,16 @@ class Chain:
     branch: str | None
     """None for main."""
     has_ref: bool
-    """False for a directory below ``tree/`` without a ref: a branch being made, or what a deleted one left."""
+    """False for a directory below ``tree/`` without a ref: a branch in the making, or what a deleted one left."""
     versions: tuple[VersionFile, ...]
     """Ascending by version."""
     detached: tuple[VersionFile, ...] = ()
     noted: int = field(default=0, compare=False)
-    """The newest version that was noted down before the manifests were listed, as pylance does on local disks; or 0."""
+    """The newest version that was noted down before the manifests were listed, or 0. pylance does so on local disks."""
 
     @property
     def files(self) -> tuple[VersionFile, ...]:
-        """All manifests; the index of one is its *position*, which marks refer to."""
+        """All manifests; the index of a manifest is its *position*, which marks refer to."""
         return self.versions + self.detached
 
     @property
@@ -78,7 +78,7 @@ class Survey:
         return tuple(chain.name for chain in self.chains)
 
     def owned(self) -> Iterator[tuple[int, Chain]]:
-        """The chains of the dataset itself with their index; only there is anything deleted."""
+        """The chains of the dataset itself with their index; files are deleted only there."""
         return ((index, chain) for index, chain in enumerate(self.chains) if chain.repository == 0)
 
 

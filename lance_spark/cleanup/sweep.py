@@ -52,7 +52,7 @@ BECAME_LIVE = "became live"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What deciding needs to know beside files and marks."""
+    """What else a decision needs, beside files and marks."""
 
     verdicts: tuple[Verdict, ...]
     latest: Mapping[int, int]
@@ -60,11 +60,11 @@ class Judgement:
     removed_manifests: frozenset[str]
     """Paths relative to the dataset."""
     started_ns: int
-    """When the mark began; what was modified later stays."""
+    """When the mark began, nanoseconds since the epoch; files that were modified later stay."""
     unverified_before_ns: int | None
-    """Files that no version names go when they were modified before this; None when they go at any age."""
+    """Files that no version names go if they were modified before this; None if they go at any age."""
     whole_listing: bool = True
-    """Whether a file that is not listed is missing: not so for an inventory, which may be older than it."""
+    """Whether a file that is not listed is missing. Not so for an inventory, which may be older than the file."""
 
 
 def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -> pa.RecordBatch:
@@ -72,7 +72,7 @@ def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -
     rows = [_file_row(path, roots, chains) for path in listing["path"].to_pylist()]
     kinds, owners, keys, locals_ = zip(*rows, strict=True) if rows else ((), (), (), ())
     modified = pc.multiply(listing["last_modified"].cast(pa.int64()), 1000)
-    size = pc.fill_null(listing["size"], 0)  # of a store that does not say; sums would count no such file
+    size = pc.fill_null(listing["size"], 0)  # a store may not say; sums would not count such a file
     columns = [listing["path"], kinds, owners, keys, locals_, size, modified]
     arrays = [
         column if isinstance(column, pa.Array) else pa.array(column, field.type)
@@ -101,10 +101,10 @@ def decide(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table:
     goes = pc.is_in(reason, value_set=pa.array([OLD_VERSION, ONLY_REMOVED, NOT_NAMED]))
     proven = pc.or_(verified, pc.equal(reason, OLD_VERSION))
     decided = files.append_column("reason", reason).append_column("verified", proven)
-    found = [_shaped(decided.filter(goes), DELETE), _staying(decided.filter(pc.invert(goes)))]
+    rows = [_shaped(decided.filter(goes), DELETE), _staying(decided.filter(pc.invert(goes)))]
     if judgement.whole_listing:
-        found.append(_missing(files, marks, judgement))
-    return pa.concat_tables(found)
+        rows.append(_missing(files, marks, judgement))
+    return pa.concat_tables(rows)
 
 
 def _split(marks: pa.Table, judgement: Judgement) -> tuple[pa.Array, pa.Array]:
@@ -135,7 +135,7 @@ def _running(verdicts: Sequence[Verdict]) -> tuple[pa.Array, pa.Array]:
 def _choices(
     files: pa.Table, named: pa.ChunkedArray, verified: pa.ChunkedArray, judgement: Judgement
 ) -> list[tuple[pa.ChunkedArray, str]]:
-    """Reasons in the order in which they count; the first that holds is the file's."""
+    """Reasons in the order in which they count: the first one that holds is the reason for a file."""
     kind, modified = files["kind"], files["modified_ns"]
     is_manifest = pc.equal(kind, file_kinds.MANIFEST)
     manifest_goes = pc.is_in(files["path"], value_set=pa.array(sorted(judgement.removed_manifests), pa.string()))
@@ -201,7 +201,7 @@ def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table
 
 
 def _listed(files: pa.Table) -> pa.Array:
-    # The key of a data file is also that of its blobs, which may be listed where it is not.
+    # A data file and its blobs have the same key, and the blobs may be listed although the data file is not.
     return files.filter(pc.not_equal(files["kind"], file_kinds.BLOB))["key"].combine_chunks()
 
 

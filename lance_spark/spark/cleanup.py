@@ -1,4 +1,4 @@
-"""Cleanup from a table: on threads of this process while it is little work, on Spark beyond."""
+"""Cleanup of a table: on threads of this process if it is little work, else on Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan(
     where: Where,
     inventory: DataFrame | pa.Table | None,
 ) -> CleanupPlan:
-    """A plan. With an inventory "auto" is where that is: a DataFrame may be too large for this process."""
+    """A plan. "auto" is where the inventory is, if there is one: a DataFrame may be too large for this process."""
     if inventory is not None and where == "auto":
         where = "local" if isinstance(inventory, pa.Table) else "spark"
     if isinstance(inventory, pa.Table) and where == "spark" and spark is not None:

@@ -34,7 +34,7 @@ class Deleted:
 
     deleted: tuple[str, ...]
     gone: tuple[str, ...]
-    """Was not there: an earlier attempt or somebody else was faster."""
+    """Was not there: an earlier attempt or another process was faster."""
     failed: tuple[tuple[str, str], ...]
     """Path and the store's reason, without secrets. The file may still be there, or not."""
 
@@ -44,7 +44,7 @@ class _Fate:
     end: Literal["deleted", "gone", "failed"]
     reason: str = ""
     passing: bool = False
-    """Whether the reason may be gone at the next attempt."""
+    """Whether the reason may have passed by the next attempt."""
 
 
 _DELETED, _GONE = _Fate("deleted"), _Fate("gone")
@@ -53,11 +53,11 @@ _DELETED, _GONE = _Fate("deleted"), _Fate("gone")
 def delete_batch(location: DatasetLocation, paths: Sequence[str]) -> Deleted:
     """Delete up to :data:`BATCH` files, by their paths relative to the dataset's root.
 
-    A file that cannot be deleted never keeps the others from it, and no failure is raised: where the store denies
-    everything or is not reached, all of them failed, for that reason. S3 does not tell what was not there: such keys
-    count as deleted. In a bucket with versioning, deleting hides the object only.
+    A file that cannot be deleted does not stop the others, and no failure is raised: if the store denies everything or
+    cannot be reached, all files failed for that reason. S3 does not say which files were not there: such keys count as
+    deleted. In a bucket with versioning, deletion only hides the object.
 
-    Raises ValueError for a longer batch and for a path that is not that of a file below the root.
+    Raises ValueError for a longer batch, and for a path that does not lead to a file below the root.
     """
     if len(paths) > BATCH:
         raise ValueError(f"{len(paths)} files are more than the {BATCH} of one batch.")
@@ -95,7 +95,7 @@ def remove_empty_directories(location: DatasetLocation, directories: Sequence[st
 
 
 def _inside(path: str) -> str:
-    """The path, if it is one of a file below the root."""
+    """The path, if it leads to a file below the root."""
     segments = path.split("/")
     if not segments[0] or not segments[-1] or "\0" in path or not {".", ".."}.isdisjoint(segments):
         raise ValueError(f"{path!r} is no path of a file below the dataset's root.")
@@ -125,7 +125,7 @@ def _unlinked(location: DatasetLocation, path: str) -> _Fate:
 
 
 def _is_in_place(root: str, relative: str) -> bool:
-    """Whether no symbolic link leads to a path below the root: what is behind one may be another dataset's."""
+    """Whether no symbolic link leads to a path below the root: files behind a link may be another dataset's."""
     return os.path.realpath(os.path.join(root, relative)) == os.path.normpath(os.path.join(root, relative))
 
 
@@ -147,7 +147,7 @@ def _removed(location: DatasetLocation, filesystem: Any, path: str) -> _Fate:
 
 
 def _delete_on_s3(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
-    # One such key makes S3 refuse the whole request: 999 files would never be deleted because of it.
+    # One such key makes S3 refuse the whole request: 999 other files would never be deleted because of it.
     unspeakable = _Fate("failed", "Its name has characters that a request cannot carry.")
     fates = {path: unspeakable for path in paths if _NOT_IN_XML.search(path)}
     waiting = [path for path in paths if path not in fates]
@@ -173,10 +173,10 @@ def _delete_keys(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _
     except FileNotFoundError as problem:
         reason = f"The bucket does not exist: {clean(str(problem), location)}"
         return dict.fromkeys(paths, _Fate("failed", reason))
-    told = {entry.get("Key"): _DELETED for entry in answer.get("Deleted", ())}
-    told |= {entry.get("Key"): _refusal(entry, location) for entry in answer.get("Errors", ())}
+    answers = {entry.get("Key"): _DELETED for entry in answer.get("Deleted", ())}
+    answers |= {entry.get("Key"): _refusal(entry, location) for entry in answer.get("Errors", ())}
     silence = _Fate("failed", "The store did not answer for it.", passing=True)
-    return {path: told.get(prefix + path, silence) for path in paths}
+    return {path: answers.get(prefix + path, silence) for path in paths}
 
 
 def _refusal(entry: Mapping[str, str], location: DatasetLocation) -> _Fate:

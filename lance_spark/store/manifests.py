@@ -10,7 +10,7 @@ from lance_spark.store.parallel import THREADS
 
 
 def read_manifests(location: DatasetLocation, paths: Sequence[str]) -> Iterator[bytes | None]:
-    """The contents of manifests, by paths relative to the dataset; None for one that the store says is not there."""
+    """The contents of manifests, by paths relative to the dataset; None for a manifest that is not there."""
     if location.is_local:
         yield from (files.read(location, path) for path in paths)
         return

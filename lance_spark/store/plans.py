@@ -1,6 +1,6 @@
-"""Stores cleanup plans: candidates as Parquet, and a document that is written last and makes the plan a plan.
+"""Stores cleanup plans: candidates as Parquet, and a document that is written last and makes them a plan.
 
-A part counts only if the document lists it: what a failed or repeated task wrote is never read.
+A part counts only if the document lists it. So what a failed or repeated task wrote is never read.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def unfinished(location: DatasetLocation) -> dict[str, tuple[DatasetLocation, tu
 
     Raises CorruptData for a document that cannot be read.
     """
-    found = {}
+    records = {}
     for name in files.list_names(location, RECORDS):
         directory = record(location, name)
         document = _document(directory)
         if document is not None:
-            found[name] = directory, tuple(document.get("parts", ()))
-    return found
+            records[name] = directory, tuple(document.get("parts", ()))
+    return records
 
 
 def record(location: DatasetLocation, name: str) -> DatasetLocation:

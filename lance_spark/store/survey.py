@@ -1,4 +1,4 @@
-"""Looks a repository over: its refs, its chains and their manifests by name. No manifest is read."""
+"""Takes a survey of a repository: its refs, its chains and the names of their manifests. No manifest is read."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from lance_spark.store.uri import locate
 CLONES = "_clones"
 """Directory below the dataset's root where clones made by this package are recorded."""
 RECORD = ".json"
-"""Ends the names of those records; others are being written, or were when somebody was killed."""
-_JUST_NOW = 2**52
-"""Microseconds. Where a store does not tell the time of a manifest, it looks as if it were made just now: it is read,
-and its age not guessed."""
+"""How the names of those records end. Other files are being written, or were when their writer was killed."""
+_FUTURE = 2**52
+"""Microseconds, a time in the future. If a store does not tell the time of a manifest, its age is not guessed: it
+counts as younger than any run, so its version stays."""
 
 
 def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()) -> Survey:
@@ -38,7 +38,7 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     Raises NotFound for a declared clone that is missing, CorruptData for a ref file that cannot be read.
     """
     first: list[Callable[[DatasetLocation], Any]] = [refs.read_ref_files, recorded_clones, branch_directories]
-    found, recorded, directories = each(location, lambda read: read(location), first)
+    table, recorded, directories = each(location, lambda read: read(location), first)
     options = location.storage_options
     declared = [locate(uri, options) for uri in clones]
     for root in clones_from:
@@ -48,29 +48,29 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
             raise NotFound(f"There is no Lance dataset at {clone.uri}, which was given as a clone.")
     others = _with_clones_of_clones(location, declared, recorded)
     repositories = (location, *others)
-    chains = list(_chains(location, 0, set(found.branches), directories))
+    chains = list(_chains(location, 0, set(table.branches), directories))
     for index, clone in enumerate(others, start=1):
         named = set(refs.list_ref_names(clone, BRANCHES))
         chains += _chains(clone, index, named, branch_directories(clone))
-    return Survey(repositories, tuple(chains), found, recorded)
+    return Survey(repositories, tuple(chains), table, recorded)
 
 
 def _with_clones_of_clones(
     location: DatasetLocation, declared: Iterable[DatasetLocation], recorded: Mapping[str, str]
 ) -> list[DatasetLocation]:
-    """The declared clones, those recorded that are there, and in turn the ones recorded in any of them."""
-    found: dict[str, DatasetLocation] = {clone.uri: clone for clone in declared}
-    pending = [*found.values(), *(locate(uri, location.storage_options) for uri in recorded.values())]
+    """The declared clones, those recorded clones that exist, and in turn the clones recorded in any of them."""
+    clones: dict[str, DatasetLocation] = {clone.uri: clone for clone in declared}
+    pending = [*clones.values(), *(locate(uri, location.storage_options) for uri in recorded.values())]
     seen = {location.uri}
     while pending:
         clone = pending.pop()
         if clone.uri in seen:
             continue
         seen.add(clone.uri)
-        if clone.uri in found or files.list_names(clone, "_versions"):
-            found[clone.uri] = clone
+        if clone.uri in clones or files.list_names(clone, "_versions"):
+            clones[clone.uri] = clone
             pending += [locate(uri, location.storage_options) for uri in recorded_clones(clone).values()]
-    return [clone for uri, clone in found.items() if uri != location.uri]
+    return [clone for uri, clone in clones.items() if uri != location.uri]
 
 
 def recorded_clones(location: DatasetLocation) -> dict[str, str]:
@@ -94,16 +94,16 @@ def recorded_clones(location: DatasetLocation) -> dict[str, str]:
 
 def datasets_below(root: DatasetLocation) -> list[DatasetLocation]:
     """Every dataset below a directory, and the directory itself if it is one."""
-    found = []
+    datasets = []
     pending = [""]
     while pending:
         directory = pending.pop()
         names = _directories(root, directory)
         if "_versions" in names:
-            found.append(DatasetLocation(f"{root.uri}/{_encoded(root, directory)}".rstrip("/"), root.options))
+            datasets.append(DatasetLocation(f"{root.uri}/{_encoded(root, directory)}".rstrip("/"), root.options))
         else:
             pending += [join(directory, name) for name in names]
-    return found
+    return datasets
 
 
 def _encoded(root: DatasetLocation, directory: str) -> str:
@@ -116,14 +116,14 @@ def _chains(
     """Main and the branches that have a ref (``named``), a directory with versions, or both."""
     branches = sorted({*named, *directories})
     listed = each(repository, partial(_version_files, repository), [None, *branches])
-    for branch, found in zip([None, *branches], listed, strict=True):
+    for branch, listing in zip([None, *branches], listed, strict=True):
         has_ref = branch is None or branch in named
-        if found.manifests or has_ref:
-            yield _chain(index, branch, has_ref, found)
+        if listing.manifests or has_ref:
+            yield _chain(index, branch, has_ref, listing)
 
 
-def _chain(repository: int, branch: str | None, has_ref: bool, found: _Listed) -> Chain:
-    ordered = sorted(found.manifests, key=lambda entry: entry[1].version)
+def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed) -> Chain:
+    ordered = sorted(listing.manifests, key=lambda entry: entry[1].version)
     return Chain(
         repository=repository,
         root="" if branch is None else f"tree/{branch}",
@@ -131,7 +131,7 @@ def _chain(repository: int, branch: str | None, has_ref: bool, found: _Listed) -
         has_ref=has_ref,
         versions=tuple(manifest for detached, manifest in ordered if not detached),
         detached=tuple(manifest for detached, manifest in ordered if detached),
-        noted=found.noted,
+        noted=listing.noted,
     )
 
 
@@ -153,7 +153,7 @@ def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
             name = path[len(directory) :]
             read = read_manifest_name(name)
             if read is not None and path.startswith(directory):
-                modified = (_JUST_NOW if time is None else time) * 1000
+                modified = (_FUTURE if time is None else time) * 1000
                 manifests.append((read.detached, VersionFile(read.version, name, size, modified)))
     return _Listed(manifests, hint)
 
@@ -166,22 +166,22 @@ def _hint(repository: DatasetLocation, directory: str) -> int:
     try:
         return int(json.loads(content)["version"]) if content is not None else 0
     except (ValueError, KeyError, TypeError):
-        return 0  # half written: a hint promises nothing
+        return 0  # half written: such a hint promises nothing
 
 
 def branch_directories(repository: DatasetLocation) -> list[str]:
     """Branches that have a directory with versions below ``tree/``, with or without a ref."""
-    found = []
+    branches = []
     pending = ["tree"]
     while pending:
         listed = each(repository, partial(_directories, repository), pending)
         below = []
         for directory, names in zip(pending, listed, strict=True):
             if "_versions" in names and directory != "tree":
-                found.append(directory.removeprefix("tree/"))
+                branches.append(directory.removeprefix("tree/"))
             below += [f"{directory}/{name}" for name in names if directory == "tree" or not is_dataset_directory(name)]
         pending = below
-    return found
+    return branches
 
 
 def _directories(repository: DatasetLocation, directory: str) -> list[str]:

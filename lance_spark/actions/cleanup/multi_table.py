@@ -1,4 +1,4 @@
-"""Cleaning up many tables in one job: each task looks at, or plans and cleans, a few whole tables."""
+"""Cleaning up many tables in one job: each task looks at a few whole tables, or plans and cleans them."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def _looks_at(tables: Sequence[FleetTable], engine: Engine) -> list[dict[str, An
 
 
 def _work_of(tables: Sequence[FleetTable], looks: Sequence[Mapping[str, Any]]) -> Work:
-    """The work of cleaning tables up. Each version is at least two files, and at most one manifest to read."""
+    """The work of cleaning the tables. Each version is at least two files, and at most one manifest to read."""
     names = {table.name for table in tables}
     versions, files = (sum(row[name] for row in looks if row["table"] in names) for name in ("versions", "files"))
     return Work(tables=len(tables), manifests=versions, files=2 * versions + files)
 
 
 def _dealt(items: Sequence[Item], runner: Runner) -> list[Sequence[Item]]:
-    """The items in as many parts as there are tasks; neighbours, which are often alike, in different ones."""
+    """The items in as many parts as there are tasks; neighbours, which are often alike, in different parts."""
     count = max(1, min(len(items), _TASKS * runner.parallelism))
     return [items[start::count] for start in range(count)] if items else []
 
@@ -130,7 +130,7 @@ def _policy(table: FleetTable, options: FleetOptions, clones: tuple[str, ...]) -
 def look_at(tables: Sequence[FleetTable]) -> Iterator[pa.RecordBatch]:
     """LOOKS: the places outside of themselves that tables read files from, and their sizes; runs on executors.
 
-    The newest version of every branch tells: base paths stay in a manifest once they are registered.
+    The newest version of every branch says so: base paths stay in a manifest once they are registered.
     """
     nothing = {"base": "", "versions": 0, "files": 0, "error": "", "exit_code": 0}
     for table in tables:
