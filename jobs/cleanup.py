@@ -241,7 +241,9 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--execute", action="store_true", help="delete; without, only say what would go")
     how.add_argument("--plan-dir", metavar="DIR", help="store the plan there")
     how.add_argument("--apply-plan", metavar="DIR", help="carry out a stored plan, after looking at the dataset again")
-    how.add_argument("--inventory", metavar="FILE", help="path, size, last_modified as Parquet or CSV: lists nothing")
+    how.add_argument(
+        "--inventory", metavar="FILE", help="path, size, last_modified as Parquet or CSV: lists only manifests"
+    )
     how.add_argument("--report", metavar="FILE", help="write the report as JSON")
     how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side (default: the cores)")
     how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tasks together")
