@@ -12,7 +12,7 @@ from lance_spark.refs.names import MAIN
 
 
 class VersionFile(NamedTuple):
-    """One manifest, as a listing shows it. A tuple: there may be very many, and all are compared with each new survey."""
+    """One manifest, as a listing shows it. A tuple: there may be very many, and they are compared again and again."""
 
     version: int
     name: str

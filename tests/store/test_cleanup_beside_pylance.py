@@ -98,12 +98,12 @@ def policy(uri, rng):
 
 
 def explained(uri, **given):
-    found = lance.dataset(uri).explain_cleanup_old_versions(
+    explained = lance.dataset(uri).explain_cleanup_old_versions(
         **given, error_if_tagged_old_versions=False, include_files=True, max_files=100_000
     )
-    assert not found.candidate_files_truncated
+    assert not explained.candidate_files_truncated
     root = os.path.realpath(uri).lstrip("/")
-    return {os.path.relpath(file.path, root): KINDS.get(file.kind, file.kind) for file in found.candidate_files}
+    return {os.path.relpath(file.path, root): KINDS.get(file.kind, file.kind) for file in explained.candidate_files}
 
 
 def ours(uri, **given):

@@ -108,10 +108,10 @@ def vanish(monkeypatch, *paths):
     """The manifests are listed, but gone when they are read for marking."""
     read = mark.read_manifests
 
-    def reading(location, wanted):
+    def reading(location, asked):
         for path in paths:
             path.unlink(missing_ok=True)
-        return read(location, wanted)
+        return read(location, asked)
 
     monkeypatch.setattr(mark, "read_manifests", reading)
 
@@ -178,8 +178,8 @@ def test_detached_versions_keep_their_files_however_old_they_are(uri):
     age_all(uri, 100)
     report = clean(uri, older_than=NOW, delete_unverified=True)
     assert versions(uri) == [3]
-    found = [lance.dataset(uri).checkout_version(version.version) for version in (early, late)]
-    assert [version.to_table().to_pylist() for version in found] == expected
+    opened = [lance.dataset(uri).checkout_version(version.version) for version in (early, late)]
+    assert [version.to_table().to_pylist() for version in opened] == expected
     assert report.versions["main"]["detached"] == 2
 
 

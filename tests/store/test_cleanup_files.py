@@ -51,7 +51,7 @@ def identifiers(uri):
 
 @pytest.fixture
 def reindexed(uri):
-    """An index that was made anew, beside one that was not."""
+    """An index that was made again, beside one that was not."""
     table = numbers(20).append_column("kind", pa.array([n % 3 for n in range(20)]))
     lance.write_dataset(table, uri)
     lance.dataset(uri).create_scalar_index("kind", "BITMAP")
@@ -118,9 +118,9 @@ def blob_files(uri):
 
 def payloads(uri):
     dataset = lance.dataset(uri)
-    found = dataset.to_table(columns=["payload"], blob_handling="all_binary")["payload"].to_pylist()
-    assert dataset.count_rows() == len(found)
-    return found
+    payloads = dataset.to_table(columns=["payload"], blob_handling="all_binary")["payload"].to_pylist()
+    assert dataset.count_rows() == len(payloads)
+    return payloads
 
 
 @pytest.mark.parametrize("days", [0, 30])

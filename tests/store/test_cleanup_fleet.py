@@ -80,11 +80,11 @@ def test_a_clone_that_moves_on_while_it_is_looked_at_keeps_its_files(lake, monke
     names, left = chains.version_names, [clone] * times
 
     def listing(location, branch):
-        found = names(location, branch)
+        there = names(location, branch)
         if location.uri == clone and left:
             lance.dataset(left.pop()).update_config({"left": str(len(left))})
             lance.dataset(clone).cleanup_old_versions(retain_versions=1)
-        return found
+        return there
 
     with monkeypatch.context() as patch:
         patch.setattr(chains, "version_names", listing)
@@ -101,9 +101,9 @@ def test_without_the_clone_its_files_would_have_gone(lake):
 
 def test_a_dry_run_says_what_goes_and_deletes_nothing(lake):
     report = clean(lake, execute=False)
-    found = rows(report)
-    assert found["a"]["state"] == "would"
-    assert found["a"]["files"] > 0
+    by_name = rows(report)
+    assert by_name["a"]["state"] == "would"
+    assert by_name["a"]["files"] > 0
     assert len(lance.dataset(lake[1].location.uri).versions()) == 4
     assert "would be deleted" in str(report)
 
@@ -169,7 +169,7 @@ def test_a_table_that_is_dropped_while_it_is_cleaned_is_no_problem(lake, monkeyp
 
 
 def test_the_longest_place_owns_a_base():
-    found = clones_among(
+    clones = clones_among(
         [
             {"table": "c", "base": "/l/a/tree/x", "error": ""},
             {"table": "c", "base": "/l/ab", "error": ""},
@@ -178,4 +178,4 @@ def test_the_longest_place_owns_a_base():
         ],
         {"a": "/l/a", "ab": "/l/ab", "b": "/l/b", "c": "/l/c"},
     )
-    assert found == {"a": ("/l/c",), "ab": ("/l/c",), "b": (), "c": ()}
+    assert clones == {"a": ("/l/c",), "ab": ("/l/c",), "b": (), "c": ()}

@@ -83,9 +83,9 @@ def extend(uri, branch, commits):
 @pytest.fixture(scope="module")
 def cost(original):
     """How many steps, and how many seconds, a run takes that nobody disturbs."""
-    found = processes().Array("d", 2)
-    assert run_apart(original[0], measure, found) == 0
-    return int(found[0]), found[1]
+    measured = processes().Array("d", 2)
+    assert run_apart(original[0], measure, measured) == 0
+    return int(measured[0]), measured[1]
 
 
 def run_apart(uri, target, *given):
@@ -95,11 +95,11 @@ def run_apart(uri, target, *given):
     return process.exitcode
 
 
-def measure(uri, found):
+def measure(uri, measured):
     began, steps = time.monotonic(), []
     tell_steps(steps.append)
     plain_run(uri)
-    found[:] = len(steps), time.monotonic() - began
+    measured[:] = len(steps), time.monotonic() - began
 
 
 def killed_at_step(uri, number):

@@ -175,8 +175,8 @@ def test_versions_of_the_catalog_go_and_a_client_that_was_open_all_the_time_goes
 
 
 def test_whatever_is_said_for_tables_the_catalog_keeps_what_clients_need():
-    found = catalog_policy(EVERYTHING)
-    assert (found.older_than, found.retain_versions, found.delete_unverified) == (timedelta(days=14), 100, False)
+    chosen = catalog_policy(EVERYTHING)
+    assert (chosen.older_than, chosen.retain_versions, chosen.delete_unverified) == (timedelta(days=14), 100, False)
     longer = catalog_policy(CleanupPolicy(older_than=timedelta(days=90), retain_versions=500))
     assert (longer.older_than, longer.retain_versions) == (timedelta(days=90), 500)
 

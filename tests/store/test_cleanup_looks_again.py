@@ -137,10 +137,10 @@ def test_a_dataset_that_never_holds_still_is_a_conflict(history, monkeypatch):
     read, seen = refs.read_ref_files, []
 
     def reading(location):
-        found = read(location)
+        table = read(location)
         seen.append(f"brief-{len(seen)}")
         brief = Branch(seen[-1], None, 4, datetime.now(timezone.utc))
-        return replace(found, branches={**found.branches, brief.name: brief})
+        return replace(table, branches={**table.branches, brief.name: brief})
 
     monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
     monkeypatch.setattr(refs, "read_ref_files", reading)

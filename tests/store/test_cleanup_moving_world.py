@@ -305,8 +305,8 @@ def test_writers_at_work_during_many_runs_lose_no_row(uri):
         writing, sweeping = pool.submit(write), pool.submit(sweep)
         written, runs = writing.result(), sweeping.result()
     assert runs > 1
-    found = lance.dataset(uri).to_table()["id"].to_pylist()
-    assert sorted(found) == [0, 1, 2, *(start + number for start in written for number in range(3))]
+    ids = lance.dataset(uri).to_table()["id"].to_pylist()
+    assert sorted(ids) == [0, 1, 2, *(start + number for start in written for number in range(3))]
     clean(uri)
     assert len(versions(uri)) == 1
     assert not orphans(uri)

@@ -223,10 +223,10 @@ def test_by_default_no_removed_manifest_of_an_old_dataset_is_read_at_all(uri, mo
     create_branch(locate(uri), "exp/a", RefSpec(version=4))
     age_all(uri, 30)
     read = watch_manifests(monkeypatch)
-    found = plan(uri, delete_unverified=False)
-    assert found.facts.verdicts[0].removed == (0, 1, 2, 4)
+    made = plan(uri, delete_unverified=False)
+    assert made.facts.verdicts[0].removed == (0, 1, 2, 4)
     assert read.versions() == {4, 6}
-    assert found.report().to_delete[0] == 4 + len(found.candidates().filter(pc.field("kind") != "manifest"))
+    assert made.report().to_delete[0] == 4 + len(made.candidates().filter(pc.field("kind") != "manifest"))
 
 
 def test_a_version_goes_only_if_count_and_age_and_number_all_agree(uri, monkeypatch):

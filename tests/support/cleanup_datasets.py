@@ -95,8 +95,8 @@ def candidates(made: CleanupPlan) -> set[str]:
 
 def files(uri: str) -> set[str]:
     """All files of a dataset, relative to it, without the records of cleanups."""
-    found = {str(path.relative_to(uri)) for path in Path(uri).rglob("*") if path.is_file()}
-    return {path for path in found if not path.startswith("_cleanup/")}
+    paths = {str(path.relative_to(uri)) for path in Path(uri).rglob("*") if path.is_file()}
+    return {path for path in paths if not path.startswith("_cleanup/")}
 
 
 def bytes_of(uri: str) -> int:
@@ -109,8 +109,8 @@ def versions(uri: str, branch: str | None = None) -> list[int]:
 
 def branches(uri: str) -> list[str | None]:
     """Main and every branch that has a directory, whatever the refs say."""
-    found = [str(path.parent.relative_to(Path(uri, "tree"))) for path in Path(uri, "tree").rglob("_versions")]
-    return [None, *sorted(found)]
+    names = [str(path.parent.relative_to(Path(uri, "tree"))) for path in Path(uri, "tree").rglob("_versions")]
+    return [None, *sorted(names)]
 
 
 def reads(uri: str) -> dict[tuple[str | None, int], list[dict[str, Any]]]:
@@ -134,14 +134,14 @@ def assert_kept(uri: str, before: dict[tuple[str | None, int], list[dict[str, An
 
 def named(uri: str) -> set[str]:
     """What pylance says that the listed versions of all branches name, with the blobs beside data files."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for branch in branches(uri):
         rows = lance.dataset(place(uri, branch)).tracked_files().read_all().to_pylist()
         bases = [(os.path.relpath(os.path.realpath(row["base_uri"]), os.path.realpath(uri)), row) for row in rows]
-        found |= {os.path.normpath(f"{base}/{row['path']}") for base, row in bases if not base.startswith("..")}
-        found |= _index_files(uri, branch)
+        paths |= {os.path.normpath(f"{base}/{row['path']}") for base, row in bases if not base.startswith("..")}
+        paths |= _index_files(uri, branch)
     blobs = {path for path in files(uri) if path.endswith(".blob")}
-    return found | {path for path in blobs if f"{path.rpartition('/')[0]}.lance" in found}
+    return paths | {path for path in blobs if f"{path.rpartition('/')[0]}.lance" in paths}
 
 
 def _index_files(uri: str, branch: str | None) -> set[str]:

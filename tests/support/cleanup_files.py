@@ -97,11 +97,11 @@ def fates(decided: pa.Table) -> dict[str, tuple[str, str, bool]]:
 
 def sums(decided: pa.Table) -> Counter[tuple[str, int, str]]:
     """Files and bytes that stay, by kind, chain and reason."""
-    found: Counter[tuple[str, int, str]] = Counter()
+    counts: Counter[tuple[str, int, str]] = Counter()
     for row in decided.filter(pc.equal(decided["action"], "keep")).to_pylist():
-        found[row["kind"], row["chain"], row["reason"]] += row["files"]
+        counts[row["kind"], row["chain"], row["reason"]] += row["files"]
         assert row["size"] == 10 * row["files"]
-    return found
+    return counts
 
 
 def deleted(decided: pa.Table) -> dict[str, tuple[str, bool]]:

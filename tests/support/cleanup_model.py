@@ -63,7 +63,7 @@ class Model:
         return sorted(place for place in self.rows if root in (None, place.root))
 
     def versions(self) -> list[tuple[Place, int]]:
-        return sorted((place, version) for place, found in self.rows.items() for version in found)
+        return sorted((place, version) for place, versions in self.rows.items() for version in versions)
 
     def head(self, place: Place) -> int:
         return max(self.rows[place])
@@ -90,8 +90,8 @@ class Model:
         asked = (policy.older_than, policy.retain_versions, policy.versions)
         if asked == (None, None, None) or (place.branch and policy.versions is not None):
             return set()
-        found = set(sorted(self.rows[place])[: -(policy.retain_versions or 1)])
-        return found if policy.versions is None else found & policy.versions
+        old = set(sorted(self.rows[place])[: -(policy.retain_versions or 1)])
+        return old if policy.versions is None else old & policy.versions
 
     def kept(self, place: Place, policy: CleanupPolicy) -> set[int]:
         """Versions that a cleanup of the place's dataset has to leave."""
@@ -130,10 +130,10 @@ def payload(number: int) -> bytes:
 
 def read(place: Place, version: int) -> Rows:
     """A version as pylance reads it from scratch, whole; blobs are compared here."""
-    found = lance.dataset(place.uri, version=version).to_table(blob_handling="all_binary").to_pylist()
-    assert all(row.pop("b") == payload(row["id"]) for row in found if "b" in row)
-    rows = {row.pop("id"): row for row in found}
-    assert len(rows) == len(found)
+    read_rows = lance.dataset(place.uri, version=version).to_table(blob_handling="all_binary").to_pylist()
+    assert all(row.pop("b") == payload(row["id"]) for row in read_rows if "b" in row)
+    rows = {row.pop("id"): row for row in read_rows}
+    assert len(rows) == len(read_rows)
     return rows
 
 
@@ -160,8 +160,8 @@ def unnamed(places: list[Place]) -> set[str]:
         ours = set()
         for manifest in Path(place.uri, "_versions").glob("*.manifest"):
             manifests.add(str(manifest))
-            found = named_files(manifest.read_bytes())
-            ours |= {f"{locate(file.base.path).uri if file.base else place.uri}/{file.path}" for file in found}
+            files = named_files(manifest.read_bytes())
+            ours |= {f"{locate(file.base.path).uri if file.base else place.uri}/{file.path}" for file in files}
         assert {path for path in tracked if not _is_known(path, ours | manifests)} == set()
         named |= ours
     on_disk = {str(path) for place in places for path in Path(place.root).rglob("*") if path.is_file()}

@@ -46,8 +46,8 @@ def test_a_version_with_two_manifests_stops_the_run():
 
 def test_versions_that_were_noted_down_have_to_be_there():
     assert contradictions(survey(replace(chain(), noted=3))) == []
-    found = contradictions(survey(replace(chain(), noted=4), replace(chain(repository=1), noted=9)))
-    assert [each.message.split(" ends with ")[1] for each in found] == [
+    seen = contradictions(survey(replace(chain(), noted=4), replace(chain(repository=1), noted=9)))
+    assert [each.message.split(" ends with ")[1] for each in seen] == [
         "version 3, but version 4 was written.",
         "version 3, but version 9 was written.",
     ]
@@ -75,8 +75,8 @@ def test_a_manifest_that_was_written_again_in_the_same_place_is_another_one():
     before = survey(chain(), chain("a"), branches=[fork("a", 1)])
     seen = [manifest_at(before, each, at) for each in before.chains for at in range(3)]
     assert still_listed(before, seen) == seen
-    anew = chain("a", [manifest(1, NOW), manifest(2, NOW), manifest(3)])
-    assert still_listed(survey(chain(), anew, branches=[fork("a", 1)]), seen) == [*seen[:3], seen[5]]
+    again = chain("a", [manifest(1, NOW), manifest(2, NOW), manifest(3)])
+    assert still_listed(survey(chain(), again, branches=[fork("a", 1)]), seen) == [*seen[:3], seen[5]]
     assert still_listed(survey(chain()), seen) == seen[:3]
     assert [each.path for each in seen[2:4]] == [
         f"_versions/{manifest(3).name}",

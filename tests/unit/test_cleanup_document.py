@@ -100,10 +100,10 @@ def test_a_person_reads_when_the_plan_was_made_and_what_for():
     assert (document["dataset"], document["policy"]) == (ROOT, {"older_than": "14 days, 0:00:00"})
 
 
-@pytest.mark.parametrize("found", [None, 0, 2, "1"])
-def test_a_document_of_another_format_is_refused(found):
+@pytest.mark.parametrize("number", [None, 0, 2, "1"])
+def test_a_document_of_another_format_is_refused(number):
     with pytest.raises(CorruptData, match="format"):
-        from_document({**stored(FACTS), "format": found}, LOCATION)
+        from_document({**stored(FACTS), "format": number}, LOCATION)
 
 
 @pytest.mark.parametrize("name", sorted(set(stored(FACTS)) - {"format", "created", "dataset"}))

@@ -29,7 +29,7 @@ def content(version, files, indices=(), transaction=None, bases=None, deletion=N
 
 
 def marked(which, position, contents, own):
-    """Rows of MARKS for a run of versions."""
+    """Rows of MARKS for a span of versions."""
     batches = list(mark_span(which, position, contents, own))
     assert all(batch.schema.equals(MARKS) for batch in batches)
     return pa.Table.from_batches(batches, MARKS).to_pylist()
@@ -58,7 +58,7 @@ def test_everything_a_version_names_is_marked():
     assert [row["foreign"] for row in rows if row["foreign"]] == ["/old"]
 
 
-def test_a_run_tells_the_time_of_each_version_and_each_unknown_base_once():
+def test_a_span_tells_the_time_of_each_version_and_each_unknown_base_once():
     three = chain(versions=(1, 2, 3))
     bases = {1: BasePath("/old", True), 2: BasePath(f"{CLONE}/tree/a", True), 5: BasePath(ROOT, True)}
     contents = [(0, content(1, [])), (1, content(2, [], bases=bases)), (2, content(3, [], bases=bases))]
@@ -80,7 +80,7 @@ HISTORIES = st.lists(st.none() | st.tuples(NAMES, NAMES, st.sets(st.integers(1, 
 
 @given(HISTORIES)
 def test_marks_stand_for_the_files_that_each_version_names(history):
-    """A version that is None in the history is not read: its position is a gap in the run."""
+    """A version that is None in the history is not read: its position is a gap in the span."""
     it = chain("a", range(1, len(history) + 1), detached=[manifest(2**63)])
     history = [*history, ({"a"}, set(), set())]
     contents, expected = [], {}
@@ -117,7 +117,7 @@ def test_a_file_that_all_versions_name_has_one_mark():
         (b"LANC" * 10, CorruptData),
     ],
 )
-def test_a_manifest_that_cannot_be_understood_stops_the_run_and_is_named(bad, error):
+def test_a_manifest_that_cannot_be_understood_stops_the_span_and_is_named(bad, error):
     a = chain("a", (1, 2))
     with pytest.raises(error, match=f"tree/a/_versions/{a.versions[1].name}") as caught:
         list(mark_span(a, 0, [(0, content(1, [])), (1, bad)], resolver(chain(), a)))
@@ -127,35 +127,34 @@ def test_a_manifest_that_cannot_be_understood_stops_the_run_and_is_named(bad, er
 SIZES = st.lists(st.integers(0, 1000), min_size=1, max_size=12)
 
 
-@given(chains=st.lists(SIZES, min_size=1, max_size=4), wanted=st.data(), tasks=st.integers(0, 10))
-def test_runs_hold_every_version_to_read_exactly_once_and_in_order(chains, wanted, tasks):
+@given(chains=st.lists(SIZES, min_size=1, max_size=4), data=st.data(), tasks=st.integers(0, 10))
+def test_spans_hold_every_version_to_read_exactly_once_and_in_order(chains, data, tasks):
     seen = survey(*(chain(versions=[manifest(at, size=size) for at, size in enumerate(sizes)]) for sizes in chains))
     positions = {
-        number: wanted.draw(st.lists(st.integers(0, len(sizes) - 1), unique=True))
-        for number, sizes in enumerate(chains)
+        number: data.draw(st.lists(st.integers(0, len(sizes) - 1), unique=True)) for number, sizes in enumerate(chains)
     }
-    runs = cut_spans(seen, positions, tasks, {})
-    for number, found in positions.items():
-        assert [at for run in runs if run.chain == number for at in run.positions] == sorted(found)
-    assert all(run.positions for run in runs)
-    assert len(runs) <= max(1, tasks) + sum(map(bool, positions.values())) + sum(
-        chains[number][at] == 0 for number, found in positions.items() for at in found
+    spans = cut_spans(seen, positions, tasks, {})
+    for number, unread in positions.items():
+        assert [at for span in spans if span.chain == number for at in span.positions] == sorted(unread)
+    assert all(span.positions for span in spans)
+    assert len(spans) <= max(1, tasks) + sum(map(bool, positions.values())) + sum(
+        chains[number][at] == 0 for number, unread in positions.items() for at in unread
     )
 
 
 def test_runs_are_of_about_equal_bytes():
     seen = survey(chain(versions=[manifest(at, size=10) for at in range(100)]))
-    assert [len(run.positions) for run in cut_spans(seen, {0: range(100)}, 4, {})] == [25] * 4
+    assert [len(span.positions) for span in cut_spans(seen, {0: range(100)}, 4, {})] == [25] * 4
     assert cut_spans(seen, {}, 4, {}) == cut_spans(seen, {0: []}, 4, {}) == []
 
 
-def test_no_run_reaches_across_a_version_that_was_read_before():
+def test_no_span_reaches_across_a_version_that_was_read_before():
     seen = survey(chain(versions=[manifest(at, size=10) for at in range(8)]))
-    runs = cut_spans(seen, {0: [0, 1, 3, 5, 6]}, 1, {0: {2, 7}})
-    assert [run.positions for run in runs] == [(0, 1), (3, 5, 6)]
+    spans = cut_spans(seen, {0: [0, 1, 3, 5, 6]}, 1, {0: {2, 7}})
+    assert [span.positions for span in spans] == [(0, 1), (3, 5, 6)]
 
 
-def test_what_an_unfinished_run_proved_is_marked_as_named_by_no_version_that_is_left():
+def test_what_an_unfinished_span_proved_is_marked_as_named_by_no_version_that_is_left():
     batch = leftover_marks(pa.array(["tree/a/data/x.lance"]), pa.array(["data/x.lance"]))
     assert batch.schema.equals(MARKS)
     (row,) = batch.to_pylist()

@@ -115,7 +115,7 @@ def test_reading_more_manifests_than_needed_changes_no_verdict(world):
         index: {at: times[index][at] for at in positions}
         for index, positions in positions_of_unknown_age(seen, policy, CLOCK).items()
     }
-    every = {index: dict(enumerate(found)) for index, found in times.items()}
+    every = {index: dict(enumerate(stamps)) for index, stamps in times.items()}
     # Only what the report calls the reason may differ: young manifests that stay anyway are not read for it.
     kept = [[verdict.kept for verdict in judge(seen, policy, CLOCK, ages)] for ages in (some, every)]
     assert kept[0] == kept[1]

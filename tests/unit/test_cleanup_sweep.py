@@ -187,8 +187,8 @@ def test_no_age_is_too_long_for_the_integers_of_arrow():
 def test_a_listing_becomes_files_with_their_branch_and_the_name_versions_know_them_by():
     batch = to_files(listing(dict.fromkeys(FILES_OF_ALL, OLD)), Roots(ROOTS), CHAINS)
     assert batch.schema.equals(FILES)
-    found = {row["path"]: (row["kind"], row["key"], row["local"], row["chain"]) for row in batch.to_pylist()}
-    assert found == FILES_OF_ALL
+    rows = {row["path"]: (row["kind"], row["key"], row["local"], row["chain"]) for row in batch.to_pylist()}
+    assert rows == FILES_OF_ALL
     assert set(batch["modified_ns"].to_pylist()) == {OLD}
 
 

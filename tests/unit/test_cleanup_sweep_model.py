@@ -113,13 +113,13 @@ def in_group(table, number, groups):
 
 @given(worlds(), st.integers(2, 4))
 def test_deciding_in_groups_of_the_same_local_name_decides_the_same(world, groups):
-    files, found, told = judged(world)
+    files, spans, told = judged(world)
     told = replace(told, whole_listing=True)
     parts = []
     for number in range(groups):
-        mine = [table.filter(in_group(table, number, groups)) for table in (files, found)]
+        mine = [table.filter(in_group(table, number, groups)) for table in (files, spans)]
         parts.append(decide(*mine, told))
-    together, apart = decide(files, found, told), pa.concat_tables(parts)
+    together, apart = decide(files, spans, told), pa.concat_tables(parts)
     assert deleted(apart) == deleted(together)
     assert sums(apart) == sums(together)
     assert missing_keys(apart) == missing_keys(together)
