@@ -244,15 +244,15 @@ def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int],
     return Verdict(tuple(reason is not None for reason in reasons), dict(counts))
 
 
-def removed_paths(seen: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:
+def removed_paths(survey: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:
     """Paths of the manifests that go, by chain and then ascending by version."""
-    for index, chain in seen.owned():
+    for index, chain in survey.owned():
         yield from (chain.path(chain.files[position]) for position in verdicts[index].removed)
 
 
-def version_counts(seen: Survey, verdicts: Sequence[Verdict]) -> dict[str, dict[str, int]]:
+def version_counts(survey: Survey, verdicts: Sequence[Verdict]) -> dict[str, dict[str, int]]:
     """By branch of the dataset: how many versions go, and why the others stay."""
     return {
         chain.name: {"removed": len(verdicts[index].removed), **verdicts[index].reasons}
-        for index, chain in seen.owned()
+        for index, chain in survey.owned()
     }

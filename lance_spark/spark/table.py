@@ -270,10 +270,9 @@ class LanceTable(Shown):
     ) -> CleanupPlan:
         """What a cleanup of the whole dataset would delete, main and all branches; nothing is changed.
 
-        It runs on threads of this process while that is quick, else on Spark; or ``where`` it is said: "spark" or
-        "local". ``inventory`` has the columns path, size and
-        last_modified and is used instead of listing the store. Raises Refused, CorruptData, NotFound or StorageFailure
-        where evidence is missing.
+        It runs on threads of this process if that is quick, else on Spark; or as ``where`` says: "spark" or "local".
+        ``inventory`` has the columns path, size and last_modified, and is used instead of listing the store, except for
+        manifests. Raises Refused, CorruptData, NotFound or StorageFailure if evidence is missing.
         """
         return cleanup.plan(self.spark, self.location, policy, where, inventory)
 

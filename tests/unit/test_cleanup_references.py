@@ -117,7 +117,7 @@ def test_a_file_that_all_versions_name_has_one_mark():
         (b"LANC" * 10, CorruptData),
     ],
 )
-def test_a_manifest_that_cannot_be_understood_stops_the_span_and_is_named(bad, error):
+def test_a_manifest_that_cannot_be_understood_stops_the_run_and_is_named(bad, error):
     a = chain("a", (1, 2))
     with pytest.raises(error, match=f"tree/a/_versions/{a.versions[1].name}") as caught:
         list(mark_span(a, 0, [(0, content(1, [])), (1, bad)], resolver(chain(), a)))
@@ -154,7 +154,7 @@ def test_no_span_reaches_across_a_version_that_was_read_before():
     assert [span.positions for span in spans] == [(0, 1), (3, 5, 6)]
 
 
-def test_what_an_unfinished_span_proved_is_marked_as_named_by_no_version_that_is_left():
+def test_what_an_unfinished_run_proved_is_marked_as_named_by_no_version_that_is_left():
     batch = leftover_marks(pa.array(["tree/a/data/x.lance"]), pa.array(["data/x.lance"]))
     assert batch.schema.equals(MARKS)
     (row,) = batch.to_pylist()

@@ -29,6 +29,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Runner
 from lance_spark.store import plans
 from lance_spark.store.deleting import BATCH, delete_batch, remove_empty_directories
+from lance_spark.store.parallel import each
 from lance_spark.store.survey import survey
 
 _NESTED = frozenset({INDEX, BLOB})
@@ -103,17 +104,15 @@ class Deletion:
 
     def manifests(self, parts: Iterable[str]) -> pa.Table:
         """OUTCOMES of the manifests in the parts, oldest version first: no version hint ever points into a hole."""
-        rows = in_deletion_order(pa.concat_tables([CANDIDATES.empty_table(), *self._read(parts)]))
-        return pa.Table.from_batches(self._batches(rows), OUTCOMES)
+        tables = each(self.record, partial(plans.read_part, self.record), parts)
+        rows = pa.concat_tables([CANDIDATES.empty_table(), *(table for table in tables if table is not None)])
+        return pa.Table.from_batches(self._batches(in_deletion_order(rows)), OUTCOMES)
 
     def __call__(self, part: str) -> Iterator[pa.RecordBatch]:
-        """OUTCOMES of the files of one part."""
-        for rows in self._read([part]):
+        """OUTCOMES of the files of one part; none if another run has finished the plan meanwhile."""
+        rows = plans.read_part(self.record, part)
+        if rows is not None:
             yield from self._batches(rows)
-
-    def _read(self, parts: Iterable[str]) -> Iterator[pa.Table]:
-        """The candidates of parts; of none that another run has finished meanwhile."""
-        return (rows for part in parts if (rows := plans.read_part(self.record, part)) is not None)
 
     def _batches(self, candidates: pa.Table) -> Iterator[pa.RecordBatch]:
         pace = Pace(self.per_second)

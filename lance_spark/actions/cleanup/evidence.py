@@ -36,12 +36,12 @@ def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from:
     """
     before: list[Contradiction] = []
     for attempt in range(ATTEMPTS):
-        seen = survey(location, clones, clones_from)
-        if not any(chain.versions for _, chain in seen.owned()):
+        taken = survey(location, clones, clones_from)
+        if not any(chain.versions for _, chain in taken.owned()):
             open_latest(location)  # tells "there is no dataset" from a listing that shows none
-        now = contradictions(seen)
+        now = contradictions(taken)
         if not now:
-            return seen
+            return taken
         lasting = [contradiction for contradiction in now if contradiction in before]
         if lasting:
             raise lasting[0].error()
@@ -54,7 +54,9 @@ def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from:
     )
 
 
-def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], gone: Collection[Manifest]) -> None:
+def check_gone(
+    before: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], gone: Collection[Manifest]
+) -> None:
     """Raise CorruptData if manifests that could not be read are listed all the same, or were the newest of a branch.
 
     Others went with their branch, or with another cleanup. Raises Conflict if a whole clone went with them.
@@ -64,7 +66,7 @@ def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ..
         if not left:
             return
         time.sleep(_PAUSE * 2**attempt if attempt else 0)
-        now = survey(seen.location, clones, clones_from)
+        now = survey(before.location, clones, clones_from)
         there = {repository.uri for repository in now.repositories}
         for manifest in left:
             if manifest.repository not in there:
@@ -72,7 +74,7 @@ def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ..
                     f"The clone at {manifest.repository} was there, and was gone when its versions were read.",
                     hint="If it was moved, name its new place as a clone; then run this again.",
                 )
-        left = not_explained(seen, now, left)
+        left = not_explained(before, now, left)
     raise CorruptData(
         f"The manifest {left[0].path} of {left[0].repository} was listed and is gone.",
         hint="No file that it may name was deleted. Check the file system, or restore the manifest.",
@@ -80,7 +82,7 @@ def check_gone(seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ..
 
 
 def confirm_newest(
-    seen: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[Manifest]
+    before: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[Manifest]
 ) -> list[Manifest]:
     """Those of the newest versions whose files a listing lacks that are still the newest of their branches.
 
@@ -90,7 +92,7 @@ def confirm_newest(
     left = list(latest)
     for attempt in range(ATTEMPTS):
         time.sleep(_PAUSE * 2**attempt if attempt else 0)
-        now = survey(seen.location, clones, clones_from)
+        now = survey(before.location, clones, clones_from)
         left = of_branches(now, left)
         lasting = still_newest(now, left)
         if not left or (lasting and attempt):

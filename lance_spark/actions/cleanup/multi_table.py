@@ -23,8 +23,8 @@ from lance_spark.runner.work import Work
 from lance_spark.store import chains
 from lance_spark.store.survey import branch_directories
 
-_THREADS = 4
-"""In one task: tables are side by side already."""
+_THREADS_OF_A_TASK = 4
+"""Few: tables are side by side already."""
 _TASKS = 64
 """Tasks for each one that runs at a time: enough that large tables do not leave cores without work at the end. With one
 task for each table, every task would carry the names of all tables, which is too much for 50,000 of them."""
@@ -191,7 +191,7 @@ def _cleaned(task: _TableTask) -> dict[str, Any]:
     try:
         if not chains.version_names(location, None):
             return empty(name, location.uri)
-        plan = plan_cleanup(location, task.policy, LocalRunner(_THREADS), shared.now_ns)
+        plan = plan_cleanup(location, task.policy, LocalRunner(_THREADS_OF_A_TASK), shared.now_ns)
         report = plan.apply(shared.max_deletes_per_second) if shared.execute else plan.report()
     except LanceSparkError as problem:
         if _is_gone(location):
