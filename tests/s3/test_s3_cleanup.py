@@ -135,13 +135,14 @@ def test_a_thousand_files_are_one_request_and_none_is_asked_for_alone(
     files = report.count("deleted")[0]
     assert report.complete
     assert files > 1500
-    # The manifests, then the files in two batches; besides them only the record's two objects are deleted.
-    assert len(sizes) == 3
+    # The manifests, then the files in two batches; then the record: its two parts at once, and its document.
+    assert len(sizes) == 4
+    assert sizes[0] == 2
     assert sizes[-1] <= 1000
-    assert sum(sizes) == files
+    assert sum(sizes) == files + 2
     kinds = Counter((request.method, request.listing) for request in faulty.seen)
-    assert kinds["DELETE", False] == files + 2
-    assert kinds["PUT", False] == 2
+    assert kinds["DELETE", False] == files + 3
+    assert kinds["PUT", False] == 3
     assert kinds["HEAD", False] <= 2
     assert kinds["GET", True] + kinds["GET", False] < 100
     assert not [request for request in faulty.seen if "/data/stray" in request.key and request.method != "DELETE"]
