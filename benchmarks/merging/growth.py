@@ -15,7 +15,7 @@ from lance_spark.actions.expressions import resolve_expression
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
-from lance_spark.store import chains
+from lance_spark.store import version_reader
 from lance_spark.store.uri import locate
 
 FACTORS = (1, 10, 100)
@@ -65,12 +65,12 @@ def _append(uri: str) -> Run:
 def _decode(uri: str) -> Run:
     """Read the newest manifest of main as a merge does."""
     pin = PinnedVersion(None, lance.dataset(uri).version)
-    return lambda: _nothing(chains.read_contents(locate(uri), pin))
+    return lambda: _nothing(version_reader.read_contents(locate(uri), pin))
 
 
 def _write(uri: str) -> Run:
     """Write as many bytes as the manifest has."""
-    content = chains.read_manifest(locate(uri), PinnedVersion(None, lance.dataset(uri).version))
+    content = version_reader.read_manifest(locate(uri), PinnedVersion(None, lance.dataset(uri).version))
 
     def run() -> Details:
         with open(os.path.join(uri, "manifest"), "wb") as file:

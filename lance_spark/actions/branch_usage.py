@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from lance_spark.layout.file_kinds import Roots, read_manifest_name
+from lance_spark.layout.file_kinds import Roots
 from lance_spark.layout.key_ranges import KeyRange
+from lance_spark.layout.names import read_manifest_name
 from lance_spark.location import DatasetLocation
 from lance_spark.store.listing import list_range
 

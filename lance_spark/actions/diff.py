@@ -30,8 +30,8 @@ from lance_spark.history.fragments import FragmentChanges, FragmentPair, match, 
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment, decode_contents
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import chains, history
 from lance_spark.store import changes as stored
+from lance_spark.store import version_reader
 from lance_spark.store.changes import FragmentRows, RowSource
 from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.parallel import THREADS
@@ -93,7 +93,7 @@ class ComparedVersions:
 
 def _read(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> ComparedVersions:
     with ThreadPoolExecutor(2) as pool:
-        before, after = pool.map(lambda pin: decode_contents(history.read_version(location, pin)), (a, b))
+        before, after = pool.map(lambda pin: decode_contents(version_reader.read_manifest(location, pin)), (a, b))
     return ComparedVersions(location, a, b, before, after)
 
 
@@ -134,7 +134,7 @@ class _Deletions:
     def _offsets(self) -> tuple[pa.Array, pa.Array]:
         sides, pair = self.sides, self.pair
         old, new = (
-            deleted_offsets(sides.location, chains.snapshot_of(sides.location, pin, contents), fragment)
+            deleted_offsets(sides.location, version_reader.snapshot_of(sides.location, pin, contents), fragment)
             for pin, contents, fragment in ((sides.a, sides.before, pair.before), (sides.b, sides.after, pair.after))
         )
         return _without(new, old), _without(old, new)

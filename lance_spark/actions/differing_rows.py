@@ -15,8 +15,10 @@ from lance_spark.history.rows import ADDRESS, HASHED, RowChanges, compare_hashed
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, decode_contents
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import history, refs
+from lance_spark.store import refs
 from lance_spark.store.changes import ROW_ID, UPDATED, FragmentRows, RowSource, read_rows, stored_schema
+from lance_spark.store.version_listing import has_version
+from lance_spark.store.version_reader import read_manifest
 
 _OFFSET_BITS = 32
 _UNKNOWN_TO_OTHERS = 2**62
@@ -76,9 +78,9 @@ def _fork(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Cont
     if not shared:
         return None
     fork = PinnedVersion(shared[0], min(lines[0][shared[0]], lines[1][shared[0]]))
-    if not history.has_version(location, fork):
+    if not has_version(location, fork):
         return None
-    return decode_contents(history.read_version(location, fork))
+    return decode_contents(read_manifest(location, fork))
 
 
 def compare_ids(before: RowSource, after: RowSource, identity: Identity) -> RowChanges | None:

@@ -20,7 +20,7 @@ from lance_spark.merge.trace import MOVED, RESTORE
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
-from lance_spark.store import chains, datasets, files, merge_commit, relocate_commit
+from lance_spark.store import datasets, files, merge_commit, relocate_commit, version_reader
 from lance_spark.store.commits import check_nothing_missing
 
 
@@ -122,7 +122,7 @@ def _newest(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion)
     """The newest version. Raises Conflict if one since the first changed rows or columns: it would be undone unseen."""
     head = datasets.pin_latest(location, pin.branch)
     since = range(first.version + 1, head.version + 1)
-    found = chains.read_transactions(location, pin.branch, since)
+    found = version_reader.read_transactions(location, pin.branch, since)
     seen = [version for version in since if (made := found.get(version)) is None or made.operation not in HARMLESS]
     if seen:
         raise Conflict(

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.cleanup.sweep import BECAME_LIVE, DECIDED, DELETE
-from lance_spark.layout.file_kinds import MANIFEST, read_manifest_name
+from lance_spark.layout.file_kinds import MANIFEST
+from lance_spark.layout.names import read_manifest_name
 
 CANDIDATES = pa.schema(
     [

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from lance_spark.cleanup.survey import Chain, Survey, join
 from lance_spark.errors import CorruptData, InvalidOption, Refused
-from lance_spark.layout.file_kinds import Roots, data_key
+from lance_spark.layout.file_kinds import Roots
+from lance_spark.layout.names import data_key
 from lance_spark.location import canonical_uri, is_within
 from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
 from lance_spark.manifest.run import RunDecoder

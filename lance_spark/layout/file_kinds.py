@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lance_spark.layout.names import UUID, data_key, read_manifest_name
+
 MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "manifest",
     "data",
@@ -25,14 +27,9 @@ UNKNOWN = "unknown"
 """Whatever else lies there: never deleted, only reported."""
 KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
 
-_SUFFIX = ".manifest"
-_INVERTED_SIZE = 20 + len(_SUFFIX)
-_PLAIN = re.compile(r"\d{1,19}\.manifest")
-_DETACHED = re.compile(r"d(\d{1,20})\.manifest")
 _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")
-_HEX = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_HIGHEST = 2**64 - 1
+_INDEX_ID = re.compile(UUID)
 _NO_NAMES = frozenset({"", ".", ".."})
 _OWN = ("_refs/", "_clones/", ".lance-git/")
 
@@ -43,30 +40,6 @@ class Named(NamedTuple):
     kind: str
     key: str
     """Path of what versions name: the data file of a blob, the directory of an index, else the path itself."""
-
-
-class ManifestName(NamedTuple):
-    """A manifest's file name, read."""
-
-    version: int
-    detached: bool
-
-
-def manifest_names(version: int) -> tuple[str, str]:
-    """The file names that a version's manifest may have: the newer scheme's, which sorts newest first, then the old."""
-    return f"{_HIGHEST - version:020}.manifest", f"{version}.manifest"
-
-
-def read_manifest_name(name: str) -> ManifestName | None:
-    """The version a file in ``_versions`` holds; None for what is no finished manifest."""
-    if len(name) == _INVERTED_SIZE and name.endswith(_SUFFIX) and name[:20].isdecimal():
-        version = _HIGHEST - int(name[:20])
-        return ManifestName(version, detached=False) if version >= 0 else None
-    if _PLAIN.fullmatch(name):
-        return ManifestName(int(name.removesuffix(".manifest")), detached=False)
-    if match := _DETACHED.fullmatch(name):
-        return ManifestName(int(match[1]), detached=True)
-    return None
 
 
 def classify(path: str) -> Named:
@@ -87,7 +60,7 @@ def classify(path: str) -> Named:
         return Named(_in_versions(rest), path)
     if directory == "_indices" and "/" in rest:
         identifier = rest.partition("/")[0]
-        return Named(INDEX, f"_indices/{identifier}") if _HEX.fullmatch(identifier) else Named(UNKNOWN, path)
+        return Named(INDEX, f"_indices/{identifier}") if _INDEX_ID.fullmatch(identifier) else Named(UNKNOWN, path)
     if directory == "_cleanup":
         return Named(STAGING, path)  # records of runs that never ended; what they prove is worth nothing after days
     if directory in ("_transactions", "_deletions") and "/" not in rest:
@@ -101,12 +74,6 @@ def _in_data(path: str, rest: str, name: str) -> Named:
     if name.startswith(".tmp"):
         return Named(STAGING, path)
     return Named(DATA, data_key(path)) if name.endswith(".lance") else Named(UNKNOWN, path)
-
-
-def data_key(path: str) -> str:
-    """The name under which versions know what lies below ``data/``: pylance escapes a slash in a data file's name."""
-    directory, slash, rest = path.partition("/")
-    return directory + slash + rest.replace("/", "%2F") if "/" in rest else path
 
 
 def _in_versions(name: str) -> str:

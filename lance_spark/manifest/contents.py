@@ -14,13 +14,13 @@ from uuid import UUID
 from pyroaring import BitMap
 
 from lance_spark.errors import CorruptData
+from lance_spark.layout.names import deletion_name
 from lance_spark.manifest.decode import head_of
 from lance_spark.manifest.flags import check_flags
 from lance_spark.manifest.fragments import NO_FRAGMENTS, compare
 from lance_spark.manifest.framing import manifest_span, section_span
 from lance_spark.manifest.messages import NO_BASE, parse, text
 from lance_spark.manifest.model import ManifestHead
-from lance_spark.manifest.names import DELETION_SUFFIXES
 
 _FEW = 32
 """Names up to this number are looked for in the bytes of all records: faster than decoding the records."""
@@ -51,10 +51,7 @@ class DeletionFile(NamedTuple):
 
     def name(self, fragment: int) -> str:
         """File name below ``_deletions`` for the fragment of that id. Raises CorruptData for a type nobody knows."""
-        suffix = DELETION_SUFFIXES.get(self.file_type)
-        if suffix is None:
-            raise CorruptData(f"Fragment {fragment} has a deletion file of the unknown type {self.file_type}.")
-        return f"{fragment}-{self.read_version}-{self.id}.{suffix}"
+        return deletion_name(fragment, self.read_version, self.id, self.file_type)
 
 
 class Fragment(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lance_spark.errors import CorruptData
+from lance_spark.manifest.file_paths import fragment_files, index_directories, transaction_file
 from lance_spark.manifest.flags import check_flags
 from lance_spark.manifest.framing import Span, manifest_span, section_span
 from lance_spark.manifest.messages import parse, text
 from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
-from lance_spark.manifest.names import fragment_files, index_directories, transaction_file
 
 __all__ = ["check_flags", "decode_head", "head_and_others", "head_of", "named_files"]
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from lance_spark.manifest.decode import head_and_others
+from lance_spark.manifest.file_paths import fragment_files
 from lance_spark.manifest.fragments import NO_FRAGMENTS, FragmentRun, compare
 from lance_spark.manifest.framing import manifest_span
 from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
-from lance_spark.manifest.names import fragment_files
 
 
 class RunDecoder:

@@ -12,14 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+from lance_spark.layout.names import is_generated, stored_name
 from lance_spark.location import is_within
 from lance_spark.manifest.contents import DataFile, Fragment
-from lance_spark.manifest.names import stored_name
 from lance_spark.merge.change import MergeChange
 from lance_spark.merge.snapshot import Root, Snapshot
-
-_UNIQUE = re.compile(r"(?:[01]{24}[0-9a-f]{26}|[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})\.lance")
-"""Names that pylance generates: no two files have the same one."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: Refe
             if root == ours.root or bases[root] is not None:
                 continue
             here = reference.present.get((file.path, file.size))
-            if here in known and _UNIQUE.fullmatch(file.path):
+            if here in known and is_generated(file.path):
                 present[file.path] = known[here]
                 continue
             names[file.path] = _free_name(root, file)
@@ -131,7 +128,7 @@ def _bases(
 
 
 def _free_name(root: Root, file: DataFile) -> str:
-    if _UNIQUE.fullmatch(file.path):
+    if is_generated(file.path):
         return file.path
     # The same for every try, so that a merge that was killed goes on where it was.
     token = sha256(f"{root.uri}\n{file.path}\n{file.size}".encode()).hexdigest()[:24]

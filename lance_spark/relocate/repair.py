@@ -7,17 +7,16 @@ of the same name and size is the same file, wherever it lies.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from lance_spark.errors import CorruptData
+from lance_spark.layout.names import is_generated, stored_name
 from lance_spark.location import is_within
 from lance_spark.manifest.contents import Contents, DataFile, DeletionFile, Fragment
 from lance_spark.manifest.indexes import IndexRecord
 from lance_spark.manifest.model import BasePath
-from lance_spark.manifest.names import stored_name
 from lance_spark.merge.snapshot import Root
 from lance_spark.refs.names import MAIN
 
@@ -41,11 +40,6 @@ UNREACHABLE = "unreachable"
 _MOVED = frozenset({OLD, RELATIVE})
 """States of base paths whose files are read from their target."""
 _PROBLEMS = frozenset({UNCLEAR, INCOMPLETE, ABSENT, UNREACHABLE})
-
-_GENERATED = re.compile(
-    r"(?:[01]{24}[0-9a-f]{26}|[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{24}-.+)\.lance"
-)
-"""Names that pylance and the engine give: no two files have the same one."""
 
 
 class Needed(NamedTuple):
@@ -95,7 +89,7 @@ def base_uses(contents: Contents, indexes: Collection[IndexRecord]) -> dict[int,
         for key, found in _named(fragment, bases):
             files[key][found] = None
         named_by_hand |= {
-            file.base_id for file in fragment.files if file.base_id is not None and not _GENERATED.fullmatch(file.path)
+            file.base_id for file in fragment.files if file.base_id is not None and not is_generated(file.path)
         }
     return {
         key: BaseUse(

@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from lance_spark.errors import Conflict, NotFound
-from lance_spark.layout.file_kinds import manifest_names, read_manifest_name
-from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
-from lance_spark.store.chains import version_names
 from lance_spark.store.datasets import pin_version
 from lance_spark.store.failures import translated
-from lance_spark.store.listing import list_paths
+from lance_spark.store.version_listing import newest_first
 
 
 def commit_on(
@@ -70,7 +67,7 @@ def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
 
 def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> None:
     """Raise Conflict if a version between one that was read and the newest of its branch is not there any more."""
-    newer = _versions_after(location, read.branch, read.version)
+    newer = [version for version, _ in newest_first(location, read.branch, above=read.version)]
     missing = sorted({*range(read.version + 1, max(newer, default=0))}.difference(newer))
     if missing:
         few = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
@@ -79,19 +76,3 @@ def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> Non
             f"version {read.version} was read: what it changed is not known. Nothing was changed.",
             hint="Run it again. Let cleanups keep the versions of the longest job: --commit-window (1d by default).",
         )
-
-
-def _versions_after(location: DatasetLocation, branch: str | None, version: int) -> list[int]:
-    """The versions of a chain that are newer than one which is there, ascending.
-
-    On an object store that is a listing of those alone: names of manifests sort newest first. Names of the older
-    scheme do not; then all are listed.
-    """
-    if not location.is_local:
-        directory = "_versions/" if branch is None else f"tree/{branch}/_versions/"
-        name = manifest_names(version)[0]
-        paths = [path[len(directory) :] for path in list_paths(location, KeyRange(directory, directory + name))]
-        if name in paths:
-            found = (read_manifest_name(path) for path in paths)
-            return sorted(read.version for read in found if read and not read.detached and read.version > version)
-    return [found for found in version_names(location, branch) if found > version]

@@ -10,7 +10,7 @@ from lance_spark.manifest.contents import Contents, Fragment, IndexSegment
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.snapshot import columns
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import chains, copying
+from lance_spark.store import copying, version_reader
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
@@ -35,7 +35,7 @@ def carry_indexes(
     if not wanted:
         return (), ()
     pin = PinnedVersion(plan.ours.pin.branch, version or plan.ours.pin.version)
-    now = chains.read_contents(ours, pin)
+    now = version_reader.read_contents(ours, pin)
     made = _made(theirs, plan)
     carried: list[str] = []
     missing: list[str] = []

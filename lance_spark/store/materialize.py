@@ -16,7 +16,7 @@ from lance_spark.merge.change import MergeChange
 from lance_spark.merge.placement import Copy, Reference, place
 from lance_spark.merge.snapshot import Root, Snapshot
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import chains, copying
+from lance_spark.store import copying, version_reader
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import find_latest, open_latest, open_pinned
 from lance_spark.store.failures import translated
@@ -41,7 +41,7 @@ def begin(
     if find_latest(target, None) is None:
         _create(target, source, theirs, properties, places)
     # What pylance creates has field ids of its own; files have values by the ids that columns have at the source.
-    if chains.read_contents(target, _newest(target, None)).fields != theirs.contents.fields:
+    if version_reader.read_contents(target, _newest(target, None)).fields != theirs.contents.fields:
         empty(target, None, source, theirs.pin, properties)
 
 
@@ -94,13 +94,13 @@ def fill(
     """
     import lance
 
-    ours = chains.read_snapshot(target, _newest(target, branch))
+    ours = version_reader.read_snapshot(target, _newest(target, branch))
     if ours.contents.fragment_count:
         raise Conflict(f"Somebody else wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")
     missing = [root for root in dict.fromkeys(theirs.bases.values()) if root not in ours.bases.values()]
     if missing and copy is None:
         add_bases(target, branch, missing)
-        ours = chains.read_snapshot(target, _newest(target, branch))
+        ours = version_reader.read_snapshot(target, _newest(target, branch))
     reference = Reference(everything=True) if copy is None else Reference(present=_files_of_main(target))
     added = _fragments(target, source, (ours, theirs), reference, copy)
     if not added:
@@ -114,7 +114,7 @@ def fill(
 
 def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
     """By name and size: what main has itself."""
-    main = chains.read_snapshot(target, _newest(target, None))
+    main = version_reader.read_snapshot(target, _newest(target, None))
     files = (file for fragment in main.contents.fragments() for file in fragment.files)
     return {(file.path, file.size): main.root for file in files if main.root_of(file) == main.root}
 

@@ -13,6 +13,7 @@ from lance_spark.store import files
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
 from lance_spark.store.parallel import each
+from lance_spark.store.version_listing import version_numbers
 
 if TYPE_CHECKING:
     import lance
@@ -80,9 +81,7 @@ def branch_starts(location: DatasetLocation, name: str) -> list[int]:
     """The versions of a new branch that were copied from another branch; more than one is one too many."""
     import lance
 
-    from lance_spark.store.chains import version_names  # pulls in merges, for which reads do not wait
-
-    versions = list(version_names(location, name))
+    versions = version_numbers(location, name)
     if len(versions) < 2:
         return versions
     starts = []

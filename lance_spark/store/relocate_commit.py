@@ -9,8 +9,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, Refused
-from lance_spark.layout.file_kinds import data_key
 from lance_spark.layout.key_ranges import KeyRange
+from lance_spark.layout.names import data_key
 from lance_spark.location import DatasetLocation, canonical_uri
 from lance_spark.manifest.contents import Contents, decode_contents
 from lance_spark.manifest.decode import named_files
@@ -18,13 +18,13 @@ from lance_spark.manifest.indexes import IndexRecord, decode_indexes
 from lance_spark.merge.snapshot import Root
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.relocate.repair import BaseUse, Repair, base_uses
-from lance_spark.store import chains
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.store.failures import translated
 from lance_spark.store.listing import list_range
-from lance_spark.store.manifests import read_manifests
 from lance_spark.store.merge_commit import base_path, fragment_json, fragments_from
+from lance_spark.store.version_listing import version_paths
+from lance_spark.store.version_reader import read_manifest, read_manifests
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _KNOWN_ALREADY = "already exists"
@@ -49,7 +49,7 @@ def read_head(location: DatasetLocation, branch: str | None) -> Head:
 
 def read_version(location: DatasetLocation, pin: PinnedVersion) -> Head:
     """Any version, as if it were the newest one. Raises as read_head does, and NotFound."""
-    content = chains.read_manifest(location, pin)
+    content = read_manifest(location, pin)
     contents, indexes = decode_contents(content), decode_indexes(content)
     if any(fragment.has_overlays for fragment in contents.fragments()):
         raise Refused(f"Version {pin} has overlays, which this release cannot relocate.")
@@ -174,13 +174,12 @@ def _as_index(record: IndexRecord) -> Any:
 
 def versions_naming(location: DatasetLocation, newest: PinnedVersion, paths: Collection[str]) -> list[int]:
     """The versions of a branch, up to one, that name data or deletion files in some base paths. Reads all manifests."""
-    names = chains.version_names(location, newest.branch)
-    wanted = [version for version in names if version <= newest.version]
-    directory = "_versions" if newest.branch is None else f"tree/{newest.branch}/_versions"
-    contents = read_manifests(location, [f"{directory}/{names[version]}" for version in wanted])
+    manifests = version_paths(location, newest.branch)
+    manifests = {version: path for version, path in manifests.items() if version <= newest.version}
+    contents = read_manifests(location, [*manifests.values()])
     return [
         version
-        for version, content in zip(wanted, contents, strict=True)
+        for version, content in zip(manifests, contents, strict=True)
         if content is not None and _names_any(content, paths)
     ]
 

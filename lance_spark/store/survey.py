@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile, join
 from lance_spark.errors import CorruptData, NotFound
-from lance_spark.layout.file_kinds import read_manifest_name
 from lance_spark.layout.key_ranges import KeyRange
+from lance_spark.layout.names import branch_root, read_manifest_name, versions_directory
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.refs.parse import BRANCHES
@@ -126,7 +126,7 @@ def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed)
     ordered = sorted(listing.manifests, key=lambda entry: entry[1].version)
     return Chain(
         repository=repository,
-        root="" if branch is None else f"tree/{branch}",
+        root=branch_root(branch).rstrip("/"),
         branch=branch,
         has_ref=has_ref,
         versions=tuple(manifest for detached, manifest in ordered if not detached),
@@ -144,7 +144,7 @@ class _Listed(NamedTuple):
 
 
 def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
-    directory = "_versions/" if branch is None else f"tree/{branch}/_versions/"
+    directory = f"{versions_directory(branch)}/"
     hint = _hint(repository, directory)  # before the listing: a commit in between is no contradiction
     manifests = []
     for batch in list_range(repository, KeyRange(directory, f"{directory[:-1]}0")):

@@ -14,7 +14,7 @@ from lance_spark.cleanup.multi_table import clones_among
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import PermissionDenied
 from lance_spark.runner.work import Work
-from lance_spark.store import chains
+from lance_spark.store import version_listing
 from lance_spark.store.uri import locate
 
 EVERYTHING = CleanupPolicy(
@@ -77,7 +77,7 @@ def test_a_clone_among_the_tables_keeps_its_files(lake):
 def test_a_clone_that_moves_on_while_it_is_looked_at_keeps_its_files(lake, monkeypatch, times):
     """Its only version was listed; before it is read, there is a newer one and a cleanup has taken the old one."""
     clone = lake[2].location.uri
-    names, left = chains.version_names, [clone] * times
+    names, left = version_listing.version_numbers, [clone] * times
 
     def listing(location, branch):
         there = names(location, branch)
@@ -87,7 +87,7 @@ def test_a_clone_that_moves_on_while_it_is_looked_at_keeps_its_files(lake, monke
         return there
 
     with monkeypatch.context() as patch:
-        patch.setattr(chains, "version_names", listing)
+        patch.setattr(version_listing, "version_numbers", listing)
         report = clean(lake)
     assert report.complete == (times == 1)
     assert lance.dataset(clone).to_table().num_rows == 3

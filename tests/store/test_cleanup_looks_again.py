@@ -23,7 +23,7 @@ from support.cleanup_datasets import (
 from lance_spark.actions.cleanup import mark
 from lance_spark.actions.cleanup import plan as planning
 from lance_spark.errors import Conflict
-from lance_spark.layout.file_kinds import manifest_names
+from lance_spark.layout.names import manifest_names
 from lance_spark.refs.model import Branch, PinnedVersion
 from lance_spark.store import clones, refs, survey
 from lance_spark.store.uri import locate

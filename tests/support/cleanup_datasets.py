@@ -21,7 +21,7 @@ from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import LanceSparkError
 from lance_spark.runner.local import LocalRunner
-from lance_spark.store import deleting, manifests
+from lance_spark.store import deleting, version_reader
 from lance_spark.store.deleting import Deleted
 from lance_spark.store.uri import locate
 from support.local_datasets import numbers
@@ -229,7 +229,7 @@ class Manifests:
 
 
 def watch_manifests(monkeypatch: pytest.MonkeyPatch) -> Manifests:
-    read, seen = manifests.read_manifests, Manifests([])
+    read, seen = version_reader.read_manifests, Manifests([])
 
     def reading(location: Any, paths: list[str]) -> Iterator[bytes | None]:
         seen.paths.extend(paths)

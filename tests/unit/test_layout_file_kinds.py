@@ -15,11 +15,9 @@ from lance_spark.layout.file_kinds import (
     STAGING,
     TRANSACTION,
     UNKNOWN,
-    ManifestName,
     Named,
     Roots,
     classify,
-    read_manifest_name,
 )
 
 UUID = "0a1b2c3d-0000-4444-8888-0123456789ab"
@@ -138,36 +136,6 @@ def test_whatever_else_lies_there_is_unknown(path):
 def test_a_path_that_another_path_may_mean_as_well_is_never_of_a_kind_that_goes(path):
     if any(part in ("", ".", "..") for part in path.split("/")):
         assert classify(path).kind == UNKNOWN
-
-
-@given(st.integers(0, 2**64 - 1))
-def test_the_version_comes_back_from_the_name_of_its_manifest(version):
-    assert read_manifest_name(f"{2**64 - 1 - version:020d}.manifest") == ManifestName(version, detached=False)
-    assert read_manifest_name(f"d{version}.manifest") == ManifestName(version, detached=True)
-    if version < 10**19:
-        assert read_manifest_name(f"{version}.manifest") == ManifestName(version, detached=False)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        ".manifest",
-        "d.manifest",
-        "7.manifest#1",
-        "7.manifest.bak",
-        "-7.manifest",
-        "+7.manifest",
-        "7.Manifest",
-        "x7.manifest",
-        "7.manifest\n",
-        "latest_version_hint.json",
-        "99999999999999999999.manifest",  # no number of 64 bits: taken for the oldest version, it would go
-        "123456789012345678901.manifest",
-    ],
-)
-def test_what_is_no_finished_manifest_has_no_version(name):
-    assert read_manifest_name(name) is None
 
 
 ROOTS = ["", "tree/a", "tree/a/b", "tree/ab", "tree/x/y"]

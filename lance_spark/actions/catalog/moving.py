@@ -16,7 +16,7 @@ from lance_spark.catalog.tables import AddTable, RenameTable
 from lance_spark.errors import Conflict, LanceSparkError, NotFound, Refused, StorageFailure
 from lance_spark.location import DatasetLocation, is_within
 from lance_spark.refs.parse import BRANCHES
-from lance_spark.store import chains, files, refs
+from lance_spark.store import files, refs, version_reader
 from lance_spark.store.catalog import manifest, markers
 from lance_spark.store.catalog.erasing import Stamps, copy_new_files, list_directory
 from lance_spark.store.datasets import find_latest
@@ -132,5 +132,5 @@ def _names_itself(location: DatasetLocation) -> bool:
     pin = find_latest(location, None)
     if pin is None:
         return False
-    bases = chains.read_contents(location, pin).head.bases.values()
+    bases = version_reader.read_contents(location, pin).head.bases.values()
     return any(is_within(base.path.removeprefix("file://"), location.uri) for base in bases)

@@ -19,8 +19,8 @@ from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import DatasetLocation, is_within
 from lance_spark.runner.interface import Frame, Runner
 from lance_spark.store import files, plans
-from lance_spark.store.manifests import read_manifests
 from lance_spark.store.uri import locate
+from lance_spark.store.version_reader import read_manifests
 
 _TIMES = ("chain", "first", "timestamp_ns")
 

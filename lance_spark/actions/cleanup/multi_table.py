@@ -20,7 +20,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine, Item, Runner
 from lance_spark.runner.local import LocalRunner
 from lance_spark.runner.work import Work
-from lance_spark.store import chains
+from lance_spark.store import version_listing, version_reader
 from lance_spark.store.survey import branch_directories
 
 _THREADS_OF_A_TASK = 4
@@ -171,10 +171,10 @@ def _look_at_branch(location: DatasetLocation, branch: str | None) -> _BranchGla
 
 
 def _look_once(location: DatasetLocation, branch: str | None) -> _BranchGlance:
-    versions = chains.version_names(location, branch)
+    versions = version_listing.version_numbers(location, branch)
     for version in reversed(versions):
         with suppress(CorruptData):
-            snapshot = chains.read_snapshot(location, PinnedVersion(branch, version))
+            snapshot = version_reader.read_snapshot(location, PinnedVersion(branch, version))
             bases = frozenset(root.uri for root in snapshot.bases.values())
             return _BranchGlance(len(versions), snapshot.contents.fragment_count, bases)
     return _BranchGlance(len(versions))
@@ -189,7 +189,7 @@ def clean_some(tasks: Sequence[_TableTask]) -> Iterator[pa.RecordBatch]:
 def _cleaned(task: _TableTask) -> dict[str, Any]:
     location, name, shared = task.table.location, task.table.name, task.shared
     try:
-        if not chains.version_names(location, None):
+        if not version_listing.version_numbers(location, None):
             return empty(name, location.uri)
         plan = plan_cleanup(location, task.policy, LocalRunner(_THREADS_OF_A_TASK), shared.now_ns)
         report = plan.apply(shared.max_deletes_per_second) if shared.execute else plan.report()
@@ -203,7 +203,7 @@ def _cleaned(task: _TableTask) -> dict[str, Any]:
 def _is_gone(location: DatasetLocation) -> bool:
     """Whether a table was dropped or moved while it was cleaned, which is no failure of the cleanup."""
     try:
-        return not chains.version_names(location, None)
+        return not version_listing.version_numbers(location, None)
     except LanceSparkError:
         return False
 

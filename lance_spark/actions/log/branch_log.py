@@ -21,9 +21,10 @@ from lance_spark.merge.trace import ACTION, SOURCE, read_trace
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.resolve import missing
-from lance_spark.store import history
 from lance_spark.store.parallel import THREADS
 from lance_spark.store.scanning import count_rows
+from lance_spark.store.version_reader import read_manifest, transaction_of
+from lance_spark.store.version_walk import BranchVersions, StoredVersion, read_versions
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MOVES_ROWS = "Rewrite"
@@ -40,7 +41,7 @@ class LogContext:
         self.wanted = sys.maxsize if count is None else count + stat
         """How many versions are still to be read, at most."""
         self.stat = stat
-        self._manifests: dict[str | None, history.Manifests] = {}
+        self._manifests: dict[str | None, BranchVersions] = {}
         self._walks_all = False
         self._tags: dict[PinnedVersion, list[str]] = defaultdict(list)
         self._forks: dict[PinnedVersion, list[str]] = defaultdict(list)
@@ -50,9 +51,9 @@ class LogContext:
             if branch.fork is not None:
                 self._forks[self.shown(branch.fork)].append(branch.name)
 
-    def manifests(self, branch: str | None) -> history.Manifests:
+    def manifests(self, branch: str | None) -> BranchVersions:
         """The versions of a branch, as they were when they were first listed."""
-        return self._manifests.setdefault(branch, history.Manifests(self.location, branch))
+        return self._manifests.setdefault(branch, BranchVersions(self.location, branch))
 
     def newest(self, branch: str | None) -> int | None:
         """Number of the newest version of a branch; None where it has none."""
@@ -130,14 +131,14 @@ class BranchLog:
         self._newest = newest
         self._own_only = own_only
         self._rows = _RowCounter()
-        self._last: tuple[history.ChainVersion, Contents] | None = None
+        self._last: tuple[StoredVersion, Contents] | None = None
 
     def __iter__(self) -> Iterator[LogCursor]:
         manifests = self.context.manifests(self.branch)
         paths = manifests.paths(self._newest)
         if not self.context.stat:
             paths = takewhile(lambda found: self._is_shown(found[0]), paths)
-        versions = history.read_chain(manifests, paths, self.context.ahead())
+        versions = read_versions(manifests, paths, self.context.ahead())
         here = next(versions, None)
         # The last one that is shown is compared with the one before it, which may not be shown.
         while here is not None and self._is_shown(here.version):
@@ -145,14 +146,14 @@ class BranchLog:
             yield turn
             here = turn.before
 
-    def entry(self, here: history.ChainVersion, before: history.ChainVersion | None) -> LogEntry:
+    def entry(self, here: StoredVersion, before: StoredVersion | None) -> LogEntry:
         """A version as an entry. ``before`` is the version before it, if that was read."""
         current = self._decoded(here)
         if self.context.stat:
             self.previous = self._at_fork() if before is None else self._decoded(before)
         return self._entry(here, current)
 
-    def _decoded(self, version: history.ChainVersion) -> Contents:
+    def _decoded(self, version: StoredVersion) -> Contents:
         """The last one is asked for again, as the next one's turn comes."""
         if self._last is None or self._last[0] is not version:
             self._last = (version, decode_contents(version.content))
@@ -171,12 +172,12 @@ class BranchLog:
     def _at_fork(self) -> Contents | None:
         if self.fork is None or not self._fork_is_there:
             return None
-        return decode_contents(history.read_version(self.context.location, self.fork))
+        return decode_contents(read_manifest(self.context.location, self.fork))
 
-    def _entry(self, here: history.ChainVersion, contents: Contents) -> LogEntry:
+    def _entry(self, here: StoredVersion, contents: Contents) -> LogEntry:
         head, context = contents.head, self.context
         pin = PinnedVersion(self.branch, head.version)
-        transaction = history.read_transaction(context.location, self.branch, here.content, head.transaction_file)
+        transaction = transaction_of(context.location, self.branch, here.content)
         properties = {} if transaction is None else transaction.properties
         operation = UNKNOWN if transaction is None else transaction.operation
         return LogEntry(
@@ -201,7 +202,7 @@ class BranchLog:
         counted = contents.counts_rows and self.previous.counts_rows
         return stat(match(self.previous, contents), counted, moved=operation == _MOVES_ROWS)
 
-    def _first_parent(self, here: history.ChainVersion) -> tuple[PinnedVersion, ...]:
+    def _first_parent(self, here: StoredVersion) -> tuple[PinnedVersion, ...]:
         fork = self.fork
         if fork is None or here.version <= fork.version or (here.below is not None and here.below > fork.version):
             return () if here.below is None else (PinnedVersion(self.branch, here.below),)
@@ -223,7 +224,7 @@ class BranchLog:
 class LogCursor:
     """A version whose turn in the log may come. Of most nothing but their time is ever asked."""
 
-    def __init__(self, chain: BranchLog, here: history.ChainVersion, rest: Iterator[history.ChainVersion]) -> None:
+    def __init__(self, chain: BranchLog, here: StoredVersion, rest: Iterator[StoredVersion]) -> None:
         self.pin = PinnedVersion(chain.branch, here.version)
         self.timestamp_ns = decode_head(here.content).timestamp_ns
         """Nanoseconds since 1970."""
@@ -232,7 +233,7 @@ class LogCursor:
         self._rest = rest
 
     @cached_property
-    def before(self) -> history.ChainVersion | None:
+    def before(self) -> StoredVersion | None:
         """The version before it in the chain. Its manifest waits until somebody wants it."""
         return next(self._rest, None)
 

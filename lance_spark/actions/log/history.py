@@ -19,7 +19,8 @@ from lance_spark.manifest.contents import Contents, decode_contents
 from lance_spark.merge.trace import BEGIN
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import is_own_tag
-from lance_spark.store import history, refs
+from lance_spark.store import refs
+from lance_spark.store.version_reader import read_manifest
 from lance_spark.sync.tracking import read_follows
 
 _STEPS = frozenset({"Clone", "ReserveFragments", "UpdateBases"})
@@ -78,7 +79,7 @@ def _begin(
 
 def show(location: DatasetLocation, pin: PinnedVersion) -> VersionDetail:
     """One version in full. Raises NotFound for a version that is not there, CorruptData."""
-    content = history.read_version(location, pin)
+    content = read_manifest(location, pin)
     context = LogContext(location, refs.read_ref_files(location), 2, stat=True)
     chain = BranchLog(context, pin.branch, pin.version, own_only=False)
     found = next(iter(chain), None)

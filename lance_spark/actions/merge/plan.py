@@ -22,7 +22,7 @@ from lance_spark.merge.steps import Step, Steps, Stretch
 from lance_spark.merge.threeway import compare
 from lance_spark.merge.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, REPLACES, Trace, read_trace
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import chains, merge_commit, scanning
+from lance_spark.store import merge_commit, scanning, version_listing
 from lance_spark.store.datasets import pin_version
 from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.version_cache import Reader
@@ -147,7 +147,7 @@ def _steps(
     if path is None:
         first = base.version
         if base.branch != side.branch:
-            first = min(chains.version_names(there[1], side.branch), default=0)
+            first = min(version_listing.version_numbers(there[1], side.branch), default=0)
         path = (Stretch(side.branch, first, side.version),)
     steps = tuple(step for stretch in path for step in _steps_of(*there, stretch))
     expected = sum(max(0, found.until - found.after) for found in path)

@@ -16,7 +16,7 @@ from lance_spark.merge.trace import CHERRY_PICK, REVERT
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
-from lance_spark.store import chains
+from lance_spark.store import version_listing
 from lance_spark.store.datasets import pin_latest
 
 
@@ -72,7 +72,7 @@ def _requests(
 
 def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
     """The version that a version was made from. Raises Refused for a first one."""
-    older = [version for version in chains.version_names(location, pin.branch) if version < pin.version]
+    older = [version for version in version_listing.version_numbers(location, pin.branch) if version < pin.version]
     if not older:
         raise Refused(
             f"{pin} is the oldest version of '{pin.branch or MAIN}' that is there: what it changed is not known.",

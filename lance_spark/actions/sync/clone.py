@@ -18,7 +18,7 @@ from lance_spark.merge.trace import BEGIN, CLONE, Trace, read_trace
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
-from lance_spark.store import chains, materialize, refs
+from lance_spark.store import materialize, refs, version_reader
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
 from lance_spark.store.uri import locate
 from lance_spark.store.version_cache import Reader
@@ -123,13 +123,13 @@ def _check_target(source: Remote, target: DatasetLocation) -> None:
 def _is_begun(source: Remote, target: DatasetLocation) -> bool:
     """Whether a clone of this source was killed here: its last version is one that the clone itself made."""
     newest = pin_latest(target, None)
-    transaction = chains.read_transactions(target, None, [newest.version]).get(newest.version)
+    transaction = version_reader.read_transaction(target, newest)
     if transaction is None:
         return False
     if transaction.cloned_from is not None:
         return locate(transaction.cloned_from).uri == source.location.uri  # by pylance; a deep one has no bases
     trace = read_trace(transaction.properties)
-    roots = chains.read_snapshot(target, newest).bases.values()
+    roots = version_reader.read_snapshot(target, newest).bases.values()
     made_here = trace is not None and trace.action in (BEGIN, CLONE)
     return made_here and any(root.uri == source.location.uri for root in roots)
 
@@ -188,14 +188,14 @@ def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVe
         if follows.newest is None:
             continue
         here = PinnedVersion(following_name(source.name, follows.branch), follows.newest.local)
-        uris = (root.uri for root in chains.read_snapshot(target, here).bases.values())
+        uris = (root.uri for root in version_reader.read_snapshot(target, here).bases.values())
         if any(is_within(uri, source.location.uri) for uri in uris):
             found.append(PinnedVersion(follows.branch, follows.newest.remote))
     return found
 
 
 def _trace(location: DatasetLocation, pin: PinnedVersion) -> Trace | None:
-    transaction = chains.read_transactions(location, pin.branch, [pin.version])[pin.version]
+    transaction = version_reader.read_transaction(location, pin)
     return None if transaction is None else read_trace(transaction.properties)
 
 

@@ -22,7 +22,7 @@ from lance_spark.merge.trace import BEGIN, FETCH, PUSH, Trace
 from lance_spark.refs.model import ROOT, Branch, PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
-from lance_spark.store import chains, materialize, refs
+from lance_spark.store import materialize, refs, version_listing
 from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.version_cache import Reader
 from lance_spark.sync.fetch_steps import RemoteChain, in_order, meetings, message_of, stops
@@ -171,7 +171,7 @@ class _Fetch:
 
     def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> Pair | None:
         """The pair of the version that a branch was made from, if it was fetched and is still there."""
-        there = chains.version_names(self.local, following_name(parent.remote, parent.branch))
+        there = version_listing.version_numbers(self.local, following_name(parent.remote, parent.branch))
         return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
 
     def _first(self, chain: RemoteChain) -> int:
@@ -304,7 +304,10 @@ def check_free(local: DatasetLocation, name: str) -> Branch | None:
     found = refs.read_branch(local, name)
     if found is None:
         return None
-    if read_follows(found) is None and max(chains.version_names(local, name), default=0) > found.parent_version:
+    if (
+        read_follows(found) is None
+        and max(version_listing.version_numbers(local, name), default=0) > found.parent_version
+    ):
         raise Refused(
             f"The branch '{name}' is one of your own, and would have to follow the remote.",
             hint="Rename it (lance-git branch -m), or give the remote another name.",

@@ -15,7 +15,7 @@ from lance_spark.merge.trace import ACTION, PUSH, RECEIVE, read_trace
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN, is_dataset_directory
 from lance_spark.refs.resolve import missing
-from lance_spark.store import chains, refs
+from lance_spark.store import refs, version_listing
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.parallel import THREADS
 from lance_spark.store.version_cache import Reader
@@ -60,7 +60,9 @@ def look(
                 raise missing("branch", name or MAIN, [MAIN, *own])
         names = with_parents(wanted, {name: fork for name, fork in forks.items() if fork is not None})
     with ThreadPoolExecutor(THREADS) as pool:
-        versions = dict(zip(names, pool.map(lambda name: chains.version_names(remote, name), names), strict=True))
+        versions = dict(
+            zip(names, pool.map(lambda name: version_listing.version_numbers(remote, name), names), strict=True)
+        )
     found = {}
     for name in names:
         if not versions[name]:

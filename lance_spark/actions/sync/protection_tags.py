@@ -12,7 +12,7 @@ from lance_spark.errors import AlreadyExists, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.parse import TAGS
-from lance_spark.store import chains, clones, refs
+from lance_spark.store import clones, refs, version_listing
 from lance_spark.store.version_cache import Reader
 
 
@@ -56,7 +56,7 @@ def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is
         tags.create(name, pin)
     except AlreadyExists:
         tags.move(name, pin)  # of a branch that was deleted and made anew
-    if pin.version not in chains.version_names(remote.location, pin.branch):
+    if pin.version not in version_listing.version_numbers(remote.location, pin.branch):
         # A cleanup took the version in this very moment; on a tag that names nothing the next one would stop.
         with suppress(NotFound):
             tags.delete(name)

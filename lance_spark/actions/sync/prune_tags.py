@@ -12,7 +12,7 @@ from lance_spark.manifest.contents import DataFile, DeletionFile
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.refs.model import PinnedVersion, Tag
 from lance_spark.refs.parse import BRANCHES
-from lance_spark.store import chains, clones, refs
+from lance_spark.store import clones, refs, version_listing, version_reader
 from lance_spark.store.version_cache import Reader
 
 _FEW = 8
@@ -68,7 +68,9 @@ def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
     """Files at the remote that any local version reads; None if there are too many versions to look."""
     branches = (None, *refs.list_ref_names(local, BRANCHES))
     versions = [
-        PinnedVersion(branch, version) for branch in branches for version in chains.version_names(local, branch)
+        PinnedVersion(branch, version)
+        for branch in branches
+        for version in version_listing.version_numbers(local, branch)
     ]
     if len(versions) > _MANY:
         return None
@@ -76,7 +78,7 @@ def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
     found: set[File] = set()
     for pin in versions:
         try:
-            snapshot = chains.read_snapshot(local, pin)
+            snapshot = version_reader.read_snapshot(local, pin)
         except NotFound:
             continue  # cleaned up a moment ago
         found.update(file for file in _files(snapshot) if is_within(file[0], root))

@@ -17,7 +17,7 @@ from lance_spark.merge.delta import delta
 from lance_spark.merge.result import MergeResult
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine
-from lance_spark.store import chains, refs
+from lance_spark.store import refs, version_listing, version_reader
 from lance_spark.store.datasets import pin_latest
 from lance_spark.sync.tracking import following_name
 
@@ -88,15 +88,15 @@ def _steps(
     ours = pin_latest(local, into)
     base = only_base(graph, ours, head)
     try:
-        before = chains.read_snapshot(local, base_of(local, graph, ours, base))
+        before = version_reader.read_snapshot(local, base_of(local, graph, ours, base))
     except NotFound:
         return []
-    now = chains.read_snapshot(local, ours)
+    now = version_reader.read_snapshot(local, ours)
     if delta(before, now) or before.contents.fields != now.contents.fields:
         return []
     held = graph.held(ours, head).get(graph.identity(head.branch), 0)
     pairs = followed(table, remote.name)[branch].pairs
-    there = chains.version_names(local, head.branch)
+    there = version_listing.version_numbers(local, head.branch)
     numbers = dict.fromkeys(pair.local for pair in pairs if pair.local > held and pair.local in there)
     steps = [PinnedVersion(head.branch, number) for number in numbers]
     return [step for step in steps if graph.held(step, ours).get(base.chain, -1) >= base.version]

@@ -21,7 +21,7 @@ from lance_spark.merge.trace import BEGIN, RECEIVE, Trace, read_trace
 from lance_spark.refs.model import ROOT, PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
-from lance_spark.store import chains, materialize, refs
+from lance_spark.store import materialize, refs, version_listing, version_reader
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
 from lance_spark.sync.fetch_steps import reshaping
 from lance_spark.sync.tracking import Edge, Follows, Pair, following_name
@@ -102,8 +102,8 @@ def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: Pinn
     base = pin_latest(local, following_name(remote.name, branch))
     found = []
     for stretch in graph.path(pin, graph.node(base), base):
-        versions = [name for name in chains.version_names(local, stretch.branch) if name > stretch.after]
-        transactions = chains.read_transactions(
+        versions = [name for name in version_listing.version_numbers(local, stretch.branch) if name > stretch.after]
+        transactions = version_reader.read_transactions(
             local, stretch.branch, [name for name in versions if name <= stretch.until]
         )
         operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
@@ -168,7 +168,7 @@ def _is_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion) -> bool:
 
 
 def _message(local: DatasetLocation, pin: PinnedVersion) -> str:
-    transaction = chains.read_transactions(local, pin.branch, [pin.version]).get(pin.version)
+    transaction = version_reader.read_transaction(local, pin)
     return (None if transaction is None else transaction.message) or f"Push {pin}"
 
 
@@ -187,7 +187,7 @@ def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion)
     follows = followed(refs.read_refs(local), remote.name).get(None)
     if follows is not None and follows.newest is not None:
         return False
-    transaction = chains.read_transactions(remote.location, None, [latest.version]).get(latest.version)
+    transaction = version_reader.read_transaction(remote.location, latest)
     trace = None if transaction is None else read_trace(transaction.properties)
     return trace is not None and trace.action == BEGIN and is_own_push(local, trace)
 
@@ -203,7 +203,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     name = following_name(remote.name, None)
     begun = check_free(local, name)
     begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
-    materialize.begin(remote.location, local, chains.read_snapshot(local, pin), begin, places=False)
+    materialize.begin(remote.location, local, version_reader.read_snapshot(local, pin), begin, places=False)
     there = pin_latest(remote.location, None)
     if begun is None:
         create_branch_at(local, name, pin)
@@ -214,7 +214,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     table = refs.read_refs(local)
     graph = Graph(local, table)
     # Everything comes after a table without rows: all of main, and every branch that was made from it.
-    oldest = min(chains.version_names(local, None))
+    oldest = min(version_listing.version_numbers(local, None))
     edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
     pair = Pair(empty.version, there.version)
     write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))

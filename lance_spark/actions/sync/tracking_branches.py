@@ -12,7 +12,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.merge.ancestry import Node
 from lance_spark.merge.trace import BEGIN, FETCH, PUSH, RELOCATE, Trace, read_trace
 from lance_spark.refs.model import PinnedVersion, RefTable
-from lance_spark.store import chains, refs
+from lance_spark.store import refs, version_listing, version_reader
 from lance_spark.sync.fetch_steps import RemoteChain
 from lance_spark.sync.tracking import Follows, Pair, following_name, read_follows, with_follows
 
@@ -59,7 +59,7 @@ def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
     if not trace.pusher.startswith(pusher(local, None).partition("-")[0]):
         return False
     try:
-        head = chains.read_contents(local, trace.source).head
+        head = version_reader.read_contents(local, trace.source).head
     except NotFound:
         return False
     branch = None if trace.source.branch is None else refs.read_branch(local, trace.source.branch)
@@ -74,9 +74,9 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
     """
     name = following_name(follows.remote, follows.branch)
     after = 0 if follows.newest is None else follows.newest.local
-    versions = [version for version in chains.version_names(local, name) if version > after]
+    versions = [version for version in version_listing.version_numbers(local, name) if version > after]
     last: tuple[int, Trace] | None = None
-    for version, transaction in chains.read_transactions(local, name, versions).items():
+    for version, transaction in version_reader.read_transactions(local, name, versions).items():
         if transaction is not None and transaction.operation in _QUIET:
             continue
         trace = None if transaction is None else read_trace(transaction.properties)

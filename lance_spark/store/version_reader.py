@@ -1,14 +1,12 @@
-"""The versions of one chain: which there are, their manifests, and their transactions without the fragments."""
+"""Reads what versions say: their manifests, and their transactions without the fragments."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
 
 from lance_spark.errors import CorruptData
-from lance_spark.layout.file_kinds import manifest_names, read_manifest_name
+from lance_spark.layout.names import manifest_paths, transaction_path
 from lance_spark.location import DatasetLocation, canonical_uri
 from lance_spark.manifest.contents import Contents, decode_contents
 from lance_spark.manifest.decode import decode_head
@@ -17,36 +15,36 @@ from lance_spark.merge.snapshot import Root, Snapshot
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.resolve import missing_version
 from lance_spark.store import files
-from lance_spark.store.parallel import THREADS
+from lance_spark.store.datasets import open_latest
+from lance_spark.store.parallel import each
+from lance_spark.store.version_listing import version_numbers
 
-_Found = TypeVar("_Found")
+_AT_ONCE = 16
+"""How many manifests are on their way at once: a store answers each only after tens of milliseconds."""
 
 
-def version_names(location: DatasetLocation, branch: str | None) -> dict[int, str]:
-    """The versions a chain has, ascending, and the file names of their manifests. One listing."""
-    found = {}
-    for name in files.list_names(location, f"{_prefix(branch)}_versions"):
-        read = read_manifest_name(name)
-        if read is not None and not read.detached:
-            found[read.version] = name
-    return dict(sorted(found.items()))
+def find_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
+    """A version's manifest file; None where there is none. One request in all but the oldest datasets."""
+    contents = (files.read(location, path) for path in manifest_paths(pin.branch, pin.version))
+    return next((content for content in contents if content is not None), None)
 
 
 def read_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes:
     """A version's manifest file. Raises NotFound, with the nearest versions, where there is none."""
-    content = find_manifest(location, pin.branch, pin.version)
+    content = find_manifest(location, pin)
     if content is None:
-        raise missing_version(pin.version, pin.branch, list(version_names(location, pin.branch)))
+        open_latest(location)
+        raise missing_version(pin.version, pin.branch, version_numbers(location, pin.branch))
     return content
 
 
-def find_manifest(location: DatasetLocation, branch: str | None, version: int) -> bytes | None:
-    """A version's manifest file; None where there is none."""
-    for name in manifest_names(version):
-        content = files.read(location, f"{_prefix(branch)}_versions/{name}")
-        if content is not None:
-            return content
-    return None
+def read_manifests(location: DatasetLocation, paths: Sequence[str]) -> Iterator[bytes | None]:
+    """The contents of manifests, by paths relative to the dataset; None for a manifest that is not there."""
+    if location.is_local:
+        yield from (files.read(location, path) for path in paths)
+        return
+    for first in range(0, len(paths), _AT_ONCE):
+        yield from files.read_many(location, paths[first : first + _AT_ONCE])
 
 
 def read_contents(location: DatasetLocation, pin: PinnedVersion) -> Contents:
@@ -80,23 +78,17 @@ def read_transactions(
 ) -> dict[int, Transaction | None]:
     """The transactions of versions; None for one that is nowhere. Versions that are gone are left out."""
 
-    def transaction(version: int) -> tuple[Transaction | None] | None:
-        content = find_manifest(location, branch, version)
-        return None if content is None else (transaction_of(location, branch, content),)
+    def transaction(version: int) -> tuple[int, Transaction | None] | None:
+        content = find_manifest(location, PinnedVersion(branch, version))
+        return None if content is None else (version, transaction_of(location, branch, content))
 
-    return {version: found[0] for version, found in each_version(location, versions, transaction) if found}
+    return dict(filter(None, each(location, transaction, versions)))
 
 
-def each_version(
-    location: DatasetLocation, versions: Iterable[int], read: Callable[[int], _Found]
-) -> Iterator[tuple[int, _Found]]:
-    """What is read of each version; several are asked for at once where a store answers slowly."""
-    wanted = list(versions)
-    if location.is_local or len(wanted) < 2:
-        yield from ((version, read(version)) for version in wanted)
-        return
-    with ThreadPoolExecutor(THREADS) as pool:
-        yield from zip(wanted, pool.map(read, wanted), strict=True)
+def read_transaction(location: DatasetLocation, pin: PinnedVersion) -> Transaction | None:
+    """The transaction of one version; None where it, or the version, is nowhere."""
+    content = find_manifest(location, pin)
+    return None if content is None else transaction_of(location, pin.branch, content)
 
 
 def transaction_of(location: DatasetLocation, branch: str | None, manifest: bytes) -> Transaction | None:
@@ -104,10 +96,6 @@ def transaction_of(location: DatasetLocation, branch: str | None, manifest: byte
     inline = inline_transaction(manifest)
     if inline is not None:
         return inline
-    file = decode_head(manifest).transaction_file
-    kept = files.read(location, f"{_prefix(branch)}_transactions/{file}") if file else None
-    return None if kept is None else decode_transaction(kept)
-
-
-def _prefix(branch: str | None) -> str:
-    return "" if branch is None else f"tree/{branch}/"
+    name = decode_head(manifest).transaction_file
+    content = files.read(location, transaction_path(branch, name)) if name else None
+    return None if content is None else decode_transaction(content)

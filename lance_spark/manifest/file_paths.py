@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 from uuid import UUID
 
 from lance_spark.errors import CorruptData
+from lance_spark.layout.names import deletion_name, stored_name, transaction_path
 from lance_spark.manifest.messages import NO_BASE, parse, text
 from lance_spark.manifest.model import BasePath, NamedFile
 
-DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 _UUID_BYTES = 16
-_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
-_NOT_ESCAPED = " !$&'()+,:;=@"
 
 Bases = Mapping[int, BasePath]
 
@@ -38,7 +34,7 @@ def fragment_files(content: bytes, bases: Bases) -> list[NamedFile]:
 
 def transaction_file(name: str) -> NamedFile:
     """The file of a version's transaction."""
-    return NamedFile(None, f"_transactions/{name}")
+    return NamedFile(None, transaction_path(None, name))
 
 
 def index_directories(section: bytes, bases: Bases) -> list[NamedFile]:
@@ -72,10 +68,8 @@ def _deletion_files(content: bytes, bases: Bases) -> list[NamedFile]:
             continue
         file = fragment.deletion_file
         base, prefix = _place(places, file.base_id)
-        suffix = DELETION_SUFFIXES.get(file.file_type)
-        if suffix is None:
-            raise CorruptData(f"Fragment {fragment.id} has a deletion file of the unknown type {file.file_type}.")
-        found.append(NamedFile(base, f"{prefix}{fragment.id}-{file.read_version}-{file.id}.{suffix}"))
+        name = deletion_name(fragment.id, file.read_version, file.id, file.file_type)
+        found.append(NamedFile(base, prefix + name))
     return found
 
 
@@ -92,14 +86,6 @@ def _place(places: Mapping[int, tuple[BasePath | None, str]], base_id: int) -> t
         return places[base_id]
     except KeyError:
         raise CorruptData(f"The manifest is damaged: a file is in base {base_id}, where no file can be.") from None
-
-
-def stored_name(name: str) -> str:
-    """The name a data file has in the store, where pylance escapes what could mean something in a path.
-
-    Unescaped, a listing would not show the file that ``ü.lance`` stands for, and it would be deleted as nobody's.
-    """
-    return name if _PLAIN.fullmatch(name) else quote(name, safe=_NOT_ESCAPED).replace("~", "%7E")
 
 
 def _named(path: str | bytes) -> str:
