@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
+from lance_spark.show.lines import Line, plain_text
 from lance_spark.show.tables import aligned, table
 from lance_spark.show.words import one_line
 
@@ -126,3 +128,15 @@ class Shown:
     def _repr_html_(self) -> str:
         """For notebooks."""
         return self._card().html()
+
+
+class ShownInLines(Shown):
+    """What is shown as a card, and as text in the lines that the command line prints."""
+
+    def lines(self) -> Iterable[Line]:
+        """What to say, with styles."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """As the command line says it."""
+        return plain_text(self.lines())

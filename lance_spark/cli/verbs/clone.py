@@ -169,7 +169,7 @@ def _release(places: Places) -> None:
 
 
 def _lines(result: CloneResult, places: Places) -> Iterator[str]:
-    from lance_spark.actions.sync.wording import note_lines
+    from lance_spark.actions.sync.result import note_lines
     from lance_spark.show.lines import plain_text
     from lance_spark.show.words import counted, readable
 

@@ -21,11 +21,10 @@ def command(session: Session, remote: str | None, branches: tuple[str, ...], dry
     of your own changes. REMOTE is by default origin, or the only one; without BRANCH all its branches are fetched.
     """
     from lance_spark.actions.sync.fetch import FetchOptions, fetch
-    from lance_spark.actions.sync.wording import fetched_lines
     from lance_spark.cli.printing import painted
     from lance_spark.cli.remotes import find_remote
 
     wanted = [branch_or_none(branch) for branch in branches] or None
     options = FetchOptions(wanted, dry_run=dry_run)
     result = fetch(session.location, find_remote(session, remote), session.engine, options)
-    session.output.show(result.as_record(), painted(session.output, fetched_lines(result)))
+    session.output.show(result.as_record(), painted(session.output, result.lines()))

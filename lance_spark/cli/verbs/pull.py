@@ -32,7 +32,6 @@ def command(
     """
     from lance_spark.actions.merge.merge import MergeOptions
     from lance_spark.actions.sync.pull import pull
-    from lance_spark.actions.sync.wording import pulled_lines
     from lance_spark.cli.printing import painted
     from lance_spark.cli.remotes import find_remote
     from lance_spark.cli.replays import exit_code
@@ -46,7 +45,7 @@ def command(
         if branch is None and into is not None:
             _check_counterpart(found, into)
         raise
-    session.output.show(result.as_record(), painted(session.output, pulled_lines(result)))
+    session.output.show(result.as_record(), painted(session.output, result.lines()))
     return exit_code(result.merged)
 
 

@@ -24,7 +24,6 @@ def command(session: Session, remote: str | None, branch: str | None, message: s
     would be pushed.
     """
     from lance_spark.actions.sync.push import PushOptions, push
-    from lance_spark.actions.sync.wording import pushed_lines
     from lance_spark.actions.sync.write_guards import check_own
     from lance_spark.cli.printing import painted
     from lance_spark.cli.remotes import find_remote
@@ -33,5 +32,5 @@ def command(session: Session, remote: str | None, branch: str | None, message: s
     wanted = session.branch if branch is None else branch_or_none(branch)
     check_own(session.location, wanted)
     result = push(session.location, find_remote(session, remote), wanted, session.engine, PushOptions(message, dry_run))
-    session.output.show(result.as_record(), painted(session.output, pushed_lines(result)))
+    session.output.show(result.as_record(), painted(session.output, result.lines()))
     return 0 if result.replayed is None else exit_code(result.replayed)

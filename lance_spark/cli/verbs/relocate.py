@@ -33,26 +33,25 @@ def command(session: Session, old: str | None, new: str | None, dry_run: bool, y
     """
     from lance_spark.actions.relocate.relocate import relocate
     from lance_spark.cli.printing import painted
-    from lance_spark.relocate.wording import base_lines, relocation_lines
 
-    found = relocate(session.location, old, new, dry_run=True)
-    if found.branches and not dry_run:
+    relocation = relocate(session.location, old, new, dry_run=True)
+    if relocation.branches and not dry_run:
         if not yes:
-            click.echo(painted(session.output, base_lines(found)), err=True)
-        names = ", ".join(branch.branch or MAIN for branch in found.branches)
-        confirm(f"{names}: the files will be read from {_targets(found)}.", yes)
+            click.echo(painted(session.output, relocation.base_lines()), err=True)
+        names = ", ".join(branch.branch or MAIN for branch in relocation.branches)
+        confirm(f"{names}: the files will be read from {_targets(relocation)}.", yes)
     if not dry_run:
-        found = relocate(session.location, old, new)
-    session.output.show(found.as_record(), painted(session.output, relocation_lines(found)))
-    return _exit_code(found)
+        relocation = relocate(session.location, old, new)
+    session.output.show(relocation.as_record(), painted(session.output, relocation.lines()))
+    return _exit_code(relocation)
 
 
-def _targets(found: Relocation) -> str:
-    return ", ".join(sorted({base.target.uri for base in found.repaired if base.target is not None}))
+def _targets(relocation: Relocation) -> str:
+    return ", ".join(sorted({base.target.uri for base in relocation.repaired if base.target is not None}))
 
 
-def _exit_code(found: Relocation) -> int:
-    states = {base.state for base in found.problems}
+def _exit_code(relocation: Relocation) -> int:
+    states = {base.state for base in relocation.problems}
     if not states:
         return 0
     return _NO_ANSWER if "unreachable" in states else _NOT_FOUND
