@@ -8,7 +8,7 @@ from lance_spark.actions.merge.ancestry import Graph, trace_of
 from lance_spark.actions.merge.attempts import attempts, overtaken
 from lance_spark.actions.merge.copying import copy_files
 from lance_spark.actions.merge.plan import Request, plan_replay
-from lance_spark.actions.relocate.base_paths import Places
+from lance_spark.actions.relocate.base_paths import BasePathResolver
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Conflict, NotCommittable, Refused
 from lance_spark.location import DatasetLocation
@@ -94,7 +94,7 @@ def _located(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) ->
     if not strange:
         return plan
     version = relocate_commit.read_version(location, pin)
-    looked = () if needs_pylance(plan) else Places(location, None).look(version)
+    looked = () if needs_pylance(plan) else BasePathResolver(location, None).look(version)
     found: dict[int | None, Root] = {state.key: state.target for state in looked if state.moves and state.target}
     used = {plan.sides.theirs.bases[key] for key, use in version.uses.items() if use.files and key not in found}
     for root in sorted(strange & used):

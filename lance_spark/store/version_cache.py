@@ -22,7 +22,7 @@ _KEPT = 32 * 1024 * 1024
 _Chain = tuple[DatasetLocation, str | None]
 
 
-class Reader:
+class VersionCache:
     """Versions as they were read first. A version never changes, but what is newest does: that is never kept.
 
     One is for one action, and for one attempt of it: a dataset may be deleted and made anew at the same place.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.sync.tracking import Follows, Pair
+from lance_spark.sync.tracking import Follows, VersionPair
 
 _REPLACES_ALL = frozenset({"Overwrite", "Restore"})
 _SHOWN = 20
@@ -20,7 +20,7 @@ _SHOWN = 20
 _CHANGES_COLUMNS = frozenset({"Merge", "Project"})
 
 
-class Taken(NamedTuple):
+class RemoteMerge(NamedTuple):
     """A version of the remote that took in one of another branch."""
 
     at: int
@@ -44,7 +44,7 @@ class RemoteChain:
     versions: tuple[int, ...]
     """Ascending, without those that were cleaned up."""
     fork: PinnedVersion | None = None
-    taken: tuple[Taken, ...] = field(default=())
+    taken: tuple[RemoteMerge, ...] = field(default=())
     """Of the versions that were not fetched yet."""
     received: tuple[Received, ...] = field(default=())
     reshaped: tuple[int, ...] = field(default=())
@@ -62,9 +62,9 @@ class Meeting(NamedTuple):
     """A pair of one following branch that has everything of a pair of another one."""
 
     branch: str | None
-    pair: Pair
+    pair: VersionPair
     source_branch: str | None
-    source: Pair
+    source: VersionPair
 
 
 def message_of(chain: RemoteChain, after: int, version: int, remote: str) -> str:
@@ -140,7 +140,7 @@ def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[
 
 
 def meetings(
-    chains: Sequence[RemoteChain], follows: Mapping[str | None, Follows], planted: Mapping[str | None, Pair]
+    chains: Sequence[RemoteChain], follows: Mapping[str | None, Follows], planted: Mapping[str | None, VersionPair]
 ) -> Iterator[Meeting]:
     """Where following branches have everything of each other, because the remote's do.
 

@@ -20,7 +20,7 @@ _KEPT = 500
 """Pairs and edges that are kept; the oldest go, as the versions they are about do."""
 
 
-class Pair(NamedTuple):
+class VersionPair(NamedTuple):
     """A version of the following branch and the remote's with the same rows."""
 
     local: int
@@ -47,7 +47,7 @@ class Follows:
     """The remote's branch, None for main."""
     identity: str = ""
     """Tells the remote's branch from a later one of the same name."""
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[VersionPair, ...] = ()
     """Ascending."""
     edges: tuple[Edge, ...] = ()
     stamp: int = 0
@@ -55,11 +55,11 @@ class Follows:
     anew."""
 
     @property
-    def newest(self) -> Pair | None:
+    def newest(self) -> VersionPair | None:
         """The last version that was fetched; None where the first fetch was interrupted."""
         return self.pairs[-1] if self.pairs else None
 
-    def with_pair(self, pair: Pair, stamp: int) -> Follows:
+    def with_pair(self, pair: VersionPair, stamp: int) -> Follows:
         """After a fetch."""
         kept = tuple(found for found in self.pairs if found.remote < pair.remote and found.local <= pair.local)
         return replace(self, pairs=(*kept, pair)[-_KEPT:], stamp=stamp)
@@ -68,11 +68,11 @@ class Follows:
         """With more edges, each once."""
         return replace(self, edges=tuple(dict.fromkeys((*self.edges, *edges)))[-_KEPT:])
 
-    def until(self, remote: int) -> Pair | None:
+    def until(self, remote: int) -> VersionPair | None:
         """The newest pair that has nothing after a version of the remote."""
         return max((pair for pair in self.pairs if pair.remote <= remote), default=None)
 
-    def since(self, remote: int) -> Pair | None:
+    def since(self, remote: int) -> VersionPair | None:
         """The oldest pair that has everything of a version of the remote."""
         return min((pair for pair in self.pairs if pair.remote >= remote), default=None)
 
@@ -95,7 +95,7 @@ def read_follows(branch: Branch) -> Follows | None:
             branch=None if found["branch"] == MAIN else str(found["branch"]),
             identity=str(found["identity"]),
             stamp=int(found["stamp"]),
-            pairs=tuple(Pair(int(local), int(remote)) for local, remote in found["pairs"]),
+            pairs=tuple(VersionPair(int(local), int(remote)) for local, remote in found["pairs"]),
             edges=tuple(
                 Edge(str(into), int(at), Node(str(chain), int(version))) for into, at, chain, version in found["edges"]
             ),

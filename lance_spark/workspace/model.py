@@ -38,7 +38,7 @@ _RESERVED = frozenset({"heads", "tags", "HEAD", MAIN})
 
 
 @dataclass(frozen=True)
-class Remote:
+class RemoteEntry:
     """Another place with the same dataset."""
 
     name: str
@@ -53,7 +53,7 @@ class Workspace:
     """As it is written: a URI, or a path that counts from the workspace's directory."""
     branch: str = MAIN
     """Name of the current branch."""
-    remotes: Mapping[str, Remote] = field(default_factory=dict)
+    remotes: Mapping[str, RemoteEntry] = field(default_factory=dict)
     cloning: str | None = None
     """``branch@version`` of origin that a clone is to have, as long as it is not finished."""
 
@@ -106,7 +106,7 @@ def with_clone_finished(text: str) -> str:
     return tomlkit.dumps(document)
 
 
-def with_remote(text: str, remote: Remote) -> str:
+def with_remote(text: str, remote: RemoteEntry) -> str:
     """The same file with one remote more. Raises InvalidName, InvalidOption, AlreadyExists."""
     check_remote_name(remote.name)
     check_uri(remote.uri)
@@ -123,7 +123,7 @@ def with_remote(text: str, remote: Remote) -> str:
     return tomlkit.dumps(document)
 
 
-def with_remote_uri(text: str, remote: Remote) -> str:
+def with_remote_uri(text: str, remote: RemoteEntry) -> str:
     """The same file with another URI for a remote. Raises NotFound, InvalidOption."""
     check_uri(remote.uri)
     check_known_remote(parse_workspace(text).remotes, remote.name)
@@ -174,7 +174,7 @@ def check_uri(uri: str) -> None:
     canonical_uri(uri, str)
 
 
-def _remote(text: str, name: str, entry: object) -> Remote:
+def _remote(text: str, name: str, entry: object) -> RemoteEntry:
     key = f"remotes.{name}"
     with _Line(text, key):
         check_remote_name(name)
@@ -183,7 +183,7 @@ def _remote(text: str, name: str, entry: object) -> Remote:
     uri = _typed(text, f"{key}.uri", table.get("uri"), str)
     with _Line(text, f"{key}.uri"):
         check_uri(uri)
-    return Remote(name, uri)
+    return RemoteEntry(name, uri)
 
 
 def _document(text: str) -> tomlkit.TOMLDocument:

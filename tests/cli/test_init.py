@@ -11,7 +11,7 @@ from pyarrow import csv, feather, ipc, parquet
 from support.command_line import call, config
 
 from lance_spark.store.workspace import create_workspace
-from lance_spark.workspace.model import Remote, Workspace
+from lance_spark.workspace.model import RemoteEntry, Workspace
 
 TABLE = pa.table({"id": pa.array([1], pa.int64()), "name": ["a"], "when": pa.array([0], pa.timestamp("us"))})
 
@@ -270,7 +270,7 @@ def test_a_dataset_that_came_in_between_is_not_touched(plain, tmp_path, monkeypa
 def test_a_clone_that_is_not_finished_gets_no_dataset(plain, tmp_path):
     """An empty dataset in its place could never be made what the clone was to be."""
     place = tmp_path / "clone"
-    create_workspace(str(place), Workspace(".", "main", {"origin": Remote("origin", str(plain))}, "main@1"))
+    create_workspace(str(place), Workspace(".", "main", {"origin": RemoteEntry("origin", str(plain))}, "main@1"))
     done = call(tmp_path, "init", "clone")
     assert done.code == 3
     assert f"Finish it: lance-git clone {plain} {place}" in done.error

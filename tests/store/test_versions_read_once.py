@@ -14,7 +14,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import files, refs, version_listing, version_reader
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
-from lance_spark.store.version_cache import Reader
+from lance_spark.store.version_cache import VersionCache
 
 MANY = 12
 """Versions that are not asked for by their numbers any more."""
@@ -82,7 +82,7 @@ def test_it_finds_what_chains_find(tmp_path, count):
     make_dataset(uri, *(numbers(2, start) for start in range(count)))
     lance.dataset(uri).cleanup_old_versions(retain_versions=2)
     add_to(uri)
-    location, reader = locate(uri), Reader()
+    location, reader = locate(uri), VersionCache()
     known = version_listing.version_numbers(location, None)
     for _ in range(2):
         found = reader.transactions(location, None, reader.versions(location, None, 0, known[-1]))
@@ -101,7 +101,7 @@ def test_it_finds_what_chains_find(tmp_path, count):
 def test_versions_that_came_later_are_found(tmp_path, count):
     uri = str(tmp_path / "t.lance")
     make_dataset(uri, *(numbers(2, start) for start in range(count)))
-    location, reader = locate(uri), Reader()
+    location, reader = locate(uri), VersionCache()
     assert list(reader.versions(location, None, 0, count)) == list(range(1, count + 1))
     add_to(uri)
     assert list(reader.versions(location, None, 0, count + 1)) == list(range(1, count + 2))
@@ -111,7 +111,7 @@ def test_versions_that_came_later_are_found(tmp_path, count):
 def test_a_dataset_that_was_made_anew_is_read_anew(tmp_path):
     uri = str(tmp_path / "t.lance")
     make_dataset(uri, numbers(2))
-    location, reader = locate(uri), Reader()
+    location, reader = locate(uri), VersionCache()
     assert sum(found.rows for found in reader.contents(location, pin_latest(location, None)).fragments()) == 2
     shutil.rmtree(uri)
     make_dataset(uri, numbers(5))

@@ -8,14 +8,14 @@ from lance_spark.sync.fetch_steps import (
     Meeting,
     Received,
     RemoteChain,
-    Taken,
+    RemoteMerge,
     in_order,
     meetings,
     reshaping,
     stops,
     with_parents,
 )
-from lance_spark.sync.tracking import Follows, Pair
+from lance_spark.sync.tracking import Follows, VersionPair
 
 
 def chain(branch, versions, fork=None, **known):
@@ -23,7 +23,7 @@ def chain(branch, versions, fork=None, **known):
 
 
 def follows(branch, *pairs):
-    return Follows("origin", "/r", branch, pairs=tuple(Pair(*pair) for pair in pairs))
+    return Follows("origin", "/r", branch, pairs=tuple(VersionPair(*pair) for pair in pairs))
 
 
 def by_branch(*found):
@@ -77,7 +77,9 @@ def test_without_branches_only_the_newest_version_is_fetched():
 def test_a_fetch_stops_where_chains_touch():
     main = chain(None, range(1, 20), received=(Received(6, PinnedVersion(None, 3)),), reshaped=(15, 16))
     made = chain("a", [4, 5, 8], (None, 4))
-    taker = chain("b", [1, 7], (None, 1), taken=(Taken(7, PinnedVersion(None, 11)), Taken(9, PinnedVersion("a", 8))))
+    taker = chain(
+        "b", [1, 7], (None, 1), taken=(RemoteMerge(7, PinnedVersion(None, 11)), RemoteMerge(9, PinnedVersion("a", 8)))
+    )
     assert stops(main, 2, 19, [main, made, taker]) == [4, 6, 11, 15, 16, 19]
     assert stops(main, 6, 11, [main, made, taker]) == [11]
     assert stops(made, 4, 8, [main, made, taker]) == [8]
@@ -109,18 +111,18 @@ def test_nothing_counts_that_was_before_the_table_was_replaced():
 
 
 def test_a_merge_at_the_remote_is_an_edge_between_following_branches():
-    main = chain(None, [1, 2, 3, 4], taken=(Taken(4, PinnedVersion("exp", 6)),))
+    main = chain(None, [1, 2, 3, 4], taken=(RemoteMerge(4, PinnedVersion("exp", 6)),))
     exp = chain("exp", [2, 5, 6], (None, 2))
     known = by_branch(follows(None, (1, 3), (2, 4)), follows("exp", (7, 2), (8, 6)))
-    assert list(meetings([main, exp], known, {})) == [Meeting(None, Pair(2, 4), "exp", Pair(8, 6))]
+    assert list(meetings([main, exp], known, {})) == [Meeting(None, VersionPair(2, 4), "exp", VersionPair(8, 6))]
 
 
 def test_what_was_fetched_of_a_merge_is_at_least_what_it_took_in():
     """A pair that has the merge or more, and one of the source that has no more than was taken in."""
-    main = chain(None, [1, 5], taken=(Taken(3, PinnedVersion("exp", 6)),))
+    main = chain(None, [1, 5], taken=(RemoteMerge(3, PinnedVersion("exp", 6)),))
     exp = chain("exp", [2, 7], (None, 1))
     known = by_branch(follows(None, (1, 1), (2, 5)), follows("exp", (7, 2), (8, 7)))
-    assert list(meetings([main, exp], known, {})) == [Meeting(None, Pair(2, 5), "exp", Pair(7, 2))]
+    assert list(meetings([main, exp], known, {})) == [Meeting(None, VersionPair(2, 5), "exp", VersionPair(7, 2))]
     known = by_branch(follows(None, (1, 1)), follows("exp", (7, 2), (8, 7)))
     assert list(meetings([main, exp], known, {})) == []
     assert list(meetings([main, exp], by_branch(follows("exp", (7, 2))), {})) == []
@@ -130,9 +132,9 @@ def test_a_branch_that_was_begun_anew_touches_its_parent_where_it_was_made():
     main = chain(None, [1, 2, 3, 4])
     exp = chain("exp", [2, 5], (None, 2))
     known = by_branch(follows(None, (1, 1), (9, 4)), follows("exp", (3, 2), (4, 5)))
-    assert list(meetings([main, exp], known, {"exp": Pair(3, 2)})) == [
-        Meeting(None, Pair(9, 4), "exp", Pair(3, 2)),
-        Meeting("exp", Pair(3, 2), None, Pair(1, 1)),
+    assert list(meetings([main, exp], known, {"exp": VersionPair(3, 2)})) == [
+        Meeting(None, VersionPair(9, 4), "exp", VersionPair(3, 2)),
+        Meeting("exp", VersionPair(3, 2), None, VersionPair(1, 1)),
     ]
 
 
@@ -141,8 +143,8 @@ def test_a_branch_whose_beginning_is_gone_only_has_what_its_parent_had_before():
     main = chain(None, [1, 2, 3, 4])
     exp = chain("exp", [5], (None, 2))
     known = by_branch(follows(None, (1, 1), (9, 4)), follows("exp", (4, 5)))
-    assert list(meetings([main, exp], known, {"exp": Pair(4, 5)})) == [
-        Meeting("exp", Pair(4, 5), None, Pair(1, 1)),
+    assert list(meetings([main, exp], known, {"exp": VersionPair(4, 5)})) == [
+        Meeting("exp", VersionPair(4, 5), None, VersionPair(1, 1)),
     ]
 
 
@@ -159,14 +161,16 @@ def test_no_edge_says_more_than_the_remote(data):
         taken = data.draw(
             st.lists(
                 st.builds(
-                    Taken, st.integers(1, 9), st.builds(PinnedVersion, st.sampled_from(sources), st.integers(1, 9))
+                    RemoteMerge,
+                    st.integers(1, 9),
+                    st.builds(PinnedVersion, st.sampled_from(sources), st.integers(1, 9)),
                 )
             )
         )
         found.append(chain(branch, range(1, 10), None, taken=tuple(taken)))
         entry = Follows("origin", "/r", branch)
         for pair in sorted(data.draw(PAIRS)):
-            entry = entry.with_pair(Pair(*pair), 0)
+            entry = entry.with_pair(VersionPair(*pair), 0)
         known[branch] = entry
     for meeting in meetings(found, known, {}):
         assert meeting.pair in known[meeting.branch].pairs

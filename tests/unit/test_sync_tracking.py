@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lance_spark.merge.ancestry import Node
 from lance_spark.refs.model import Branch
 from lance_spark.sync.merge_notes import MergeNote, merged_notes
-from lance_spark.sync.tracking import KEY, Edge, Follows, Pair, following_name, read_follows, with_follows
+from lance_spark.sync.tracking import KEY, Edge, Follows, VersionPair, following_name, read_follows, with_follows
 
 NUMBERS = st.integers(1, 2**53)
 NAMES = st.text(min_size=1, max_size=8)
@@ -20,7 +20,7 @@ FOLLOWS = st.builds(
     uri=NAMES,
     branch=st.none() | NAMES.filter(lambda name: name != "main"),
     identity=NAMES | st.just(""),
-    pairs=st.lists(st.builds(Pair, NUMBERS, NUMBERS), max_size=4).map(tuple),
+    pairs=st.lists(st.builds(VersionPair, NUMBERS, NUMBERS), max_size=4).map(tuple),
     edges=st.lists(EDGES, max_size=4, unique=True).map(tuple),
     stamp=st.integers(0, 2**63),
 )
@@ -61,8 +61,8 @@ def test_pairs_stay_in_order(steps):
     """Whatever is fetched, also an older version again: both numbers ascend, and the last one is what was fetched."""
     follows = Follows("origin", "/r", None)
     for local, remote in steps:
-        follows = follows.with_pair(Pair(local, remote), 7)
-        assert follows.newest == Pair(local, remote)
+        follows = follows.with_pair(VersionPair(local, remote), 7)
+        assert follows.newest == VersionPair(local, remote)
         assert follows.stamp == 7
         remotes = [pair.remote for pair in follows.pairs]
         assert remotes == sorted(set(remotes))
@@ -70,7 +70,7 @@ def test_pairs_stay_in_order(steps):
         assert locals_ == sorted(locals_)
 
 
-@given(st.lists(st.builds(Pair, st.integers(1, 9), st.integers(1, 9)), max_size=6), st.integers(1, 9))
+@given(st.lists(st.builds(VersionPair, st.integers(1, 9), st.integers(1, 9)), max_size=6), st.integers(1, 9))
 def test_the_pairs_around_a_version(pairs, version):
     follows = Follows("origin", "/r", None)
     for pair in sorted(pairs):
@@ -84,8 +84,8 @@ def test_the_pairs_around_a_version(pairs, version):
 def test_only_so_much_is_kept():
     follows = Follows("origin", "/r", None)
     for number in range(1, 700):
-        follows = follows.with_pair(Pair(number, number), 0).with_edges([Edge("", number, Node("x", number))])
-    assert follows.newest == Pair(699, 699)
+        follows = follows.with_pair(VersionPair(number, number), 0).with_edges([Edge("", number, Node("x", number))])
+    assert follows.newest == VersionPair(699, 699)
     assert len(follows.pairs) == len(follows.edges) == 500
     assert follows.edges[-1].at == 699
 

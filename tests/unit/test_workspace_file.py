@@ -15,7 +15,7 @@ from lance_spark.store.workspace import (
     remove_workspace,
 )
 from lance_spark.workspace.model import (
-    Remote,
+    RemoteEntry,
     Workspace,
     parse_workspace,
     render_workspace,
@@ -40,7 +40,7 @@ uri = "s3://bucket/origin.lance"
 
 
 def test_a_new_file_says_what_the_workspace_is():
-    workspace = Workspace("s3://bucket/t.lance", "exp", {"origin": Remote("origin", "../t.lance")})
+    workspace = Workspace("s3://bucket/t.lance", "exp", {"origin": RemoteEntry("origin", "../t.lance")})
     text = render_workspace(workspace)
     assert parse_workspace(text) == workspace
     assert text.startswith("# ")
@@ -48,26 +48,26 @@ def test_a_new_file_says_what_the_workspace_is():
 
 def test_an_edited_file_is_read():
     assert parse_workspace(EDITED) == Workspace(
-        "s3://bucket/flights.lance", "exp/a", {"origin": Remote("origin", "s3://bucket/origin.lance")}
+        "s3://bucket/flights.lance", "exp/a", {"origin": RemoteEntry("origin", "s3://bucket/origin.lance")}
     )
     assert parse_workspace('dataset = "."') == Workspace(".", "main", {})
 
 
 def test_a_clone_that_is_not_finished_says_so():
-    text = render_workspace(Workspace(".", "exp", {"origin": Remote("origin", "/x")}, cloning="exp@5"))
+    text = render_workspace(Workspace(".", "exp", {"origin": RemoteEntry("origin", "/x")}, cloning="exp@5"))
     assert parse_workspace(text).cloning == "exp@5"
     whole = with_clone_finished(text)
-    assert parse_workspace(whole) == Workspace(".", "exp", {"origin": Remote("origin", "/x")})
+    assert parse_workspace(whole) == Workspace(".", "exp", {"origin": RemoteEntry("origin", "/x")})
     assert with_clone_finished(whole) == whole
 
 
 def test_a_change_keeps_every_comment():
     text = with_branch(EDITED, "main")
     assert text == EDITED.replace('"exp/a"', '"main"')
-    text = with_remote(text, Remote("up.stream", "s3://bucket/up"))
+    text = with_remote(text, RemoteEntry("up.stream", "s3://bucket/up"))
     assert text.startswith(EDITED.replace('"exp/a"', '"main"'))
     assert parse_workspace(text).remotes["up.stream"].uri == "s3://bucket/up"
-    text = with_remote_uri(text, Remote("origin", "s3://other/t"))
+    text = with_remote_uri(text, RemoteEntry("origin", "s3://other/t"))
     assert "# ask Ada before pushing" in text
     assert (
         without_remote(text, "up.stream").rstrip()
@@ -78,14 +78,14 @@ def test_a_change_keeps_every_comment():
 def test_the_last_remote_leaves_a_file_that_takes_another():
     text = without_remote(EDITED, "origin")
     assert parse_workspace(text).remotes == {}
-    assert parse_workspace(with_remote(text, Remote("b", "/x"))).remotes == {"b": Remote("b", "/x")}
+    assert parse_workspace(with_remote(text, RemoteEntry("b", "/x"))).remotes == {"b": RemoteEntry("b", "/x")}
 
 
 def test_remotes_in_other_spellings_of_toml():
     text = 'dataset = "."\nremotes = { origin = { uri = "/a" } }\n'
-    assert parse_workspace(with_remote_uri(text, Remote("origin", "/b"))).remotes["origin"].uri == "/b"
+    assert parse_workspace(with_remote_uri(text, RemoteEntry("origin", "/b"))).remotes["origin"].uri == "/b"
     text = 'dataset = "."\nremotes.origin.uri = "/a"\n'
-    assert set(parse_workspace(with_remote(text, Remote("two", "/b"))).remotes) == {"origin", "two"}
+    assert set(parse_workspace(with_remote(text, RemoteEntry("two", "/b"))).remotes) == {"origin", "two"}
 
 
 WRONG = [
@@ -125,9 +125,9 @@ def test_no_secret_gets_in():
         with pytest.raises(InvalidOption, match="credentials"):
             render_workspace(Workspace(uri))
         with pytest.raises(InvalidOption, match="credentials"):
-            with_remote(EDITED, Remote("new", uri))
+            with_remote(EDITED, RemoteEntry("new", uri))
         with pytest.raises(InvalidOption, match="credentials"):
-            with_remote_uri(EDITED, Remote("origin", uri))
+            with_remote_uri(EDITED, RemoteEntry("origin", uri))
 
 
 def test_an_azure_container_is_no_credential():
@@ -136,14 +136,14 @@ def test_an_azure_container_is_no_credential():
 
 def test_remotes_that_are_there_or_not():
     with pytest.raises(AlreadyExists):
-        with_remote(EDITED, Remote("origin", "/x"))
-    for change in (without_remote, lambda text, name: with_remote_uri(text, Remote(name, "/x"))):
+        with_remote(EDITED, RemoteEntry("origin", "/x"))
+    for change in (without_remote, lambda text, name: with_remote_uri(text, RemoteEntry(name, "/x"))):
         with pytest.raises(NotFound) as caught:
             change(EDITED, "orign")
         assert "'origin'" in caught.value.hint
     for name in ("", "a/b", "a b", "..", "a..b", "-x", "tags", "HEAD", "main"):
         with pytest.raises(InvalidName):
-            with_remote(EDITED, Remote(name, "/x"))
+            with_remote(EDITED, RemoteEntry(name, "/x"))
 
 
 def test_paths_count_from_the_workspace():

@@ -12,7 +12,7 @@ from lance_spark.merge.trace import Trace, read_trace
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.store import refs
-from lance_spark.store.version_cache import Reader
+from lance_spark.store.version_cache import VersionCache
 from lance_spark.sync.merge_notes import merged_notes
 from lance_spark.sync.tracking import read_follows
 
@@ -20,9 +20,11 @@ from lance_spark.sync.tracking import read_follows
 class Graph:
     """The chains of a dataset, read as far as they are asked for."""
 
-    def __init__(self, location: DatasetLocation, table: RefTable | None = None, reader: Reader | None = None) -> None:
+    def __init__(
+        self, location: DatasetLocation, table: RefTable | None = None, reader: VersionCache | None = None
+    ) -> None:
         self._location = location
-        self.reader = reader or Reader()
+        self.reader = reader or VersionCache()
         """For whoever goes on with the same versions."""
         self._refs = refs.read_branches(location) if table is None else table
         self._branches = {branch.identity: branch for branch in self._refs.branches.values()}

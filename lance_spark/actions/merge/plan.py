@@ -25,7 +25,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import merge_commit, scanning, version_listing
 from lance_spark.store.datasets import pin_version
 from lance_spark.store.deletions import deleted_offsets
-from lance_spark.store.version_cache import Reader
+from lance_spark.store.version_cache import VersionCache
 
 _EXAMPLES = 5
 _ANEW = "Begin"
@@ -54,7 +54,7 @@ class Request:
     """Where theirs is, if that is another dataset."""
     with_indexes: bool = True
     """Whether indexes of theirs are copied, where they are valid."""
-    reader: Reader = field(default_factory=Reader)
+    reader: VersionCache = field(default_factory=VersionCache)
     """With what was read of the two sides before, in the same attempt."""
 
     @property
@@ -141,7 +141,10 @@ def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
 
 
 def _steps(
-    there: tuple[Reader, DatasetLocation], side: PinnedVersion, base: PinnedVersion, path: tuple[Stretch, ...] | None
+    there: tuple[VersionCache, DatasetLocation],
+    side: PinnedVersion,
+    base: PinnedVersion,
+    path: tuple[Stretch, ...] | None,
 ) -> Steps:
     """The versions that the base does not have. A base in another chain: all of the side's own, if nothing is known."""
     if path is None:
@@ -156,7 +159,7 @@ def _steps(
     )
 
 
-def _steps_of(reader: Reader, location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
+def _steps_of(reader: VersionCache, location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
     wanted = reader.versions(location, stretch.branch, stretch.after, stretch.until)
     for version, transaction in reader.transactions(location, stretch.branch, wanted).items():
         if transaction is None:

@@ -42,7 +42,7 @@ class Move:
     new: str
 
 
-class Places:
+class BasePathResolver:
     """Looks where base paths lead. Listings are kept: files are added meanwhile, but never change."""
 
     def __init__(self, location: DatasetLocation, move: Move | None) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from lance_spark.actions.relocate.base_paths import Move, Places
+from lance_spark.actions.relocate.base_paths import BasePathResolver, Move
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation, is_within
 from lance_spark.merge.trace import ADDS_ONLY, MOVED, RELOCATE, Trace
@@ -46,7 +46,7 @@ def relocate(
     """
     move = _move(location, old, new)
     table = refs.read_refs(location)
-    places = Places(location, move)
+    places = BasePathResolver(location, move)
     heads = [read_head(location, branch) for branch in (None, *sorted(table.branches))]
     states = {head.pin.branch: places.look(head) for head in heads}
     former = former_roots(location.uri, (found for branch in states.values() for found in branch))
@@ -54,7 +54,9 @@ def relocate(
     if move is not None:
         _check_named(move, (found for branch in states.values() for found in branch))
     done = tuple(
-        _relocated(location, table, places, _Work(head, states[head.pin.branch], trace_of(table, head)), dry_run)
+        _relocated(
+            location, table, places, _BranchRepair(head, states[head.pin.branch], trace_of(table, head)), dry_run
+        )
         for head in heads
         if any(found.is_repaired for found in states[head.pin.branch])
     )
@@ -102,7 +104,7 @@ def _check_named(move: Move, states: Iterable[BaseState]) -> None:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _BranchRepair:
     """One branch to be repaired."""
 
     head: Head
@@ -110,7 +112,9 @@ class _Work:
     trace: Trace
 
 
-def _relocated(location: DatasetLocation, table: RefTable, places: Places, work: _Work, dry_run: bool) -> Relocated:
+def _relocated(
+    location: DatasetLocation, table: RefTable, places: BasePathResolver, work: _BranchRepair, dry_run: bool
+) -> Relocated:
     """What becomes of a branch that has something to repair."""
     wanted = [found for found in work.states if found.moves]
     newest = work.head.pin
@@ -129,7 +133,7 @@ def _relocated(location: DatasetLocation, table: RefTable, places: Places, work:
     )
 
 
-def _repair(location: DatasetLocation, places: Places, work: _Work) -> int:
+def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRepair) -> int:
     """Commit until nothing is left to do; returns the newest version. Each step alone leaves a branch that is sound."""
     head, states, before = work.head, work.states, Repair()
     for attempt in range(_ATTEMPTS):

@@ -21,8 +21,8 @@ from lance_spark.runner.interface import Engine
 from lance_spark.store import materialize, refs, version_reader
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
 from lance_spark.store.uri import locate
-from lance_spark.store.version_cache import Reader
-from lance_spark.sync.tracking import Follows, Pair, following_name
+from lance_spark.store.version_cache import VersionCache
+from lance_spark.sync.tracking import Follows, VersionPair, following_name
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def clone(
     wanted = options or CloneOptions()
     main = pin if pin.branch is None else pin_latest(source.location, None)
     _check_target(source, target)
-    reader = Reader()
+    reader = VersionCache()
     fetched: FetchResult | None = None
     notes: tuple[str, ...] = ()
     version: int | None = None
@@ -134,7 +134,7 @@ def _is_begun(source: Remote, target: DatasetLocation) -> bool:
     return made_here and any(root.uri == source.location.uri for root in roots)
 
 
-def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool, reader: Reader) -> None:
+def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool, reader: VersionCache) -> None:
     """The main branch of the clone. What is there already is finished or left alone."""
     newest = find_latest(target, None)
     if newest is None and deep:
@@ -165,7 +165,7 @@ def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocatio
             clones.shallow_clone(source.location, pin, target, record=False)
 
 
-def _follow_main(source: Remote, target: DatasetLocation, reader: Reader) -> None:
+def _follow_main(source: Remote, target: DatasetLocation, reader: VersionCache) -> None:
     """The branch that follows the source's main begins as the clone's main does."""
     name = following_name(source.name, None)
     if followed(refs.read_refs(target), source.name).get(None) is not None:
@@ -178,7 +178,7 @@ def _follow_main(source: Remote, target: DatasetLocation, reader: Reader) -> Non
         create_branch_at(target, name, newest)
     stamp = reader.contents(source.location, cloned).head.timestamp_ns
     follows = Follows(source.name, source.location.uri, None)
-    write_down(target, follows.with_pair(Pair(newest.version, cloned.version), stamp))
+    write_down(target, follows.with_pair(VersionPair(newest.version, cloned.version), stamp))
 
 
 def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVersion]:

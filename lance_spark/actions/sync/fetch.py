@@ -24,9 +24,9 @@ from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
 from lance_spark.store import materialize, refs, version_listing
 from lance_spark.store.datasets import pin_latest, pin_version
-from lance_spark.store.version_cache import Reader
+from lance_spark.store.version_cache import VersionCache
 from lance_spark.sync.fetch_steps import RemoteChain, in_order, meetings, message_of, stops
-from lance_spark.sync.tracking import Edge, Follows, Pair, following_name, read_follows
+from lance_spark.sync.tracking import Edge, Follows, VersionPair, following_name, read_follows
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class _Fetch:
         table = refs.read_refs(local)
         self.before = followed(table, remote.name)
         self.follows = dict(self.before)
-        self.reader = Reader()
+        self.reader = VersionCache()
         """Of the remote's versions."""
         self.chains = look(local, remote.location, self.before, options.branches, self.reader)
         self.reader.read_ahead(remote.location, self._looked_at())
-        self.planted: dict[str | None, Pair] = {}
+        self.planted: dict[str | None, VersionPair] = {}
         self.states: dict[str | None, State] = {}
 
     def run(self) -> FetchResult:
@@ -169,7 +169,7 @@ class _Fetch:
         write_down(self.local, follows, {ROOT: "true"})
         return self._plant(chain, follows, self._first(chain))
 
-    def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> Pair | None:
+    def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> VersionPair | None:
         """The pair of the version that a branch was made from, if it was fetched and is still there."""
         there = version_listing.version_numbers(self.local, following_name(parent.remote, parent.branch))
         return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
@@ -191,7 +191,7 @@ class _Fetch:
         theirs = self.reader.snapshot(self.remote.location, pin)
         copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
         filled = materialize.fill(self.local, name, self.remote.location, theirs, trace, copy)
-        pair = Pair(filled, version)
+        pair = VersionPair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)
 
@@ -227,10 +227,10 @@ class _Fetch:
         except NotCommittable:
             # Of several changes at once pylance cannot commit some; then the version is written down as a whole.
             return self._plant(chain, follows, version)
-        pair = Pair(result.version or pin_latest(self.local, name).version, version)
+        pair = VersionPair(result.version or pin_latest(self.local, name).version, version)
         return self._pair(self._equal(chain, follows, newest, pair), pair)
 
-    def _equal(self, chain: RemoteChain, follows: Follows, before: Pair | None, pair: Pair) -> Follows:
+    def _equal(self, chain: RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair) -> Follows:
         """A version that came from here, with nobody's in between, has nothing that the pushed one has not."""
         pushed = next((found.source for found in chain.received if found.at == pair.remote), None)
         if pushed is None or before is None or pair.remote != before.remote + 1:
@@ -246,7 +246,7 @@ class _Fetch:
             return Trace(FETCH, pin, chain.identity)
         return Trace(PUSH, pushed, Graph(self.local).identity(pushed.branch))
 
-    def _pair(self, follows: Follows, pair: Pair, pin: PinnedVersion | None = None) -> Follows:
+    def _pair(self, follows: Follows, pair: VersionPair, pin: PinnedVersion | None = None) -> Follows:
         there = pin or PinnedVersion(follows.branch, pair.remote)
         stamp = self.reader.contents(self.remote.location, there).head.timestamp_ns
         changed = follows.with_pair(pair, stamp)

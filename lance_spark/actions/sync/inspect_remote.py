@@ -18,19 +18,19 @@ from lance_spark.refs.resolve import missing
 from lance_spark.store import refs, version_listing
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.parallel import THREADS
-from lance_spark.store.version_cache import Reader
-from lance_spark.sync.fetch_steps import Received, RemoteChain, Taken, reshaping, with_parents
+from lance_spark.store.version_cache import VersionCache
+from lance_spark.sync.fetch_steps import Received, RemoteChain, RemoteMerge, reshaping, with_parents
 from lance_spark.sync.merge_notes import merged_notes
 from lance_spark.sync.tracking import Follows, read_follows
 
 
 @dataclass(frozen=True)
-class History:
+class RemoteHistory:
     """What a remote's branches are, and what reads their versions."""
 
     location: DatasetLocation
     table: RefTable
-    reader: Reader
+    reader: VersionCache
 
 
 def look(
@@ -38,13 +38,13 @@ def look(
     remote: DatasetLocation,
     follows: Mapping[str | None, Follows],
     wanted: Collection[str | None] | None = None,
-    reader: Reader | None = None,
+    reader: VersionCache | None = None,
 ) -> dict[str | None, RemoteChain]:
     """The remote's branches, or some of them with those they come from. Raises NotFound, StorageFailure.
 
     Branches with which the remote follows a remote of its own are left out, and those that cannot be followed.
     """
-    reader = reader or Reader()
+    reader = reader or VersionCache()
     table = refs.read_branches(remote)
     own = {
         name: branch
@@ -78,7 +78,7 @@ def look(
             versions=tuple(versions[name]),
             fork=None if name is None else forks[name],
         )
-        there = History(remote, table, reader)
+        there = RemoteHistory(remote, table, reader)
         found[name] = _with_history(local, there, chain, follows.get(name))
     return found
 
@@ -98,7 +98,9 @@ def _can_be_followed(name: str) -> bool:
     return not is_dataset_directory(name.partition("/")[0])
 
 
-def _with_history(local: DatasetLocation, there: History, chain: RemoteChain, follows: Follows | None) -> RemoteChain:
+def _with_history(
+    local: DatasetLocation, there: RemoteHistory, chain: RemoteChain, follows: Follows | None
+) -> RemoteChain:
     """With what the versions that were not fetched yet took in, or got from here."""
     newest = None if follows is None else follows.newest
     if newest is not None:
@@ -129,7 +131,7 @@ def _with_history(local: DatasetLocation, there: History, chain: RemoteChain, fo
             taken.setdefault(note.at, source)
     return replace(
         chain,
-        taken=tuple(Taken(at, source) for at, source in sorted(taken.items())),
+        taken=tuple(RemoteMerge(at, source) for at, source in sorted(taken.items())),
         received=tuple(received),
         reshaped=reshaping(operations),
         told=told,

@@ -13,11 +13,11 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.parse import TAGS
 from lance_spark.store import clones, refs, version_listing
-from lance_spark.store.version_cache import Reader
+from lance_spark.store.version_cache import VersionCache
 
 
 def protect(
-    local: DatasetLocation, remote: Remote, pins: Sequence[PinnedVersion], reader: Reader | None = None
+    local: DatasetLocation, remote: Remote, pins: Sequence[PinnedVersion], reader: VersionCache | None = None
 ) -> tuple[str, ...]:
     """Tag versions of the remote that were fetched; returns what the user has to know.
 

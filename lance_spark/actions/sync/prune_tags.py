@@ -13,7 +13,7 @@ from lance_spark.merge.snapshot import Snapshot
 from lance_spark.refs.model import PinnedVersion, Tag
 from lance_spark.refs.parse import BRANCHES
 from lance_spark.store import clones, refs, version_listing, version_reader
-from lance_spark.store.version_cache import Reader
+from lance_spark.store.version_cache import VersionCache
 
 _FEW = 8
 """Tags that are left alone: to look which of them are of use, every local version has to be read."""
@@ -25,7 +25,7 @@ File = tuple[str, str]
 
 
 def prune(
-    local: DatasetLocation, remote: Remote, known: Iterable[str], reader: Reader | None = None
+    local: DatasetLocation, remote: Remote, known: Iterable[str], reader: VersionCache | None = None
 ) -> tuple[str, ...]:
     """Delete this dataset's tags at a remote whose versions have no file that a local version reads.
 
@@ -37,7 +37,7 @@ def prune(
     if len(names) <= _FEW:
         return ()
     own = refs.read_tags(remote.location, names).values()
-    reader, tags = reader or Reader(), refs.TagWriter(remote.location)
+    reader, tags = reader or VersionCache(), refs.TagWriter(remote.location)
     used = _used(local, remote)
     if used is None:
         return ()
@@ -57,7 +57,7 @@ def prune(
     return tuple(gone)
 
 
-def _files_of(reader: Reader, remote: Remote, tag: Tag) -> set[File]:
+def _files_of(reader: VersionCache, remote: Remote, tag: Tag) -> set[File]:
     try:
         return set(_files(reader.snapshot(remote.location, PinnedVersion(tag.branch, tag.version))))
     except NotFound:

@@ -11,7 +11,7 @@ from lance_spark.merge.ancestry import Node
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.store import refs
 from lance_spark.sync.merge_notes import MergeNote, merged_notes, with_note
-from lance_spark.sync.tracking import Follows, Pair, following_name
+from lance_spark.sync.tracking import Follows, VersionPair, following_name
 
 
 def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
@@ -33,7 +33,7 @@ def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
                 there = None
 
 
-def _meetings(graph: Graph, one: Follows, other: Follows) -> Iterator[tuple[Follows, Follows, Pair]]:
+def _meetings(graph: Graph, one: Follows, other: Follows) -> Iterator[tuple[Follows, Follows, VersionPair]]:
     """(branch whose newest version has it, branch, the newest version of that)."""
     for into, source in ((one, other), (other, one)):
         if into.newest is None or source.newest is None:

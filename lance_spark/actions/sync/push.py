@@ -24,7 +24,7 @@ from lance_spark.runner.interface import Engine
 from lance_spark.store import materialize, refs, version_listing, version_reader
 from lance_spark.store.datasets import find_latest, pin_latest, pin_version
 from lance_spark.sync.fetch_steps import reshaping
-from lance_spark.sync.tracking import Edge, Follows, Pair, following_name
+from lance_spark.sync.tracking import Edge, Follows, VersionPair, following_name
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     # Everything comes after a table without rows: all of main, and every branch that was made from it.
     oldest = min(version_listing.version_numbers(local, None))
     edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
-    pair = Pair(empty.version, there.version)
+    pair = VersionPair(empty.version, there.version)
     write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))
 
 
@@ -225,7 +225,7 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
     pin = pin_latest(local, branch)
     table = refs.read_refs(local)
     graph = Graph(local, table)
-    best: tuple[int, Follows, Pair] | None = None
+    best: tuple[int, Follows, VersionPair] | None = None
     for follows in followed(table, remote.name).values():
         name = following_name(remote.name, follows.branch)
         held = graph.held(pin, pin_latest(local, name))

@@ -14,7 +14,7 @@ from lance_spark.merge.trace import BEGIN, FETCH, PUSH, RELOCATE, Trace, read_tr
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.store import refs, version_listing, version_reader
 from lance_spark.sync.fetch_steps import RemoteChain
-from lance_spark.sync.tracking import Follows, Pair, following_name, read_follows, with_follows
+from lance_spark.sync.tracking import Follows, VersionPair, following_name, read_follows, with_follows
 
 _QUIET = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 
@@ -44,7 +44,7 @@ def write_down(local: DatasetLocation, follows: Follows, more: Mapping[str, str]
     refs.replace_metadata(local, name, with_follows({**metadata, **(more or {})}, follows))
 
 
-def node_of(graph: Graph, follows: Follows, pair: Pair) -> Node:
+def node_of(graph: Graph, follows: Follows, pair: VersionPair) -> Node:
     """The version of a pair."""
     return graph.origin(PinnedVersion(following_name(follows.remote, follows.branch), pair.local))
 
@@ -67,7 +67,7 @@ def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
     return trace.pusher == pusher(local, head.timestamp_ns) and identity == trace.source_id
 
 
-def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) -> tuple[Pair | None, bool]:
+def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) -> tuple[VersionPair | None, bool]:
     """What an interrupted fetch left: (a pair that was not written down, whether the branch has to be begun anew).
 
     Raises Refused where somebody else wrote to the branch: it would not be what the remote has any more.
@@ -92,7 +92,7 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
         return None, follows.newest is None
     version, trace = last
     there = _fetched_version(trace, chain)
-    return (None, True) if there is None else (Pair(version, there), False)
+    return (None, True) if there is None else (VersionPair(version, there), False)
 
 
 def _fetched_version(trace: Trace, chain: RemoteChain) -> int | None:

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from lance_spark.cli.call import parse_storage
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.catalog.verbs import VERBS
 from lance_spark.cli.exit_codes import exit_codes_text
 from lance_spark.cli.program import Verbs, run, wanted_output
@@ -56,7 +56,9 @@ def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[s
     for name, words in (("root", ["-C", root or ""]), ("mode", ["--mode", mode])):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             typed += words
-    context.obj = Session(wanted_output(context, no_color), root, mode, shlex.join(typed), parse_storage(storage))
+    context.obj = CatalogSession(
+        wanted_output(context, no_color), root, mode, shlex.join(typed), parse_storage(storage)
+    )
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Session(Call):
+class CatalogSession(Call):
     """One call of ``lance-catalog``."""
 
     root: str | None = None

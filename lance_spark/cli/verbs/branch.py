@@ -30,7 +30,7 @@ FORGOTTEN = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class BranchArguments:
     """The arguments."""
 
     name: str | None
@@ -66,7 +66,7 @@ def command(session: Session, /, **given: Any) -> None:
     A new branch NAME starts at REF, by default the newest version of the current branch. No data is copied. Branches
     such as origin/main follow a remote's; only a fetch writes to them, and they are not listed without -r or -a.
     """
-    asked = Asked(**given)
+    asked = BranchArguments(**given)
     if asked.delete is not None:
         _delete(session, asked, asked.delete)
     elif asked.move is not None:
@@ -104,7 +104,7 @@ def _check_no_remote(session: Session, name: str) -> None:
         )
 
 
-def _list(session: Session, asked: Asked) -> None:
+def _list(session: Session, asked: BranchArguments) -> None:
     branches = list_branches(session.location)
     current = session.branch or MAIN
     details = _details(session, branches) if asked.verbose else {}
@@ -196,7 +196,7 @@ def _fork(branch: Branch) -> PinnedVersion:
     return PinnedVersion(branch.parent_branch, branch.parent_version)
 
 
-def _delete(session: Session, asked: Asked, name: str) -> None:
+def _delete(session: Session, asked: BranchArguments, name: str) -> None:
     if name == MAIN:
         raise Refused("Branch 'main' cannot be deleted: it is the dataset.", hint="Delete the dataset's directory.")
     check_branch_name(name)
@@ -227,7 +227,7 @@ def _delete(session: Session, asked: Asked, name: str) -> None:
         session.output.note(f"lance-git fetch {follows.remote} {follows.branch or MAIN} makes it again.")
 
 
-def _rename(session: Session, asked: Asked, old: str, new: str) -> None:
+def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> None:
     _check_no_remote(session, new)
     found = None if old == MAIN else find_branch(session.location, old)
     follows = None if found is None else read_follows(found)

@@ -22,7 +22,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.expressions import HEAD
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
-from lance_spark.workspace.model import Remote, Workspace
+from lance_spark.workspace.model import RemoteEntry, Workspace
 from lance_spark.workspace.place import OpenWorkspace
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Places:
+class ClonePaths:
     """Where from, where to, and where the workspace is."""
 
     source: DatasetLocation
@@ -65,7 +65,7 @@ def command(
     object store; then the workspace is in ./NAME.
     """
     from lance_spark.actions.sync.clone import CloneOptions, clone
-    from lance_spark.actions.sync.tracking_branches import Remote as RemoteDataset
+    from lance_spark.actions.sync.tracking_branches import Remote
 
     if session.dataset is not None:
         raise InvalidOption("clone takes the dataset as its argument, not as --dataset.")
@@ -74,7 +74,7 @@ def command(
     wanted = HEAD if ref is None else ref
     pin = _pin(places.source, wanted, begun)
     options = CloneOptions(given["deep"], single_branch, given["dry_run"])
-    remote = RemoteDataset(ORIGIN, places.source)
+    remote = Remote(ORIGIN, places.source)
     if options.dry_run:
         result = clone(remote, pin, places.target, session.engine, options)
     else:
@@ -85,17 +85,17 @@ def command(
     session.output.show(data, "\n".join(_lines(result, places)))
 
 
-def _places(session: Session, source: str, directory: str | None) -> Places:
+def _places(session: Session, source: str, directory: str | None) -> ClonePaths:
     there = session.at(source)
     name = there.uri.rstrip("/").rpartition("/")[2].removesuffix(".lance")
     target = session.at(directory or os.path.join(os.curdir, name))
     if target.is_local:
-        return Places(there, target, target.uri)
+        return ClonePaths(there, target, target.uri)
     own = target.uri.rstrip("/").rpartition("/")[2].removesuffix(".lance")
-    return Places(there, target, os.path.realpath(own))
+    return ClonePaths(there, target, os.path.realpath(own))
 
 
-def _check_free(places: Places) -> OpenWorkspace | None:
+def _check_free(places: ClonePaths) -> OpenWorkspace | None:
     """The workspace of this very clone, if it was begun and not finished. Raises AlreadyExists for anything else."""
     if places.source.uri == places.target.uri:
         raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
@@ -139,7 +139,7 @@ def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> Pinn
 
 
 @contextlib.contextmanager
-def _workspace(places: Places, pin: PinnedVersion, begun: OpenWorkspace | None) -> Iterator[None]:
+def _workspace(places: ClonePaths, pin: PinnedVersion, begun: OpenWorkspace | None) -> Iterator[None]:
     """Write the workspace first, so that the same call finishes a clone that was killed.
 
     One that failed, or was interrupted, takes away what it made.
@@ -148,19 +148,19 @@ def _workspace(places: Places, pin: PinnedVersion, begun: OpenWorkspace | None) 
         yield
         return
     dataset = "." if places.is_one_directory else places.target.uri
-    remotes = {ORIGIN: Remote(ORIGIN, places.source.uri)}
+    remotes = {ORIGIN: RemoteEntry(ORIGIN, places.source.uri)}
     workspace = Workspace(dataset, pin.branch or MAIN, remotes, str(pin))
     undo = partial(_undo, places) if places.is_one_directory else None
     with new_workspace(places.workspace, workspace, undo):
         yield
 
 
-def _undo(places: Places) -> None:
+def _undo(places: ClonePaths) -> None:
     remove_with_content(places.workspace)
     _release(places)
 
 
-def _release(places: Places) -> None:
+def _release(places: ClonePaths) -> None:
     from lance_spark.actions.sync.release_protection import release
 
     # The error that ended the clone is the one to tell; at worst a few tags stay at the source.
@@ -168,7 +168,7 @@ def _release(places: Places) -> None:
         release(places.source, places.target)
 
 
-def _lines(result: CloneResult, places: Places) -> Iterator[str]:
+def _lines(result: CloneResult, places: ClonePaths) -> Iterator[str]:
     from lance_spark.actions.sync.result import note_lines
     from lance_spark.show.lines import plain_text
     from lance_spark.show.words import counted, readable

@@ -13,7 +13,7 @@ from lance_spark.cli.command import VerbGroup, dry_run_option, yes_option
 from lance_spark.cli.session import Session
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.workspace.model import (
-    Remote,
+    RemoteEntry,
     check_known_remote,
     check_uri,
     with_remote,
@@ -124,7 +124,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     from lance_spark.cli.verbs.branch import FORGOTTEN
 
     check_known_remote(session.workspace.workspace.remotes, name)
-    was = Remote(name, located(session.workspace.remote_uri(name)).uri)
+    was = RemoteEntry(name, located(session.workspace.remote_uri(name)).uri)
     delete, keep = _plan_removal(session, name)
     if delete and not dry_run:
         what = f"Remote '{name}' ({was.uri}) will be removed, and {_branches(delete)} deleted."
@@ -139,13 +139,13 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     session.output.show(data, "\n".join(lines))
 
 
-def _remote(session: Session, name: str, uri: str) -> Remote:
+def _remote(session: Session, name: str, uri: str) -> RemoteEntry:
     """The remote, with a path counted from where the user is, not from the workspace."""
     check_uri(uri)
     whole = located(uri).uri
     if whole == session.location.uri:
         raise InvalidOption(f"{whole} is this dataset itself.", hint="A remote is another place.")
-    return Remote(name, whole)
+    return RemoteEntry(name, whole)
 
 
 def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> None:
@@ -227,5 +227,5 @@ def _is(dry_run: bool) -> str:
     return "would be" if dry_run else "is"
 
 
-def _data(action: str, remote: Remote, dry_run: bool) -> dict[str, Any]:
+def _data(action: str, remote: RemoteEntry, dry_run: bool) -> dict[str, Any]:
     return {"action": action, "remote": remote.name, "uri": remote.uri, "dry_run": dry_run}

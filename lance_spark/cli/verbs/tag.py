@@ -21,7 +21,7 @@ from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name, is_
 
 
 @dataclass(frozen=True)
-class Asked:
+class TagArguments:
     """The arguments."""
 
     name: str | None
@@ -58,7 +58,7 @@ def command(session: Session, /, **given: Any) -> None:
     A new tag NAME is at REF, by default the newest version of the current branch. Tagged versions survive every
     cleanup.
     """
-    asked = Asked(**given)
+    asked = TagArguments(**given)
     if asked.delete is not None:
         _delete(session, asked, asked.delete)
     elif asked.name is not None:
@@ -75,7 +75,7 @@ def _list(session: Session, show_all: bool) -> None:
     session.output.show({"dataset": session.location.uri, "tags": entries}, text)
 
 
-def _put(session: Session, asked: Asked, name: str) -> None:
+def _put(session: Session, asked: TagArguments, name: str) -> None:
     check_new_tag_name(name)
     pin = session.resolve(asked.ref)
     before = find_tag(session.location, name)
@@ -92,7 +92,7 @@ def _put(session: Session, asked: Asked, name: str) -> None:
     )
 
 
-def _move(session: Session, asked: Asked, was: PinnedVersion, pin: PinnedVersion) -> None:
+def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: PinnedVersion) -> None:
     name = asked.name or ""
     if not asked.force:
         raise AlreadyExists(f"Tag '{name}' already exists, at {was}.", hint=f"Move it: lance-git tag -f {name} {pin}.")
@@ -115,7 +115,7 @@ def _move(session: Session, asked: Asked, was: PinnedVersion, pin: PinnedVersion
     )
 
 
-def _delete(session: Session, asked: Asked, name: str) -> None:
+def _delete(session: Session, asked: TagArguments, name: str) -> None:
     check_tag_name(name)
     table = all_refs(session.location)
     check_existing_tag(table, name)

@@ -6,7 +6,7 @@ import click
 
 from lance_spark.cli.call import parse_properties
 from lance_spark.cli.catalog.printing import name_json
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.errors import InvalidOption
 
@@ -17,7 +17,7 @@ from lance_spark.errors import InvalidOption
 @click.option("-u", "--unset", multiple=True, metavar="KEY", help="Remove a property (repeatable).")
 @dry_run_option
 @click.pass_obj
-def command(session: Session, name: str, put: tuple[str, ...], unset: tuple[str, ...], dry_run: bool) -> None:
+def command(session: CatalogSession, name: str, put: tuple[str, ...], unset: tuple[str, ...], dry_run: bool) -> None:
     """Set and remove properties of a table or namespace.
 
     NAME "" is the root namespace.
@@ -50,7 +50,7 @@ def command(session: Session, name: str, put: tuple[str, ...], unset: tuple[str,
     )
 
 
-def _properties(session: Session, name: str) -> tuple[str, dict[str, str]]:
+def _properties(session: CatalogSession, name: str) -> tuple[str, dict[str, str]]:
     from lance_spark.actions.catalog.namespaces import describe_namespace
     from lance_spark.actions.catalog.overview import kind_of
     from lance_spark.actions.catalog.properties import check_alterable
@@ -62,7 +62,9 @@ def _properties(session: Session, name: str) -> tuple[str, dict[str, str]]:
     return kind, check_alterable(session.catalog, identify_table(name)).properties
 
 
-def _alter(session: Session, kind: str, name: str, put: dict[str, str], unset: tuple[str, ...]) -> dict[str, str]:
+def _alter(
+    session: CatalogSession, kind: str, name: str, put: dict[str, str], unset: tuple[str, ...]
+) -> dict[str, str]:
     from lance_spark.actions.catalog.namespaces import alter_namespace
     from lance_spark.actions.catalog.properties import alter_table
     from lance_spark.catalog.names import TABLE

@@ -6,7 +6,7 @@ import click
 
 from lance_spark.cli.call import parse_properties
 from lance_spark.cli.catalog.printing import name_json
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.errors import InvalidOption
 
@@ -19,7 +19,7 @@ from lance_spark.errors import InvalidOption
 @dry_run_option
 @click.pass_obj
 def command(
-    session: Session, name: str, table: bool, parents: bool, properties: tuple[str, ...], dry_run: bool
+    session: CatalogSession, name: str, table: bool, parents: bool, properties: tuple[str, ...], dry_run: bool
 ) -> None:
     """Create a namespace, or a table with --table.
 
@@ -34,7 +34,7 @@ def command(
         _namespace(session, name, given, (parents, dry_run))
 
 
-def _table(session: Session, name: str, properties: dict[str, str], dry_run: bool) -> None:
+def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_run: bool) -> None:
     from lance_spark.actions.catalog.declaring import declare_table
     from lance_spark.actions.catalog.dry_run import rehearse_table
 
@@ -61,7 +61,7 @@ def _table(session: Session, name: str, properties: dict[str, str], dry_run: boo
     )
 
 
-def _namespace(session: Session, name: str, properties: dict[str, str], how: tuple[bool, bool]) -> None:
+def _namespace(session: CatalogSession, name: str, properties: dict[str, str], how: tuple[bool, bool]) -> None:
     from lance_spark.actions.catalog.dry_run import rehearse_namespace
     from lance_spark.actions.catalog.namespaces import create_namespace, namespace_exists
     from lance_spark.catalog.names import Identifier, identify_namespace

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lance_spark.cli.catalog.printing import location_of, removed_json
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import dry_run_option, verb
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @dry_run_option
 @click.pass_obj
-def command(session: Session, name: str, dry_run: bool) -> None:
+def command(session: CatalogSession, name: str, dry_run: bool) -> None:
     """Take a table out of the catalog; keep its data.
 
     What it prints puts the table back, with its properties. Nobody is asked, as nothing is lost.

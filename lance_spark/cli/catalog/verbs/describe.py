@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lance_spark.cli.catalog.printing import name_json
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import verb
 from lance_spark.cli.output import stamp
 from lance_spark.show.words import counted
@@ -25,7 +25,7 @@ Rows = Iterator[tuple[str, str]]
 @verb("describe")
 @click.argument("name", metavar="[NAME]", default="")
 @click.pass_obj
-def command(session: Session, name: str) -> None:
+def command(session: CatalogSession, name: str) -> None:
     """Describe a table or a namespace.
 
     Of a table: where it is, its newest version, columns, branches, properties. Without NAME the root namespace.
@@ -41,7 +41,7 @@ def command(session: Session, name: str) -> None:
         _show_namespace(session, describe_namespace(session.catalog, name))
 
 
-def _show_namespace(session: Session, found: NamespaceInfo) -> None:
+def _show_namespace(session: CatalogSession, found: NamespaceInfo) -> None:
     title = f"namespace {found.identifier}" if found.identifier.parts else f"root namespace of {session.catalog.uri}"
     session.show(
         {"kind": "namespace", **name_json(found.identifier), "properties": found.properties},
@@ -49,7 +49,7 @@ def _show_namespace(session: Session, found: NamespaceInfo) -> None:
     )
 
 
-def _show_table(session: Session, found: TableInfo) -> None:
+def _show_table(session: CatalogSession, found: TableInfo) -> None:
     from lance_spark.actions.catalog.overview import look_into
 
     inside = look_into(found)
@@ -78,7 +78,7 @@ def _newest_json(detail: VersionDetail) -> dict[str, Any]:
     }
 
 
-def _lines(session: Session, title: str, rows: Rows) -> str:
+def _lines(session: CatalogSession, title: str, rows: Rows) -> str:
     body = [f"  {key:<{_WIDTH}}{value}" for key, value in rows]
     return "\n".join([session.output.paint(title, bold=True), *body])
 

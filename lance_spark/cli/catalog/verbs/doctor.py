@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.exit_codes import PARTLY_DONE
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @dry_run_option
 @yes_option
 @click.pass_obj
-def command(session: Session, mend: bool, dry_run: bool, yes: bool) -> int:
+def command(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> int:
     """Say what is wrong with the catalog, and mend it.
 
     Looks for rows without files, directories and ids that are taken twice, missing namespaces and indexes, marks that
@@ -80,7 +80,7 @@ def _table(output: Output, findings: Sequence[Finding]) -> str:
 
 
 def _lines(
-    session: Session, wrong: Sequence[Finding], plain: int, done: tuple[Sequence[Finding], Sequence[Finding]]
+    session: CatalogSession, wrong: Sequence[Finding], plain: int, done: tuple[Sequence[Finding], Sequence[Finding]]
 ) -> Iterator[str]:
     from lance_spark.catalog.findings import ORPHAN
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lance_spark.cli.catalog.printing import item_json, item_place, item_text
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import verb
 from lance_spark.errors import NotFound
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("-r", "--recursive", is_flag=True, help="Also what is in the namespaces below.")
 @click.option("-l", "--long", is_flag=True, help="With kind and directory.")
 @click.pass_obj
-def command(session: Session, name: str, recursive: bool, long: bool) -> None:
+def command(session: CatalogSession, name: str, recursive: bool, long: bool) -> None:
     """List what a namespace holds.
 
     Names are whole, one a line, namespaces with a dot at the end. Without NAMESPACE it is the root.
@@ -36,7 +36,7 @@ def command(session: Session, name: str, recursive: bool, long: bool) -> None:
     session.show({"namespace": name, "items": [item_json(session.catalog, item) for item in items]}, text)
 
 
-def _items(session: Session, name: str, recursive: bool) -> Sequence[Item]:
+def _items(session: CatalogSession, name: str, recursive: bool) -> Sequence[Item]:
     """What a namespace holds; a table alone, as for a file."""
     from lance_spark.actions.catalog.overview import kind_of, overview
     from lance_spark.catalog.names import NAMESPACE, identify_namespace

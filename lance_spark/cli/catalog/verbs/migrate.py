@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lance_spark.cli.catalog.printing import name_json
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.errors import InvalidOption
 
@@ -13,7 +13,7 @@ from lance_spark.errors import InvalidOption
 @verb("migrate")
 @dry_run_option
 @click.pass_obj
-def command(session: Session, dry_run: bool) -> None:
+def command(session: CatalogSession, dry_run: bool) -> None:
     """Give tables that are directories only a row.
 
     All in one commit; no data is moved, and jobs that know V1 only may go on. Run it again for what they make

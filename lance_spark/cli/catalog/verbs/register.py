@@ -6,7 +6,7 @@ import click
 
 from lance_spark.cli.call import parse_properties
 from lance_spark.cli.catalog.printing import location_of, name_json
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import dry_run_option, verb
 
 
@@ -16,7 +16,9 @@ from lance_spark.cli.command import dry_run_option, verb
 @click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property (repeatable).")
 @dry_run_option
 @click.pass_obj
-def command(session: Session, name: str, location: str | None, properties: tuple[str, ...], dry_run: bool) -> None:
+def command(
+    session: CatalogSession, name: str, location: str | None, properties: tuple[str, ...], dry_run: bool
+) -> None:
     """Put a directory with a table into the catalog.
 
     LOCATION is relative to ROOT, or a whole URI below it. Without one it is the directory that is called as if it

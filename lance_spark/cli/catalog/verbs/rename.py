@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import dry_run_option, verb
 
 
@@ -13,7 +13,7 @@ from lance_spark.cli.command import dry_run_option, verb
 @click.argument("new")
 @dry_run_option
 @click.pass_obj
-def command(session: Session, old: str, new: str, dry_run: bool) -> None:
+def command(session: CatalogSession, old: str, new: str, dry_run: bool) -> None:
     """Give a table another name, or move it.
 
     NEW may be in another namespace. Only the name changes; data, versions and properties stay. A table called

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lance_spark.cli.catalog.printing import location_of, name_json, removed_json
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.errors import InvalidOption
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @dry_run_option
 @yes_option
 @click.pass_obj
-def command(session: Session, /, name: str, cascade: bool, force: bool, dry_run: bool, yes: bool) -> None:
+def command(session: CatalogSession, /, name: str, cascade: bool, force: bool, dry_run: bool, yes: bool) -> None:
     """Drop a table with its files, or a namespace.
 
     A namespace has to be empty, unless --cascade is given. To keep the files use deregister.
@@ -63,7 +63,7 @@ def command(session: Session, /, name: str, cascade: bool, force: bool, dry_run:
     )
 
 
-def _lines(session: Session, doomed: Doomed, removed: Sequence[Removed]) -> Iterator[str]:
+def _lines(session: CatalogSession, doomed: Doomed, removed: Sequence[Removed]) -> Iterator[str]:
     """What goes, one a line."""
     yield from (f"  namespace {found}" for found in doomed.namespaces)
     for table in removed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lance_spark.cli.catalog.printing import item_json, item_text
-from lance_spark.cli.catalog.session import Session
+from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.command import verb
 from lance_spark.cli.output import Output
 from lance_spark.show.words import counted
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @verb("tree")
 @click.argument("name", metavar="[NAMESPACE]", default="")
 @click.pass_obj
-def command(session: Session, name: str) -> None:
+def command(session: CatalogSession, name: str) -> None:
     """Draw namespaces and tables as a tree."""
     from lance_spark.actions.catalog.overview import overview
     from lance_spark.catalog.names import identify_namespace
