@@ -1,4 +1,4 @@
-"""Writes a version of another dataset down here: its metadata, while its files stay where they are, or are copied.
+"""Writes a version of another dataset into this one: its metadata, while its files stay in place, or are copied.
 
 pylance's own shallow clone cannot leave its store, and makes a new dataset only. So a chain first gets the columns
 without a row, and then all fragments, named by the places they are in.
@@ -7,6 +7,7 @@ without a row, and then all fragments, named by the places they are in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
@@ -27,7 +28,7 @@ CopyAll = Callable[[Sequence[tuple[DatasetLocation, Copy, DatasetLocation]]], ob
 """Copies files, each from a place to another one."""
 
 
-def begin(
+def create(
     target: DatasetLocation,
     source: DatasetLocation,
     theirs: Snapshot,
@@ -42,7 +43,7 @@ def begin(
         _create(target, source, theirs, properties, places)
     # What pylance creates has field ids of its own; files have values by the ids that columns have at the source.
     if version_reader.read_contents(target, _newest(target, None)).fields != theirs.contents.fields:
-        empty(target, None, source, theirs.pin, properties)
+        truncate(target, None, source, theirs.pin, properties)
 
 
 def _create(
@@ -66,7 +67,7 @@ def _create(
         )
 
 
-def empty(
+def truncate(
     target: DatasetLocation,
     branch: str | None,
     source: DatasetLocation,
@@ -80,7 +81,7 @@ def empty(
     commit_on(target, PinnedVersion(branch, open_latest(target, branch).version), operation, properties)
 
 
-def fill(
+def populate(
     target: DatasetLocation,
     branch: str | None,
     source: DatasetLocation,
@@ -102,7 +103,7 @@ def fill(
         add_bases(target, branch, missing)
         ours = version_reader.read_snapshot(target, _newest(target, branch))
     reference = Reference(everything=True) if copy is None else Reference(present=_files_of_main(target))
-    added = _fragments(target, source, (ours, theirs), reference, copy)
+    added = _Transfer(target, source, ours, theirs).fragments(reference, copy)
     if not added:
         return ours.pin.version
     operation = lance.LanceOperation.Update(
@@ -119,33 +120,46 @@ def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
     return {(file.path, file.size): main.root for file in files if main.root_of(file) == main.root}
 
 
-def _fragments(
-    target: DatasetLocation,
-    source: DatasetLocation,
-    sides: tuple[Snapshot, Snapshot],
-    reference: Reference,
-    copy: CopyAll | None,
-) -> list[dict[str, object]]:
-    ours, theirs = sides
-    change = MergeChange(added=tuple(theirs.contents.fragments()))
-    ids = _ids(change, ours)
-    for fragment in change.added:
-        if fragment.deletion is not None and (ids[fragment.id] != fragment.id or not reference.everything):
-            _copy_deletion(target, source, sides, fragment, ids[fragment.id])
-    placed = place(change, ours, theirs, reference, sidecars=bool(blob_columns(source, theirs.pin)))
-    if copy is not None:
-        here = DatasetLocation(ours.root.uri, target.options)
-        wanted = [found for found in placed.copies if found.target.startswith("data/")]
-        copy([(_there(found.source, source, target), found, here) for found in wanted])
-    assembly = Assembly(theirs, placed.with_ids(ids), {})
-    dataset = open_pinned(source, theirs.pin)
-    return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
+@dataclass(frozen=True)
+class _Transfer:
+    """A version of one dataset that a branch of another one takes over."""
 
+    target: DatasetLocation
+    source: DatasetLocation
+    ours: Snapshot
+    theirs: Snapshot
 
-def _there(root: Root, source: DatasetLocation, target: DatasetLocation) -> DatasetLocation:
-    """A place of the source's files, with the storage options of whichever is in the same store."""
-    there = DatasetLocation(root.uri, source.options)
-    return there if there.store == source.store else DatasetLocation(root.uri, target.options)
+    def fragments(self, reference: Reference, copy: CopyAll | None) -> list[dict[str, object]]:
+        """All fragments of theirs as pylance's JSON, for a commit to ours; their files are where it says."""
+        change = MergeChange(added=tuple(self.theirs.contents.fragments()))
+        ids = _ids(change, self.ours)
+        for fragment in change.added:
+            if ids[fragment.id] != fragment.id or not reference.everything:
+                self._copy_deletion(fragment, ids[fragment.id])
+        sidecars = bool(blob_columns(self.source, self.theirs.pin))
+        placed = place(change, self.ours, self.theirs, reference, sidecars)
+        if copy is not None:
+            data = [file for file in placed.copies if file.target.startswith("data/")]
+            copy([(self._there(file.source), file, self._here) for file in data])
+        assembly = Assembly(self.theirs, placed.with_ids(ids), {})
+        dataset = open_pinned(self.source, self.theirs.pin)
+        return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
+
+    def _copy_deletion(self, fragment: Fragment, new_id: int) -> None:
+        """A deletion file is found by the id of its fragment: under another one it has to be copied."""
+        if fragment.deletion is not None:
+            there = self._there(self.theirs.root_of(fragment.deletion))
+            before, after = (f"_deletions/{fragment.deletion.name(key)}" for key in (fragment.id, new_id))
+            copying.copy_file(there, before, self._here, after)
+
+    def _there(self, root: Root) -> DatasetLocation:
+        """A place of the source's files, with the storage options of whichever dataset is in the same store."""
+        there = DatasetLocation(root.uri, self.source.options)
+        return there if there.store == self.source.store else DatasetLocation(root.uri, self.target.options)
+
+    @property
+    def _here(self) -> DatasetLocation:
+        return DatasetLocation(self.ours.root.uri, self.target.options)
 
 
 def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
@@ -157,23 +171,6 @@ def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
     if 0 in ids and ours.contents.max_fragment_id >= 0:
         ids[0] = max(*ids, ours.contents.max_fragment_id) + 1
     return ids
-
-
-def _copy_deletion(
-    target: DatasetLocation,
-    source: DatasetLocation,
-    sides: tuple[Snapshot, Snapshot],
-    fragment: Fragment,
-    new_id: int,
-) -> None:
-    """A deletion file is found by the id of its fragment: under another one it has to be copied."""
-    ours, theirs = sides
-    if fragment.deletion is None:
-        return
-    there = _there(theirs.root_of(fragment.deletion), source, target)
-    here = DatasetLocation(ours.root.uri, target.options)
-    before, after = (f"_deletions/{fragment.deletion.name(key)}" for key in (fragment.id, new_id))
-    copying.copy_file(there, before, here, after)
 
 
 def _newest(target: DatasetLocation, branch: str | None) -> PinnedVersion:

@@ -192,7 +192,7 @@ def tell_steps(listener: Callable[[int], object], patch_with: Callable[[Any, str
 
 STEPS = {
     clones: ("shallow_clone", "deep_clone", "write_record", "delete_record"),
-    materialize: ("_create", "empty", "fill", "add_bases"),
+    materialize: ("_create", "truncate", "populate", "add_bases"),
     merge_commit: ("add_bases", "commit"),
     copying: ("copy_file",),
     indexes: ("_commit",),

@@ -151,9 +151,9 @@ def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep
         begun = pin_version(source.location, trace.source.branch, trace.source.version)
     begin = Trace(BEGIN, begun).properties(f"Begin a clone of {source.location.uri}")
     theirs = reader.snapshot(source.location, begun)
-    materialize.begin(target, source.location, theirs, begin)
+    materialize.create(target, source.location, theirs, begin)
     properties = Trace(CLONE, begun).properties(f"Clone {source.location.uri}")
-    materialize.fill(target, None, source.location, theirs, properties)
+    materialize.populate(target, None, source.location, theirs, properties)
 
 
 def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> None:

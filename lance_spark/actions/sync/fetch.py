@@ -184,13 +184,13 @@ class _Fetch:
         name = following_name(follows.remote, follows.branch)
         pin = pin_version(self.remote.location, chain.branch, version)
         begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} anew")
-        materialize.empty(self.local, name, self.remote.location, pin, begin)
+        materialize.truncate(self.local, name, self.remote.location, pin, begin)
         after = 0 if follows.newest is None else follows.newest.remote
         message = message_of(chain, after, version, self.remote.name)
         trace = Trace(FETCH, pin, chain.identity).properties(message)
         theirs = self.reader.snapshot(self.remote.location, pin)
         copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
-        filled = materialize.fill(self.local, name, self.remote.location, theirs, trace, copy)
+        filled = materialize.populate(self.local, name, self.remote.location, theirs, trace, copy)
         pair = VersionPair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)

@@ -31,7 +31,7 @@ def command(
     if table:
         _table(session, name, given, dry_run)
     else:
-        _namespace(session, name, given, (parents, dry_run))
+        _namespace(session, name, given, parents, dry_run)
 
 
 def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_run: bool) -> None:
@@ -61,12 +61,12 @@ def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_r
     )
 
 
-def _namespace(session: CatalogSession, name: str, properties: dict[str, str], how: tuple[bool, bool]) -> None:
+def _namespace(session: CatalogSession, name: str, properties: dict[str, str], parents: bool, dry_run: bool) -> None:
     from lance_spark.actions.catalog.dry_run import rehearse_namespace
     from lance_spark.actions.catalog.namespaces import create_namespace, namespace_exists
     from lance_spark.catalog.names import Identifier, identify_namespace
 
-    catalog, (parents, dry_run) = session.catalog, how
+    catalog = session.catalog
     identifier = identify_namespace(name)
     above = [Identifier(identifier.parts[:count]) for count in range(1, len(identifier.parts))] if parents else []
     missing = [found for found in above if not namespace_exists(catalog, found)]
