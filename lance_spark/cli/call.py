@@ -39,10 +39,10 @@ def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _split(pairs: Sequence[str], wrong: str, hint: str) -> dict[str, str]:
-    found = {}
+    values = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InvalidOption(wrong, hint=hint)
-        found[key] = value
-    return found
+        values[key] = value
+    return values

@@ -36,16 +36,16 @@ class Session(Call):
     @cached_property
     def _here(self) -> OpenWorkspace | PlainDataset:
         """What the directory belongs to, without ``--dataset``. Raises NotFound where that is nothing."""
-        found = find_here(os.curdir)
-        if found is None:
+        here = find_here(os.curdir)
+        if here is None:
             raise NotFound(
                 "There is no workspace here, nor in a directory above, and this is no dataset's directory.",
                 hint="Go to a dataset's directory, or name a dataset: lance-git -C s3://bucket/flights.lance log. "
                 "lance-git init and lance-git clone make a workspace.",
             )
-        if isinstance(found, OpenWorkspace):
-            check_finished(found)
-        return found
+        if isinstance(here, OpenWorkspace):
+            check_finished(here)
+        return here
 
     @property
     def has_workspace(self) -> bool:
@@ -118,19 +118,19 @@ class Session(Call):
         return resolve_expression(self.location, HEAD if ref is None else ref, self.branch)
 
 
-def check_finished(found: OpenWorkspace) -> None:
+def check_finished(workspace: OpenWorkspace) -> None:
     """Raise Refused for the workspace of a clone that was begun and is not finished."""
-    if found.workspace.cloning is not None:
+    if workspace.workspace.cloning is not None:
         raise Refused(
-            f"The clone in {found.directory} is not finished.",
-            hint=f"Finish it: lance-git clone {_source(found)} {_target(found)}",
+            f"The clone in {workspace.directory} is not finished.",
+            hint=f"Finish it: lance-git clone {_source(workspace)} {_target(workspace)}",
         )
 
 
-def _source(found: OpenWorkspace) -> str:
-    return found.remote_uri(ORIGIN) if ORIGIN in found.workspace.remotes else "SRC"
+def _source(workspace: OpenWorkspace) -> str:
+    return workspace.remote_uri(ORIGIN) if ORIGIN in workspace.workspace.remotes else "SRC"
 
 
-def _target(found: OpenWorkspace) -> str:
-    dataset = found.dataset_uri if is_uri(found.dataset_uri) else os.path.normpath(found.dataset_uri)
-    return found.directory if dataset == found.directory else dataset
+def _target(workspace: OpenWorkspace) -> str:
+    dataset = workspace.dataset_uri if is_uri(workspace.dataset_uri) else os.path.normpath(workspace.dataset_uri)
+    return workspace.directory if dataset == workspace.directory else dataset

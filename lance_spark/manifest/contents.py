@@ -183,8 +183,8 @@ class Contents:
         if len(paths) <= _FEW:
             names = [path.encode() for path in paths]
             records = [record for record in records if any(name in record for name in names)]
-        found = (_fragment(record) for record in records)
-        return [fragment for fragment in found if any(file.path in paths for file in fragment.files)]
+        fragments = (_fragment(record) for record in records)
+        return [fragment for fragment in fragments if any(file.path in paths for file in fragment.files)]
 
     def fragments_without(self, other: Contents) -> list[Fragment]:
         """The fragments whose records are not, byte by byte, among those of another version."""
@@ -206,45 +206,45 @@ def decode_contents(content: bytes) -> Contents:
     rest = content[span.start : run.start] + content[run.end : span.end]
     whole = parse("Whole", rest)
     # Writers put all fragments into one run; should there be others, they are fragments all the same.
-    records += [b"\x12" + _length(len(found)) + found for found in whole.fragments]
+    records += [b"\x12" + _length(len(record)) + record for record in whole.fragments]
     head = head_of(parse("Head", rest))
     check_flags(head)
     indexes: tuple[IndexSegment, ...] = ()
     if whole.HasField("index_section"):
         section = section_span(content, whole.index_section, span)
-        indexes = tuple(_index(found) for found in parse("Indexes", content[section.start : section.end]).indices)
+        indexes = tuple(_index(index) for index in parse("Indexes", content[section.start : section.end]).indices)
     return Contents(head, whole, records, indexes)
 
 
 def _fragment(record: bytes) -> Fragment:
-    found = parse("OneFragment", record).fragments[0]
-    deletion = found.deletion_file if found.HasField("deletion_file") else None
+    fragment = parse("OneFragment", record).fragments[0]
+    deletion = fragment.deletion_file if fragment.HasField("deletion_file") else None
     return Fragment(
-        id=found.id,
+        id=fragment.id,
         files=tuple(
             DataFile(text(file.path), tuple(file.fields), file.file_size_bytes, _base(file.base_id))
-            for file in found.files
+            for file in fragment.files
         ),
         deletion=None
         if deletion is None
         else DeletionFile(
             deletion.file_type, deletion.read_version, deletion.id, deletion.num_deleted_rows, _base(deletion.base_id)
         ),
-        physical_rows=found.physical_rows,
-        row_ids=found.row_ids,
-        has_overlays=bool(found.overlays),
+        physical_rows=fragment.physical_rows,
+        row_ids=fragment.row_ids,
+        has_overlays=bool(fragment.overlays),
     )
 
 
-def _index(found: Any) -> IndexSegment:
-    if len(found.uuid.uuid) != 16:
+def _index(index: Any) -> IndexSegment:
+    if len(index.uuid.uuid) != 16:
         raise CorruptData("The manifest is damaged: an index has no id.")
     return IndexSegment(
-        name=text(found.name),
-        uuid=str(UUID(bytes=found.uuid.uuid)),
-        fields=tuple(found.fields),
-        base_id=_base(found.base_id),
-        fragments=frozenset(BitMap.deserialize(found.fragment_bitmap)) if found.fragment_bitmap else frozenset(),
+        name=text(index.name),
+        uuid=str(UUID(bytes=index.uuid.uuid)),
+        fields=tuple(index.fields),
+        base_id=_base(index.base_id),
+        fragments=frozenset(BitMap.deserialize(index.fragment_bitmap)) if index.fragment_bitmap else frozenset(),
     )
 
 

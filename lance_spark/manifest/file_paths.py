@@ -23,13 +23,13 @@ def fragment_files(content: bytes, bases: Bases) -> list[NamedFile]:
     or of an unknown type.
     """
     fragments = parse("Files", content).fragments
-    found = _data_files(fragments.files, bases)
-    found += _data_files((overlay.data_file for overlay in fragments.overlays), bases)
+    named = _data_files(fragments.files, bases)
+    named += _data_files((overlay.data_file for overlay in fragments.overlays), bases)
     for external in (fragments.row_ids, fragments.updated_at_versions, fragments.created_at_versions):
-        found += [NamedFile(None, _named(file.path)) for file in external]
+        named += [NamedFile(None, _named(file.path)) for file in external]
     if fragments.deletion_files:
-        found += _deletion_files(content, bases)
-    return found
+        named += _deletion_files(content, bases)
+    return named
 
 
 def transaction_file(name: str) -> NamedFile:
@@ -40,37 +40,37 @@ def transaction_file(name: str) -> NamedFile:
 def index_directories(section: bytes, bases: Bases) -> list[NamedFile]:
     """Directories of all indexes in an index section. Raises CorruptData for a wrong id or an unknown base."""
     places = _places(bases, "_indices/")
-    found = []
+    named = []
     for index in parse("IndexSection", section).indices:
         identifier = index.uuid.uuid
         if len(identifier) != _UUID_BYTES:
             raise CorruptData(f"The manifest is damaged: an index is identified by {len(identifier)} bytes, not 16.")
         base, prefix = _place(places, index.base_id)
-        found.append(NamedFile(base, f"{prefix}{UUID(bytes=identifier)}"))
-    return found
+        named.append(NamedFile(base, f"{prefix}{UUID(bytes=identifier)}"))
+    return named
 
 
 def _data_files(files: Iterable[Any], bases: Bases) -> list[NamedFile]:
     places = _places(bases, "data/")
-    found = []
+    named = []
     for file in files:
         base, prefix = _place(places, file.base_id)
-        found.append(NamedFile(base, prefix + stored_name(_named(file.path))))
-    return found
+        named.append(NamedFile(base, prefix + stored_name(_named(file.path))))
+    return named
 
 
 def _deletion_files(content: bytes, bases: Bases) -> list[NamedFile]:
     # Without a "_deletions" of its own such a base has no place for these files; pylance refuses it as well.
     places = _places({key: base for key, base in bases.items() if base.is_dataset_root}, "_deletions/")
-    found = []
+    named = []
     for fragment in parse("Deletions", content).fragments:
         if not fragment.HasField("deletion_file"):
             continue
         file = fragment.deletion_file
         base, prefix = _place(places, file.base_id)
         name = deletion_name(fragment.id, file.read_version, file.id, file.file_type)
-        found.append(NamedFile(base, prefix + name))
-    return found
+        named.append(NamedFile(base, prefix + name))
+    return named
 
 
 def _places(bases: Bases, directory: str) -> dict[int, tuple[BasePath | None, str]]:

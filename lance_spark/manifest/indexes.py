@@ -58,23 +58,23 @@ def decode_indexes(content: bytes) -> tuple[IndexRecord, ...]:
     if not whole.HasField("index_section"):
         return ()
     section = section_span(content, whole.index_section, span)
-    return tuple(_record(found) for found in parse("IndexRecords", content[section.start : section.end]).indices)
+    return tuple(_record(index) for index in parse("IndexRecords", content[section.start : section.end]).indices)
 
 
-def _record(found: Any) -> IndexRecord:
-    if len(found.uuid.uuid) != 16:
+def _record(index: Any) -> IndexRecord:
+    if len(index.uuid.uuid) != 16:
         raise CorruptData("The manifest is damaged: an index has no id.")
-    details = found.index_details if found.HasField("index_details") else None
+    details = index.index_details if index.HasField("index_details") else None
     return IndexRecord(
-        name=text(found.name),
-        uuid=str(UUID(bytes=found.uuid.uuid)),
-        fields=tuple(found.fields),
-        dataset_version=found.dataset_version,
-        fragments=frozenset(BitMap.deserialize(found.fragment_bitmap)) if found.HasField("fragment_bitmap") else None,
+        name=text(index.name),
+        uuid=str(UUID(bytes=index.uuid.uuid)),
+        fields=tuple(index.fields),
+        dataset_version=index.dataset_version,
+        fragments=frozenset(BitMap.deserialize(index.fragment_bitmap)) if index.HasField("fragment_bitmap") else None,
         details=None if details is None else (text(details.type_url), bytes(details.value)),
-        index_version=found.index_version,
-        created_at=found.created_at if found.HasField("created_at") else None,
-        base_id=None if found.base_id == NO_BASE else found.base_id,
-        files=tuple((text(file.path), file.size_bytes) for file in found.files),
-        covering_fields=tuple(found.covering_fields),
+        index_version=index.index_version,
+        created_at=index.created_at if index.HasField("created_at") else None,
+        base_id=None if index.base_id == NO_BASE else index.base_id,
+        files=tuple((text(file.path), file.size_bytes) for file in index.files),
+        covering_fields=tuple(index.covering_fields),
     )

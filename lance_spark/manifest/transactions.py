@@ -64,10 +64,10 @@ def inline_transaction(content: bytes) -> Transaction | None:
     span = manifest_span(content)
     guess = _last_section(content, span.start)
     if guess is not None:
-        found = _transaction_at(content, guess, span)
+        transaction = _transaction_at(content, guess, span)
         # What writers before version 1 put in front of the message may look like sections, and has no uuid.
-        if found is not None and found.uuid:
-            return found
+        if transaction is not None and transaction.uuid:
+            return transaction
     whole = parse("Whole", content[span.start : span.end])
     for name in ("transaction_section", "old_transaction_section"):
         if whole.HasField(name):
@@ -78,14 +78,14 @@ def inline_transaction(content: bytes) -> Transaction | None:
 
 def decode_transaction(content: bytes) -> Transaction:
     """A transaction from its message: what a file in ``_transactions`` holds. Raises CorruptData."""
-    found = parse("Transaction", content)
-    named = [name for number, name in _OPERATIONS.items() if found.HasField(f"operation_{number}")]
+    transaction = parse("Transaction", content)
+    named = [name for number, name in _OPERATIONS.items() if transaction.HasField(f"operation_{number}")]
     return Transaction(
-        read_version=found.read_version,
-        uuid=text(found.uuid),
+        read_version=transaction.read_version,
+        uuid=text(transaction.uuid),
         operation=named[0] if named else UNKNOWN,
-        properties={text(entry.key): text(entry.value) for entry in found.properties},
-        cloned_from=_cloned_from(found) if named[:1] == ["Clone"] else None,
+        properties={text(entry.key): text(entry.value) for entry in transaction.properties},
+        cloned_from=_cloned_from(transaction) if named[:1] == ["Clone"] else None,
     )
 
 

@@ -72,7 +72,7 @@ class BaseUse:
     @property
     def probes(self) -> tuple[Needed, ...]:
         """The files that tell whether a place is the right one."""
-        return self.files or tuple(found for index in self.indexes for found in index_files(index, self.is_dataset))
+        return self.files or tuple(file for index in self.indexes for file in index_files(index, self.is_dataset))
 
     @property
     def is_relative(self) -> bool:
@@ -86,8 +86,8 @@ def base_uses(contents: Contents, indexes: Collection[IndexRecord]) -> dict[int,
     files: dict[int, dict[Needed, None]] = {key: {} for key in bases}
     named_by_hand: set[int] = set()
     for fragment in contents.fragments():
-        for key, found in _named(fragment, bases):
-            files[key][found] = None
+        for key, needed in _named(fragment, bases):
+            files[key][needed] = None
         named_by_hand |= {
             file.base_id for file in fragment.files if file.base_id is not None and not is_generated(file.path)
         }
@@ -131,8 +131,8 @@ def index_files(index: IndexRecord, is_dataset: bool) -> tuple[Needed, ...]:
 
 def directories(files: Collection[Needed]) -> list[str]:
     """The directories to list to see whether files are there; "" for the whole place."""
-    found = {file.path.partition("/")[0] if "/" in file.path else "" for file in files}
-    return [""] if "" in found else sorted(found)
+    names = {file.path.partition("/")[0] if "/" in file.path else "" for file in files}
+    return [""] if "" in names else sorted(names)
 
 
 def missing(files: Collection[Needed], listed: Mapping[str, int | None]) -> list[str]:
@@ -153,8 +153,8 @@ def likely_places(path: str, is_dataset: bool) -> list[str]:
     """
     rest = path.partition("://")[2] if "://" in path else path.removeprefix("file:")
     parts = [part for part in rest.split("/") if part not in ("", ".", "..")]
-    found = ["/".join(parts[start:]) for start in range(len(parts))]
-    return [*found, ""] if is_dataset else found
+    places = ["/".join(parts[start:]) for start in range(len(parts))]
+    return [*places, ""] if is_dataset else places
 
 
 def moved(uri: str, old: str, new: str) -> str | None:
@@ -218,12 +218,12 @@ class BaseState:
 
 def former_roots(uri: str, states: Iterable[BaseState]) -> set[str]:
     """Where the dataset was before, told by base paths whose files are all in it."""
-    found = set()
+    roots = set()
     for state in states:
         if state.state == OLD and state.target is not None and is_within(state.target.uri, uri):
             path, rest = state.path.rstrip("/"), state.target.uri[len(uri) :]
-            found |= {path[: len(path) - len(rest)]} if path.endswith(rest) else set()
-    return found
+            roots |= {path[: len(path) - len(rest)]} if path.endswith(rest) else set()
+    return roots
 
 
 @dataclass(frozen=True)
@@ -252,21 +252,21 @@ def repair_of(
     states: Collection[BaseState],
 ) -> Repair:
     """What to change so that a version reads from the targets. ``known``: base ids by place, None for its own root."""
-    wanted = {found.key: found.target for found in states if found.moves and found.target is not None}
-    wanted = {key: root for key, root in wanted.items() if uses[key].files or uses[key].indexes}
-    new = tuple(dict.fromkeys(root for root in wanted.values() if root not in known))
+    targets = {state.key: state.target for state in states if state.moves and state.target is not None}
+    targets = {key: root for key, root in targets.items() if uses[key].files or uses[key].indexes}
+    new = tuple(dict.fromkeys(root for root in targets.values() if root not in known))
     if new:
         return Repair(new_roots=new)
-    bases = {key: known[root] for key, root in wanted.items()}
-    home = {uuid for found in states for uuid in found.home}
-    broken = {uuid for found in states for uuid in found.broken}
+    bases = {key: known[root] for key, root in targets.items()}
+    home = {uuid for state in states for uuid in state.home}
+    broken = {uuid for state in states for uuid in state.broken}
     inherited = [(index, bases.get(key, key)) for key, use in uses.items() for index in use.indexes]
     moved_home: list[tuple[IndexRecord, int | None]] = [(index, None) for index, _ in inherited if index.uuid in home]
-    rest = [found for found in inherited if found[0].uuid not in home and found[0].base_id in bases]
+    rest = [pair for pair in inherited if pair[0].uuid not in home and pair[0].base_id in bases]
     return Repair(
         bases=bases,
-        fragments=tuple(found.id for found in contents.fragments() if _names_any(found, wanted)),
-        indexes=(*moved_home, *(found for found in rest if found[0].uuid not in broken)),
+        fragments=tuple(fragment.id for fragment in contents.fragments() if _names_any(fragment, targets)),
+        indexes=(*moved_home, *(pair for pair in rest if pair[0].uuid not in broken)),
         dropped=tuple(index for index, _ in rest if index.uuid in broken),
     )
 

@@ -27,8 +27,8 @@ class Grid:
 
     def text(self) -> str:
         """In columns; nothing where there are no rows."""
-        found = table(self.header, self.shown, self.right)
-        return "\n".join(part for part in (self.title if found else "", found) if part)
+        columns = table(self.header, self.shown, self.right)
+        return "\n".join(part for part in (self.title if columns else "", columns) if part)
 
     @property
     def shown(self) -> tuple[tuple[str, ...], ...]:

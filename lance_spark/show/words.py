@@ -47,9 +47,9 @@ def masked(text: str) -> str:
     return _QUERY.sub(r"\1?***", _USER.sub(_without_user, text))
 
 
-def _without_user(found: re.Match[str]) -> str:
-    scheme, user = found[1], found[2]
-    return found[0] if scheme.lower() in _CONTAINERS and ":" not in user else f"{scheme}://***@"
+def _without_user(match: re.Match[str]) -> str:
+    scheme, user = match[1], match[2]
+    return match[0] if scheme.lower() in _CONTAINERS and ":" not in user else f"{scheme}://***@"
 
 
 def one_line(text: str) -> str:

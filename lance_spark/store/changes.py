@@ -56,8 +56,8 @@ def read_rows(source: RowSource, columns: Sequence[str]) -> Iterator[pa.RecordBa
 
 
 def _chosen(batch: pa.RecordBatch, fragment: int, offsets: pa.Array) -> pa.RecordBatch:
-    wanted = pc.add(offsets.cast(pa.uint64()), pa.scalar(fragment << 32, pa.uint64()))
-    return batch.filter(pc.is_in(batch.column(ADDRESS).cast(pa.uint64()), value_set=wanted))
+    addresses = pc.add(offsets.cast(pa.uint64()), pa.scalar(fragment << 32, pa.uint64()))
+    return batch.filter(pc.is_in(batch.column(ADDRESS).cast(pa.uint64()), value_set=addresses))
 
 
 def live_rows(location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int]) -> dict[int, int]:

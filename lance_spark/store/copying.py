@@ -30,10 +30,10 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
     with reachable(target), reachable(source):
         # A copy inside of S3 tells itself whether the source is there; every other one is checked by its size.
         if not size or not _inside_s3(source, target):
-            found = _look(source, path)
-            if found is None:
+            original = _look(source, path)
+            if original is None:
                 raise _gone(source, path)
-            size = found[0]
+            size = original[0]
         there = _look(target, target_path)
         if there is not None and there[0] == size and time.time() - there[1] < _FRESH:
             return size
@@ -64,10 +64,10 @@ def files_below(location: DatasetLocation, directory: str) -> Iterator[str]:
     with reachable(location):
         filesystem = open_filesystem(location)
         try:
-            found = filesystem.find(whole_path(location, directory))
+            paths = filesystem.find(whole_path(location, directory))
         except FileNotFoundError:
             return
-    yield from (str(path)[len(root) + 1 :] for path in found)
+    yield from (str(path)[len(root) + 1 :] for path in paths)
 
 
 def _look(location: DatasetLocation, path: str) -> tuple[int, float] | None:

@@ -93,9 +93,9 @@ def summarise(location: DatasetLocation, pin: PinnedVersion) -> VersionInfo:
     """What the manifest of one version says: when it was committed, and pylance's summary; no other one is read."""
     dataset = open_pinned(location, pin)
     with translated(location, f"summing up {pin}"):
-        found = dataset._ds.current_version()
-    moment = datetime.fromtimestamp(int(found["timestamp"]) / 1e9, timezone.utc)
-    return VersionInfo(pin.version, moment, dict(found["metadata"]))
+        manifest = dataset._ds.current_version()
+    moment = datetime.fromtimestamp(int(manifest["timestamp"]) / 1e9, timezone.utc)
+    return VersionInfo(pin.version, moment, dict(manifest["metadata"]))
 
 
 def _stamp(dataset: lance.LanceDataset) -> int:
@@ -138,10 +138,10 @@ def list_versions(location: DatasetLocation, branch: str | None) -> list[Version
     """A branch's history, oldest first. Reads every manifest, as pylance's ``versions`` does."""
     dataset = open_latest(location, branch)
     with translated(location, "reading the version history"):
-        found = dataset.versions()
+        versions = dataset.versions()
     return [
         VersionInfo(int(entry["version"]), _utc(entry["timestamp"]), dict(entry["metadata"]))
-        for entry in sorted(found, key=lambda entry: int(entry["version"]))
+        for entry in sorted(versions, key=lambda entry: int(entry["version"]))
     ]
 
 

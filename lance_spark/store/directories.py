@@ -43,8 +43,8 @@ def is_for(workspace: OpenWorkspace, dataset: str) -> bool:
 
 def dataset_around(directory: str) -> PlainDataset | None:
     """The dataset that a directory, which may not be there yet, is the root of or lies in. Raises as find_here."""
-    found = (_dataset_in(place) for place in _upwards(directory))
-    return next((dataset for dataset in found if dataset is not None), None)
+    datasets = (_dataset_in(place) for place in _upwards(directory))
+    return next((dataset for dataset in datasets if dataset is not None), None)
 
 
 def branch_of_directory(location: DatasetLocation) -> tuple[str, str] | None:
@@ -79,9 +79,9 @@ def _counts(workspace: OpenWorkspace, dataset: PlainDataset) -> bool:
 
 def _dataset_in(directory: str) -> PlainDataset | None:
     """The dataset that has its root, or a branch's root, in just this directory; None where there is none."""
-    found = branch_of_directory(DatasetLocation.at(directory))
-    if found is not None:
-        return PlainDataset(*found)
+    branch = branch_of_directory(DatasetLocation.at(directory))
+    if branch is not None:
+        return PlainDataset(*branch)
     if not _has_versions(directory):
         return None
     # What is left of a deleted branch looks like a dataset, and pylance takes it for one: its tags land on main.
@@ -91,10 +91,10 @@ def _dataset_in(directory: str) -> PlainDataset | None:
 
 def _splits(uri: str) -> Iterator[tuple[str, str]]:
     """What may be the root of a dataset and the name of a branch of it, with the shortest root first."""
-    root, found, name = uri.partition(_BRANCHES)
-    while found:
+    root, divider, name = uri.partition(_BRANCHES)
+    while divider:
         yield root, name
-        more, found, name = name.partition(_BRANCHES)
+        more, divider, name = name.partition(_BRANCHES)
         root = f"{root}{_BRANCHES}{more}"
 
 

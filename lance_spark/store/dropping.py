@@ -32,10 +32,10 @@ def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] 
 
     _drop_ref(location, ref_file(BRANCHES, name), check)
     # Listed as a whole first: what a new branch of that name gets, as soon as the manifests are gone, is not ours.
-    found = iter(_own_files(location, name))
+    paths = iter(_own_files(location, name))
     directories: set[str] = set()
     failed: list[tuple[str, str]] = []
-    while batch := list(islice(found, BATCH)):
+    while batch := list(islice(paths, BATCH)):
         directories |= {above for path in batch for above in _directories(path, f"tree/{name}")}
         failed += delete_batch(location, batch).failed
     if failed:

@@ -21,8 +21,8 @@ def list_files(location: DatasetLocation) -> list[str]:
     with reachable(location):
         filesystem = open_filesystem(location)
         filesystem.invalidate_cache()
-        found = filesystem.find(root)
-    return sorted(str(path)[len(root) :].lstrip("/") for path in found)
+        paths = filesystem.find(root)
+    return sorted(str(path)[len(root) :].lstrip("/") for path in paths)
 
 
 def read(location: DatasetLocation, path: str) -> bytes | None:
@@ -46,9 +46,9 @@ def read_many(location: DatasetLocation, paths: Sequence[str]) -> list[bytes | N
     if not location.uri.startswith("s3://"):
         return each(location, partial(read, location), paths)
     with reachable(location):
-        wanted = [whole_path(location, path) for path in paths]
-        found = open_filesystem(location).cat_ranges(wanted, None, None, on_error="return")
-        return [_content(answer) for answer in found]
+        whole = [whole_path(location, path) for path in paths]
+        answers = open_filesystem(location).cat_ranges(whole, None, None, on_error="return")
+        return [_content(answer) for answer in answers]
 
 
 def _content(answer: bytes | Exception) -> bytes | None:

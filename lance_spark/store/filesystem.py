@@ -64,8 +64,8 @@ def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]
                 return list(_entries_on_s3(location, directory))
             if location.is_local:
                 # fsspec asks for the size and time of every entry: ten times as long, with 10,000 versions.
-                with os.scandir(whole_path(location, directory)) as found:
-                    return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+                with os.scandir(whole_path(location, directory)) as directory_entries:
+                    return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in directory_entries]
             listed = open_filesystem(location).ls(whole_path(location, directory), detail=True, refresh=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -79,9 +79,9 @@ def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
     while True:
         page = checked_page(location, open_filesystem(location).call_s3("list_objects_v2", **asked))
-        yield from ((found["Prefix"][len(prefix) :].rstrip("/"), True) for found in page.get("CommonPrefixes", ()))
+        yield from ((listed["Prefix"][len(prefix) :].rstrip("/"), True) for listed in page.get("CommonPrefixes", ()))
         yield from (
-            (found["Key"][len(prefix) :], False) for found in page.get("Contents", ()) if found["Key"] != prefix
+            (listed["Key"][len(prefix) :], False) for listed in page.get("Contents", ()) if listed["Key"] != prefix
         )
         if not page["IsTruncated"]:
             return
@@ -124,8 +124,8 @@ def s3_time(text: Any) -> datetime:
         return datetime.fromisoformat(f"{text[:-1]}+00:00")
     from botocore.utils import parse_timestamp
 
-    found: datetime = parse_timestamp(text)
-    return found
+    time: datetime = parse_timestamp(text)
+    return time
 
 
 def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:

@@ -31,22 +31,22 @@ def carry_indexes(
     An index knows rows by the ids of their fragments. It is carried only if every fragment that it covers has the same
     id, files and row ids in the version that was committed; everything else would answer with wrong rows.
     """
-    wanted = _new_indexes(plan)
-    if not wanted:
+    new = _new_indexes(plan)
+    if not new:
         return (), ()
     pin = PinnedVersion(plan.ours.pin.branch, version or plan.ours.pin.version)
     now = version_reader.read_contents(ours, pin)
     made = _made(theirs, plan)
     carried: list[str] = []
     missing: list[str] = []
-    for name, segments in wanted.items():
-        found = [made[segment.uuid] for segment in segments if segment.uuid in made]
-        if len(found) == len(segments) and all(
-            _is_valid(entry, segment, plan, now) for entry, segment in zip(found, segments, strict=True)
+    for name, segments in new.items():
+        descriptions = [made[segment.uuid] for segment in segments if segment.uuid in made]
+        if len(descriptions) == len(segments) and all(
+            _is_valid(entry, segment, plan, now) for entry, segment in zip(descriptions, segments, strict=True)
         ):
             for segment in segments:
                 _copy_directory(theirs, plan, segment, ours)
-            (carried if _commit(ours, pin, found) else missing).append(name)
+            (carried if _commit(ours, pin, descriptions) else missing).append(name)
         else:
             missing.append(name)
     return tuple(carried), tuple(missing)
@@ -56,23 +56,23 @@ def _new_indexes(plan: ReplayPlan) -> dict[str, list[IndexSegment]]:
     """Indexes of theirs that neither the base nor ours has, by name."""
     known = {segment.uuid for segment in plan.sides.base_theirs.contents.indexes}
     names = {segment.name for segment in plan.ours.contents.indexes}
-    found: dict[str, list[IndexSegment]] = {}
+    new: dict[str, list[IndexSegment]] = {}
     for segment in plan.sides.theirs.contents.indexes:
         if segment.uuid not in known and segment.name not in names and not segment.name.startswith(_INTERNAL):
-            found.setdefault(segment.name, []).append(segment)
-    return found
+            new.setdefault(segment.name, []).append(segment)
+    return new
 
 
 def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
     """Descriptions, as pylance has them, of indexes made since the base, from the transactions that made them."""
     dataset = open_pinned(theirs, plan.sides.theirs.pin)
-    found = {}
+    made = {}
     for step in plan.sides.their_steps.found:
         if step.operation == "CreateIndex":
             with translated(theirs, "reading a transaction"):
                 operation = _operation(dataset, step.version)
-            found.update({str(index.uuid): index for index in getattr(operation, "new_indices", ())})
-    return found
+            made.update({str(index.uuid): index for index in getattr(operation, "new_indices", ())})
+    return made
 
 
 def _operation(dataset: lance.LanceDataset, version: int) -> Any:
@@ -91,7 +91,7 @@ def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents
         and covered == segment.fragments  # less, where values were changed after it was made
         and theirs.keys() == covered
         and all(fields.get(key) == names.get(key) for key in index.fields)
-        and all(key in ours and _same_rows(ours[key], found, index.fields) for key, found in theirs.items())
+        and all(key in ours and _same_rows(ours[key], fragment, index.fields) for key, fragment in theirs.items())
     )
 
 

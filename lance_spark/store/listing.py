@@ -182,10 +182,10 @@ def _rows_elsewhere(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]
 
 def _entries_elsewhere(filesystem: Any, directory: str) -> list[dict[str, Any]]:
     try:
-        found: list[dict[str, Any]] = filesystem.ls(directory.lstrip("/"), detail=True, refresh=True)
+        listed: list[dict[str, Any]] = filesystem.ls(directory.lstrip("/"), detail=True, refresh=True)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return found
+    return listed
 
 
 def _last_modified(entry: dict[str, Any]) -> int | None:

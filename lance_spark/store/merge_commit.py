@@ -106,17 +106,17 @@ def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: Repla
     change, placed = plan.change, plan.placed
     schema, renumbered = _schema(ours, theirs, plan)
     assembly = Assembly.of(plan.sides, change, placed, renumbered)
-    added = [assembly.added(found, fragment_json(theirs, found)) for found in change.added]
-    removed = [found.id for _, found in change.removed]
+    added = [assembly.added(fragment, fragment_json(theirs, fragment)) for fragment in change.added]
+    removed = [fragment.id for _, fragment in change.removed]
     replaced = []
-    for wanted in change.replaced:
-        mine: Any = fragment_json(ours, wanted.ours)
-        if wanted.both_deleted:
-            mine = _with_deleted(ours, wanted.ours, plan.deletions[wanted.ours.id])
+    for replacement in change.replaced:
+        mine: Any = fragment_json(ours, replacement.ours)
+        if replacement.both_deleted:
+            mine = _with_deleted(ours, replacement.ours, plan.deletions[replacement.ours.id])
         if mine is None:
-            removed.append(wanted.ours.id)
+            removed.append(replacement.ours.id)
         else:
-            replaced.append(assembly.replaced(wanted, mine, fragment_json(theirs, wanted.theirs)))
+            replaced.append(assembly.replaced(replacement, mine, fragment_json(theirs, replacement.theirs)))
     live = plan.ours.live if schema is None else frozenset(entry.id for entry in flattened(schema))
     changes = _Fragments(_without_dead(added, live), _without_dead(replaced, live), removed)
     if schema is not None and operation_for(change, plan.ours) == "Overwrite":
@@ -143,9 +143,9 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
     import lance
 
     free = plan.ours.contents.max_fragment_id + 1
-    for count, found in enumerate(changes.added):
-        found["id"] = found["id"] or free + count
-    changed = {found["id"]: found for found in changes.replaced}
+    for count, entry in enumerate(changes.added):
+        entry["id"] = entry["id"] or free + count
+    changed = {entry["id"]: entry for entry in changes.replaced}
     live = frozenset(entry.id for entry in flattened(schema))
     final = []
     for fragment in ours.get_fragments():
@@ -159,45 +159,45 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
 def _without_dead(fragments: list[Json], live: Collection[int]) -> list[Json]:
     """Fragments without the files of dropped columns, as pylance's own drop leaves them: it finds others corrupt."""
     result = []
-    for found in fragments:
-        files_in_use = [file for file in found["files"] if any(key in live for key in file["fields"])]
-        result.append({**found, "files": files_in_use or found["files"][:1]})
+    for fragment in fragments:
+        files_in_use = [file for file in fragment["files"] if any(key in live for key in file["fields"])]
+        result.append({**fragment, "files": files_in_use or fragment["files"][:1]})
     return result
 
 
-def fragments_from(found: Sequence[Any]) -> list[Any]:
+def fragments_from(fragments: Sequence[Any]) -> list[Any]:
     """Fragments as pylance's commit takes them, from its JSON."""
     from lance.fragment import FragmentMetadata
 
-    return [FragmentMetadata.from_json(json.dumps(entry)) for entry in found]
+    return [FragmentMetadata.from_json(json.dumps(entry)) for entry in fragments]
 
 
 def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, Any]:
     """A fragment as pylance's JSON."""
-    found = dataset.get_fragment(fragment.id)
-    if found is None:
+    lance_fragment = dataset.get_fragment(fragment.id)
+    if lance_fragment is None:
         raise CorruptData(f"pylance does not find fragment {fragment.id} that the manifest names.")
-    result: dict[str, Any] = found.metadata.to_json()
+    result: dict[str, Any] = lance_fragment.metadata.to_json()
     return result
 
 
 def _with_deleted(dataset: lance.LanceDataset, fragment: Fragment, offsets: Sequence[int]) -> dict[str, Any] | None:
     """The fragment with more rows deleted; pylance writes the deletion file. None if none of its rows are left."""
     addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
-    found = dataset.get_fragment(fragment.id).delete(f"_rowaddr IN ({addresses})")
-    result: dict[str, Any] | None = None if found is None else found.to_json()
+    left = dataset.get_fragment(fragment.id).delete(f"_rowaddr IN ({addresses})")
+    result: dict[str, Any] | None = None if left is None else left.to_json()
     return result
 
 
 def _fields_modified(plan: ReplayPlan) -> list[int]:
     """Columns that have other values in fragments that stay: indexes must forget those fragments."""
-    found: set[int] = set()
-    for wanted in plan.change.replaced:
-        if wanted.files:
+    modified: set[int] = set()
+    for replacement in plan.change.replaced:
+        if replacement.files:
             live = plan.sides.theirs.live
-            before, after = columns(wanted.ours, live), columns(wanted.theirs, live)
-            found |= {field for field, path in after.items() if before.get(field) != path}
-    return sorted(found)
+            before, after = columns(replacement.ours, live), columns(replacement.theirs, live)
+            modified |= {field for field, path in after.items() if before.get(field) != path}
+    return sorted(modified)
 
 
 def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> set[int]:
@@ -206,10 +206,10 @@ def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLoc
     An index that was made while a row was deleted does not have it, and queries through it would never find it. So
     indexes must forget such fragments, one that is made in this very moment as well.
     """
-    for wanted in plan.change.replaced:
-        if wanted.deletion and not wanted.both_deleted and wanted.ours.deletion is not None:
-            mine = deleted_offsets(location, plan.ours, wanted.ours).to_pylist()
-            if not {*deleted_offsets(theirs, plan.sides.theirs, wanted.theirs).to_pylist()}.issuperset(mine):
+    for replacement in plan.change.replaced:
+        if replacement.deletion and not replacement.both_deleted and replacement.ours.deletion is not None:
+            mine = deleted_offsets(location, plan.ours, replacement.ours).to_pylist()
+            if not {*deleted_offsets(theirs, plan.sides.theirs, replacement.theirs).to_pylist()}.issuperset(mine):
                 return {*plan.ours.live}
     return set()
 
@@ -225,7 +225,7 @@ def _schema(
     schema = _composed(ours, theirs, plan.ours, plan.change.columns)
     new = {entry.id for entry in plan.sides.theirs.contents.fields} - plan.sides.base_theirs.live
     matched = match_fields(plan.sides.theirs.contents.fields, flattened(schema))
-    return schema, {key: found for key, found in matched.items() if key in new}
+    return schema, {key: field for key, field in matched.items() if key in new}
 
 
 def _composed(
@@ -239,7 +239,8 @@ def _composed(
     import lance
 
     used = max(
-        (key for found in snapshot.contents.fragments() for file in found.files for key in file.fields), default=-1
+        (key for fragment in snapshot.contents.fragments() for file in fragment.files for key in file.fields),
+        default=-1,
     )
     with tempfile.TemporaryDirectory() as directory:
         columns_of_ours = lance.LanceOperation.Overwrite(ours.lance_schema, [])
@@ -266,16 +267,16 @@ def _composed(
 
 def flattened(schema: LanceSchema) -> list[Field]:
     """A schema of pylance as a manifest has it: parents first."""
-    found: list[Field] = []
+    fields: list[Field] = []
 
     def walk(entry: LanceField, parent: int) -> None:
-        found.append(Field(entry.id(), parent, entry.name(), "", True, ()))
+        fields.append(Field(entry.id(), parent, entry.name(), "", True, ()))
         for child in entry.children():
             walk(child, entry.id())
 
     for column in schema.fields():
         walk(column, -1)
-    return found
+    return fields
 
 
 def key_columns(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:
@@ -290,8 +291,8 @@ def read_keys(
     """The keys of all rows of some fragments."""
     dataset = open_pinned(location, pin)
     with translated(location, "reading keys"):
-        found = [dataset.get_fragment(fragment.id) for fragment in fragments]
-        yield from dataset.scanner(columns=list(keys), fragments=found).to_batches()
+        parts = [dataset.get_fragment(fragment.id) for fragment in fragments]
+        yield from dataset.scanner(columns=list(keys), fragments=parts).to_batches()
 
 
 def take_keys(
@@ -301,7 +302,7 @@ def take_keys(
     dataset = open_pinned(location, pin)
     with translated(location, "reading keys"):
         addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
-        found = [dataset.get_fragment(fragment.id)]
-        table = dataset.to_table(columns=list(keys), filter=f"_rowaddr IN ({addresses})", fragments=found)
+        parts = [dataset.get_fragment(fragment.id)]
+        table = dataset.to_table(columns=list(keys), filter=f"_rowaddr IN ({addresses})", fragments=parts)
     rows: list[Mapping[str, Any]] = table.to_pylist()
     return rows

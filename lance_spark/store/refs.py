@@ -35,8 +35,8 @@ def read_ref_files(location: DatasetLocation) -> RefTable:
 
 def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> RefTable:
     """All branches or some, and no tags, of which there may be many; nor a look at whether there is a dataset."""
-    wanted = list_ref_names(location, BRANCHES) if names is None else names
-    return RefTable(_each(location, read_branch, wanted), {})
+    chosen = list_ref_names(location, BRANCHES) if names is None else names
+    return RefTable(_each(location, read_branch, chosen), {})
 
 
 def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]:
@@ -47,9 +47,9 @@ def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]
 def _each(
     location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref | None], names: Sequence[str]
 ) -> dict[str, _Ref]:
-    found = each(location, partial(read, location), names)
+    contents = each(location, partial(read, location), names)
     # A ref that vanished between the listing and the read was deleted meanwhile.
-    return {name: ref for name, ref in zip(names, found, strict=True) if ref is not None}
+    return {name: ref for name, ref in zip(names, contents, strict=True) if ref is not None}
 
 
 def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:

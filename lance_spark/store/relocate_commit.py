@@ -72,12 +72,12 @@ def canonical(path: str) -> str | None:
 
 def list_sizes(place: DatasetLocation, directory: str) -> dict[str, int | None]:
     """The files of a directory below a place ("" for all of it): path as manifests name it, and bytes."""
-    found = {}
+    sizes = {}
     part = KeyRange(f"{directory}/", f"{directory}0") if directory else KeyRange(None, None)
     for batch in list_range(place, part):
         for path, size in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True):
-            found[data_key(path) if path.startswith("data/") and path.endswith(".lance") else path] = size
-    return found
+            sizes[data_key(path) if path.startswith("data/") and path.endswith(".lance") else path] = size
+    return sizes
 
 
 def register(
@@ -104,11 +104,11 @@ def repoint_fragments(
     import lance
 
     dataset = open_pinned(location, head.pin)
-    wanted = frozenset(repair.fragments)
+    moved = frozenset(repair.fragments)
     changed = [
         _in_bases(fragment_json(dataset, fragment), repair.bases)
         for fragment in head.contents.fragments()
-        if fragment.id in wanted
+        if fragment.id in moved
     ]
     operation = lance.LanceOperation.Update(
         removed_fragment_ids=[], updated_fragments=fragments_from(changed), new_fragments=[], fields_modified=[]
@@ -186,7 +186,7 @@ def versions_naming(location: DatasetLocation, newest: PinnedVersion, paths: Col
 
 def _names_any(content: bytes, paths: Collection[str]) -> bool:
     try:
-        found = named_files(content)
+        named = named_files(content)
     except (CorruptData, Refused):
         return False  # nobody can read it anyway, here or there
-    return any(file.base is not None and file.base.path in paths and "_indices/" not in file.path for file in found)
+    return any(file.base is not None and file.base.path in paths and "_indices/" not in file.path for file in named)

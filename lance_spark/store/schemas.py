@@ -82,5 +82,5 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 
 def _kept(field: pa.Field) -> dict[bytes, bytes] | None:
-    found = {key: value for key, value in (field.metadata or {}).items() if not key.startswith(b"PARQUET:")}
-    return found or None
+    kept = {key: value for key, value in (field.metadata or {}).items() if not key.startswith(b"PARQUET:")}
+    return kept or None

@@ -22,11 +22,11 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     from lance_spark.store.listing import list_range  # pulls in pyarrow, for which commands do not wait
 
     root = f"tree/{name}/"
-    found: list[tuple[str, int | None]] = []
+    files_there: list[tuple[str, int | None]] = []
     for batch in list_range(location, KeyRange(root, f"tree/{name}0")):
         paths, times = batch["path"].to_pylist(), batch["last_modified"].cast("int64").to_pylist()
-        found += [(path[len(root) :], moment) for path, moment in zip(paths, times, strict=True)]
-    own = [(path, moment) for path, moment in found if is_dataset_directory(path.partition("/")[0])]
+        files_there += [(path[len(root) :], moment) for path, moment in zip(paths, times, strict=True)]
+    own = [(path, moment) for path, moment in files_there if is_dataset_directory(path.partition("/")[0])]
     oldest = (time.time() - GRACE) * 1_000_000
     if any(moment is None or moment > oldest for _, moment in own):
         return False

@@ -78,32 +78,32 @@ def message_of(chain: RemoteChain, after: int, version: int, remote: str) -> str
 
 def in_order(chains: Mapping[str | None, RemoteChain]) -> list[RemoteChain]:
     """Parents before the branches that were created from them."""
-    found: dict[str | None, RemoteChain] = {}
+    ordered: dict[str | None, RemoteChain] = {}
 
     def visit(branch: str | None) -> None:
         chain = chains.get(branch)
-        if chain is None or branch in found:
+        if chain is None or branch in ordered:
             return
         if chain.fork is not None and chain.fork.branch != branch:
             visit(chain.fork.branch)
-        found[branch] = chain
+        ordered[branch] = chain
 
     for branch in sorted(chains, key=lambda name: name or ""):
         visit(branch)
-    return list(found.values())
+    return list(ordered.values())
 
 
-def with_parents(wanted: Iterable[str | None], forks: Mapping[str, PinnedVersion]) -> set[str | None]:
+def with_parents(names: Iterable[str | None], forks: Mapping[str, PinnedVersion]) -> set[str | None]:
     """Branches with all that they come from."""
-    found: set[str | None] = set()
-    for name in wanted:
+    known: set[str | None] = set()
+    for name in names:
         branch: str | None = name
-        while branch not in found:
-            found.add(branch)
+        while branch not in known:
+            known.add(branch)
             if branch is None or branch not in forks:
                 break
             branch = forks[branch].branch
-    return found
+    return known
 
 
 def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChain]) -> list[int]:
@@ -113,12 +113,12 @@ def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChai
     """
     if until <= seen:
         return []
-    wanted = {until, *(received.at for received in chain.received), *chain.reshaped}
+    needed = {until, *(received.at for received in chain.received), *chain.reshaped}
     for other in others:
         if other.fork is not None and other.fork.branch == chain.branch:
-            wanted.add(other.fork.version)
-        wanted |= {taken.source.version for taken in other.taken if taken.source.branch == chain.branch}
-    return [version for version in chain.versions if seen < version <= until and version in wanted]
+            needed.add(other.fork.version)
+        needed |= {taken.source.version for taken in other.taken if taken.source.branch == chain.branch}
+    return [version for version in chain.versions if seen < version <= until and version in needed]
 
 
 def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[int, ...]:
@@ -127,16 +127,16 @@ def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[
     ``operations`` ascend. Nothing counts that was before the whole table was replaced. With ``compacting``, rows are
     brought before they are compacted: of a file with old and new rows no row could keep its stable id.
     """
-    wanted = _CHANGES_COLUMNS | {"Rewrite"} if compacting else _CHANGES_COLUMNS
-    found: set[int] = set()
+    kinds = _CHANGES_COLUMNS | {"Rewrite"} if compacting else _CHANGES_COLUMNS
+    versions: set[int] = set()
     before: int | None = None
     for version, operation in operations.items():
         if operation in _REPLACES_ALL:
-            found = {version}
-        elif operation in wanted:
-            found |= {version, version if before is None else before}
+            versions = {version}
+        elif operation in kinds:
+            versions |= {version, version if before is None else before}
         before = version
-    return tuple(sorted(found))
+    return tuple(sorted(versions))
 
 
 def meetings(

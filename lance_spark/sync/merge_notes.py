@@ -52,8 +52,8 @@ def _read(key: str, value: str) -> MergeNote | None:
     if not key.startswith(PREFIX) or not dot:
         return None
     try:
-        found = json.loads(value)
-        return MergeNote(_identity(into), int(found["at"]), Node(_identity(source), int(found["source"])))
+        note = json.loads(value)
+        return MergeNote(_identity(into), int(note["at"]), Node(_identity(source), int(note["source"])))
     except (ValueError, KeyError, TypeError):
         return None  # somebody else's key
 

@@ -61,7 +61,7 @@ class Follows:
 
     def with_pair(self, pair: VersionPair, stamp: int) -> Follows:
         """After a fetch."""
-        kept = tuple(found for found in self.pairs if found.remote < pair.remote and found.local <= pair.local)
+        kept = tuple(known for known in self.pairs if known.remote < pair.remote and known.local <= pair.local)
         return replace(self, pairs=(*kept, pair)[-_KEPT:], stamp=stamp)
 
     def with_edges(self, edges: Iterable[Edge]) -> Follows:
@@ -88,16 +88,16 @@ def read_follows(branch: Branch) -> Follows | None:
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        record = json.loads(text)
         return Follows(
-            remote=str(found["remote"]),
-            uri=str(found["uri"]),
-            branch=None if found["branch"] == MAIN else str(found["branch"]),
-            identity=str(found["identity"]),
-            stamp=int(found["stamp"]),
-            pairs=tuple(VersionPair(int(local), int(remote)) for local, remote in found["pairs"]),
+            remote=str(record["remote"]),
+            uri=str(record["uri"]),
+            branch=None if record["branch"] == MAIN else str(record["branch"]),
+            identity=str(record["identity"]),
+            stamp=int(record["stamp"]),
+            pairs=tuple(VersionPair(int(local), int(remote)) for local, remote in record["pairs"]),
             edges=tuple(
-                Edge(str(into), int(at), Node(str(chain), int(version))) for into, at, chain, version in found["edges"]
+                Edge(str(into), int(at), Node(str(chain), int(version))) for into, at, chain, version in record["edges"]
             ),
         )
     except (ValueError, KeyError, TypeError):

@@ -219,10 +219,10 @@ def _typed(text: str, key: str, value: object, kind: type) -> Any:
     plain = value.unwrap() if hasattr(value, "unwrap") else value
     if isinstance(plain, kind):
         return plain
-    wanted = "text in quotes" if kind is str else "a table"
+    expected = "text in quotes" if kind is str else "a table"
     if value is None:
-        raise _problem(text, key, f"'{key}' is missing", f"Add {key.rpartition('.')[2]} = ..., with {wanted}.")
-    raise _problem(text, key, f"'{key}' is {plain!r}", f"It must be {wanted}.")
+        raise _problem(text, key, f"'{key}' is missing", f"Add {key.rpartition('.')[2]} = ..., with {expected}.")
+    raise _problem(text, key, f"'{key}' is {plain!r}", f"It must be {expected}.")
 
 
 class _Line:

@@ -114,11 +114,11 @@ def soon() -> datetime:
 
 def assert_sound(catalog: Catalog) -> dict[str, int]:
     """No id and no directory twice, every table can be read, no remainder is left by the collector; who made each."""
-    found = [str(identifier) for identifier in list_tables(catalog, recursive=True)]
-    assert max(Counter(found).values(), default=1) == 1
+    tables = [str(identifier) for identifier in list_tables(catalog, recursive=True)]
+    assert max(Counter(tables).values(), default=1) == 1
     spaces = {str(identifier) for identifier in list_namespaces(catalog, recursive=True)}
-    assert spaces.isdisjoint(found)
-    written = [name for name in found if not describe_table(catalog, name).declared]
+    assert spaces.isdisjoint(tables)
+    written = [name for name in tables if not describe_table(catalog, name).declared]
     values = {name: value_of(catalog, name) for name in written}
     if catalog.reads_manifest and list_namespaces(catalog).identifiers + list_tables(catalog).identifiers:
         collected = collect_orphans(plan_orphans(catalog, soon(), datasets=True))

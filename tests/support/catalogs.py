@@ -43,11 +43,11 @@ def ids_of(catalog: Catalog, name: Name) -> list[int]:
 
 
 def tables(catalog: Catalog, namespace: Name = "", recursive: bool = False) -> list[str]:
-    return [str(found) for found in list_tables(catalog, namespace, recursive)]
+    return [str(table) for table in list_tables(catalog, namespace, recursive)]
 
 
 def namespaces(catalog: Catalog, parent: Name = "", recursive: bool = False) -> list[str]:
-    return [str(found) for found in list_namespaces(catalog, parent, recursive)]
+    return [str(child) for child in list_namespaces(catalog, parent, recursive)]
 
 
 def raw(catalog: Catalog) -> lance.LanceDataset:
@@ -57,9 +57,9 @@ def raw(catalog: Catalog) -> lance.LanceDataset:
 
 def rows(catalog: Catalog) -> dict[str, dict[str, Any]]:
     """The rows of ``__manifest``, read by pylance; each id once."""
-    found = raw(catalog).to_table().to_pylist()
-    assert len({row["object_id"] for row in found}) == len(found)
-    return {row["object_id"]: row for row in found}
+    rows = raw(catalog).to_table().to_pylist()
+    assert len({row["object_id"] for row in rows}) == len(rows)
+    return {row["object_id"]: row for row in rows}
 
 
 def indexes(catalog: Catalog) -> frozenset[str]:

@@ -164,8 +164,8 @@ def _error(code: str, request: Request) -> bytes:
 def _without(alone: dict[str, str], kind: str, element: bytes, document: bytes) -> bytes:
     """The document without the elements of those keys that have such a fate."""
 
-    def kept(found: re.Match[bytes]) -> bytes:
-        return b"" if alone.get(unescape(found[1].decode()), "").startswith(kind) else found[0]
+    def kept(match: re.Match[bytes]) -> bytes:
+        return b"" if alone.get(unescape(match[1].decode()), "").startswith(kind) else match[0]
 
     return re.sub(b"<%s>(?:(?!<Key>).)*<Key>(.*?)</Key>.*?</%s>" % (element, element), kept, document, flags=re.S)
 

@@ -41,12 +41,12 @@ def numbers(spark: SparkSession, first: int, last: int, partitions: int = 1) -> 
 
 def all_files(directory: str | Path) -> dict[str, int]:
     """Every file below a directory with its size, to compare before and after."""
-    found = {}
+    sizes = {}
     for parent, _, names in os.walk(directory):
         for name in names:
             path = os.path.join(parent, name)
-            found[os.path.relpath(path, directory)] = os.path.getsize(path)
-    return found
+            sizes[os.path.relpath(path, directory)] = os.path.getsize(path)
+    return sizes
 
 
 @contextmanager
@@ -55,8 +55,8 @@ def refused(error: type[Exception], *words: str) -> Iterator[pytest.ExceptionInf
     with pytest.raises(Exception, match=f"{error.__name__}: ") as caught:
         yield caught
     text = str(caught.value)
-    before, found, message = text.partition(f"lance_spark.errors.{error.__name__}: ")
-    assert found, text
+    before, error_name, message = text.partition(f"lance_spark.errors.{error.__name__}: ")
+    assert error_name, text
     assert "Traceback" not in before, text
     for word in words:
         assert word in message, text

@@ -19,12 +19,12 @@ def pin(text: str) -> PinnedVersion:
 
 def entries(*lines: str) -> list[LogEntry]:
     """Each line: a version, then those it was made from."""
-    found = []
+    entries = []
     for line in lines:
         name, *parents = line.split()
         where = pin(name)
-        found.append(LogEntry(where.branch, where.version, NOW, "Append", parents=tuple(map(pin, parents))))
-    return found
+        entries.append(LogEntry(where.branch, where.version, NOW, "Append", parents=tuple(map(pin, parents))))
+    return entries
 
 
 @st.composite

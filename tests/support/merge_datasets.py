@@ -76,8 +76,8 @@ def ids(dataset: lance.LanceDataset) -> list[int]:
 
 def row_ids(dataset: lance.LanceDataset) -> dict[int, int]:
     """The row id that pylance gives each row, by the row's own id."""
-    found = dataset.to_table(columns=["id"], with_row_id=True).to_pylist()
-    return {row["id"]: row["_rowid"] for row in found}
+    listed = dataset.to_table(columns=["id"], with_row_id=True).to_pylist()
+    return {row["id"]: row["_rowid"] for row in listed}
 
 
 def assert_sound(dataset: lance.LanceDataset) -> None:
@@ -96,10 +96,10 @@ def assert_sound(dataset: lance.LanceDataset) -> None:
 def _assert_found(dataset: lance.LanceDataset, whole: Rows, column: str) -> None:
     """A third of the values, three single ones, and null are found, and nothing else is."""
     values = sorted({row[column] for row in whole if row[column] is not None})
-    wanted = [values[::3], *([value] for value in values[:: max(1, len(values) // 2)])] if values else []
-    asked = [(f"{column} IN ({', '.join(map(str, several))})", several) for several in wanted]
-    for condition, found in [*asked, (f"{column} IS NULL", [None])]:
-        expected = [row for row in whole if row[column] in found]
+    samples = [values[::3], *([value] for value in values[:: max(1, len(values) // 2)])] if values else []
+    asked = [(f"{column} IN ({', '.join(map(str, several))})", several) for several in samples]
+    for condition, values_in in [*asked, (f"{column} IS NULL", [None])]:
+        expected = [row for row in whole if row[column] in values_in]
         rows = dataset.to_table(filter=condition, with_row_id=True).to_pylist()
         assert sorted(map(str, rows)) == sorted(map(str, expected)), condition
 

@@ -89,14 +89,14 @@ class Model:
 
     def ancestors(self, commit: Commit) -> set[Commit]:
         """A version and everything it descends from, one parent after the other."""
-        found: set[Commit] = set()
+        reached: set[Commit] = set()
         pending = [commit]
         while pending:
             at = pending.pop()
-            if at not in found:
-                found.add(at)
+            if at not in reached:
+                reached.add(at)
                 pending += self.parents.get(at, ())
-        return found
+        return reached
 
     def bases(self, one: Commit, other: Commit) -> set[Commit]:
         """Common ancestors that are no ancestor of another one."""
@@ -125,14 +125,14 @@ def merged(base: State, ours: State, theirs: State) -> State:
 def merged_columns(base: State, ours: State, theirs: State) -> tuple[Column, ...]:
     """Columns by their tokens."""
     before, mine, other = ({column.token: column.name for column in side.columns} for side in (base, ours, theirs))
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for token in [*mine, *(token for token in other if token not in mine)]:
         name = _either(before.get(token), mine.get(token), other.get(token), token)
         if name is not None:
-            found[token] = name
-    if len(set(found.values())) < len(found):
+            names[token] = name
+    if len(set(names.values())) < len(names):
         raise Clash("two columns of one name")
-    return tuple(Column(token, name) for token, name in found.items())
+    return tuple(Column(token, name) for token, name in names.items())
 
 
 Row = dict[int, Cell] | None

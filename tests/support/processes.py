@@ -70,9 +70,9 @@ class Team:
 
     def outcomes(self) -> list[Any]:
         """What each of them returned, in the order of the jobs. An exception of theirs fails the test."""
-        found = self._received()
+        results = self._received()
         self._working = 0
-        return found
+        return results
 
     def run(self, jobs: Sequence[Job]) -> list[Any]:
         self.prepare(jobs)
@@ -98,13 +98,13 @@ class Team:
             self._members.append(member)
 
     def _received(self) -> list[Any]:
-        found = []
+        results = []
         for end in self._ends[: self._working]:
             assert end.poll(PATIENCE), "a process hangs"
             result, problem = end.recv()
             assert problem is None, problem
-            found.append(result)
-        return found
+            results.append(result)
+        return results
 
 
 def _serve(end: Connection) -> None:

@@ -51,12 +51,12 @@ def made_clone(
 ) -> CloneResult:
     """Clone main, or the version that ``pin`` names."""
     there = locate(source)
-    wanted = pin_latest(there, None) if pin is None else pin_version(there, pin.branch, pin.version)
+    version = pin_latest(there, None) if pin is None else pin_version(there, pin.branch, pin.version)
     given = CloneOptions(deep=way == "deep", **options)
     if way != "planted":
-        return clone(origin(source), wanted, locate(target), LocalRunner(), given)
+        return clone(origin(source), version, locate(target), LocalRunner(), given)
     with stores_of_their_own():
-        return clone(origin(source), wanted, locate(target), LocalRunner(), given)
+        return clone(origin(source), version, locate(target), LocalRunner(), given)
 
 
 class Prepared:
@@ -124,8 +124,8 @@ def ids_of(uri: str, branch: str | None = None) -> list[int]:
 
 def own_branches(uri: str) -> list[str | None]:
     """Main and all branches that do not follow a remote."""
-    found = lance.dataset(uri).branches.list()
-    return [None, *sorted(name for name, entry in found.items() if "lance_spark.follows" not in entry["metadata"])]
+    branches = lance.dataset(uri).branches.list()
+    return [None, *sorted(name for name, entry in branches.items() if "lance_spark.follows" not in entry["metadata"])]
 
 
 def assert_follows(local: str, source: str, name: str = "origin") -> None:
@@ -169,7 +169,7 @@ def snapshot(uri: str) -> dict[str, str]:
         return {}
     own = ("tree/origin/", "_refs/branches/origin%2F", "data/", "_deletions/")
     protecting = "_refs/tags/clone-"
-    return {path: found for path, found in contents(uri).items() if not path.startswith((*own, protecting))}
+    return {path: content for path, content in contents(uri).items() if not path.startswith((*own, protecting))}
 
 
 def tell_steps(listener: Callable[[int], object], patch_with: Callable[[Any, str, Any], object] = setattr) -> None:

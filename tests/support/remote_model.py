@@ -45,19 +45,19 @@ class Git:
 
     def branches(self, dataset: str, following: bool = False) -> list[str]:
         """The branches of one's own, or those that follow a remote's."""
-        found = (place.branch for place in self.heads if place.dataset == dataset)
-        return sorted(branch for branch in found if branch.startswith("origin/") == following)
+        names = (place.branch for place in self.heads if place.dataset == dataset)
+        return sorted(branch for branch in names if branch.startswith("origin/") == following)
 
     def ancestors(self, number: int) -> set[int]:
         """A commit and everything it descends from."""
-        found: set[int] = set()
+        reached: set[int] = set()
         pending = [number]
         while pending:
             at = pending.pop()
-            if at not in found:
-                found.add(at)
+            if at not in reached:
+                reached.add(at)
                 pending += self.parents[at]
-        return found
+        return reached
 
     def holds(self, place: Place, other: Place) -> bool:
         """Whether a branch has everything of another one."""
@@ -70,10 +70,10 @@ class Git:
 
     def outcomes(self, into: Place, source: Place) -> list[State]:
         """What a merge may make of two branches: one state, or none where both changed one thing."""
-        found = []
+        results = []
         for base in self.bases(into, source):
             try:
-                found.append(merged(self.states[base], self.state(into), self.state(source)))
+                results.append(merged(self.states[base], self.state(into), self.state(source)))
             except Clash:
                 continue
-        return found
+        return results

@@ -152,14 +152,14 @@ def is_conflict(problem: Exception) -> bool:
 
 def under_way(place: Place, moment: int) -> list[int]:
     """Of each job under way, when it began (BEGAN) or since when it needs versions (SINCE), in nanoseconds."""
-    found = []
+    moments = []
     for note in Path(place.notes, "jobs").iterdir():
         if note.suffix != ".new":
             try:
-                found.append(int(note.read_text().split()[moment]))
+                moments.append(int(note.read_text().split()[moment]))
             except FileNotFoundError:
                 continue  # the job has ended
-    return found
+    return moments
 
 
 def policy(**given: Any) -> CleanupPolicy:

@@ -48,10 +48,10 @@ def run_storm(place: Place, team: Team, stable: bool) -> list[Entry]:
 def account(place: Place) -> None:
     """Every row is where the workers were told it is; all that is listed can be read; and everything took place."""
     entries = read_logs(place.notes)
-    there, found = read_all(place)
-    found += [*problems(entries, ids_of(place)), *history_problems(entries, there[None]), *unexpected(entries)[:20]]
-    found += wrong_tags(place, entries) + wrong_branches(place, entries)
-    assert not found, "\n".join([*found, "", summary(entries)])
+    there, wrong = read_all(place)
+    wrong += [*problems(entries, ids_of(place)), *history_problems(entries, there[None]), *unexpected(entries)[:20]]
+    wrong += wrong_tags(place, entries) + wrong_branches(place, entries)
+    assert not wrong, "\n".join([*wrong, "", summary(entries)])
     assert_took_place(entries)
 
 
@@ -76,20 +76,20 @@ def ids_of(place: Place, branch: str | None = None) -> list[int]:
 
 def read_all(place: Place) -> tuple[dict[str | None, dict[int, list[int]]], list[str]]:
     """The rows of every version that pylance lists, by branch; and what could not be read, or reads wrong."""
-    found: dict[str | None, dict[int, list[int]]] = {}
+    ids_of_versions: dict[str | None, dict[int, list[int]]] = {}
     wrong = []
     for branch in [None, *opened(place).branches.list()]:
-        found[branch] = {}
+        ids_of_versions[branch] = {}
         for version in [entry["version"] for entry in opened(place, branch).versions()]:
             try:
                 rows = opened(place, branch, version).to_table()
             except (OSError, ValueError, RuntimeError) as problem:
                 wrong.append(f"{branch or 'main'}@{version} cannot be read: {problem}")
                 continue
-            ids = found[branch][version] = rows["id"].to_pylist()
+            ids = ids_of_versions[branch][version] = rows["id"].to_pylist()
             if len(set(ids)) < len(ids) or rows["v"].to_pylist() != [value_of(key) for key in ids]:
                 wrong.append(f"{branch or 'main'}@{version} has rows twice, or values that nobody wrote")
-    return found, wrong
+    return ids_of_versions, wrong
 
 
 def wrong_tags(place: Place, entries: Iterable[Entry]) -> list[str]:
@@ -100,27 +100,27 @@ def wrong_tags(place: Place, entries: Iterable[Entry]) -> list[str]:
             expected[entry.facts["name"]] = entry
         elif entry.outcome == OK and entry.action == "delete tag":
             expected.pop(entry.facts["name"], None)
-    found = []
+    wrong = []
     there = opened(place).tags.list()
     if set(there) != set(expected):
-        found.append(f"tags {sorted(there)} are there, not {sorted(expected)}")
+        wrong.append(f"tags {sorted(there)} are there, not {sorted(expected)}")
     for name in set(there) & set(expected):
         try:
             rows = digest(opened(place).checkout_version(name).to_table()["id"].to_pylist())
         except (OSError, ValueError, RuntimeError) as problem:
-            found.append(f"tag {name} cannot be read: {problem}; {expected[name]}")
+            wrong.append(f"tag {name} cannot be read: {problem}; {expected[name]}")
             continue
         if rows != expected[name].facts["rows"]:
-            found.append(f"tag {name} has other rows than it had: {expected[name]}")
-    return found
+            wrong.append(f"tag {name} has other rows than it had: {expected[name]}")
+    return wrong
 
 
 def wrong_branches(place: Place, entries: Iterable[Entry]) -> list[str]:
     """Branches that are not those that were left, or do not have the rows that they had."""
     expected = {entry.facts["name"]: entry.facts["rows"] for entry in entries if entry.action == "leave branch"}
     there = set(opened(place).branches.list())
-    found = [] if there == set(expected) else [f"branches {sorted(there)} are there, not {sorted(expected)}"]
+    wrong = [] if there == set(expected) else [f"branches {sorted(there)} are there, not {sorted(expected)}"]
     for name in there & set(expected):
         if digest(ids_of(place, name)) != expected[name]:
-            found.append(f"branch {name} has other rows than it had")
-    return found
+            wrong.append(f"branch {name} has other rows than it had")
+    return wrong

@@ -67,12 +67,12 @@ class Log:
 
 def read_logs(directory: str) -> list[Entry]:
     """All lines of all workers, in the order of their ends."""
-    found = []
+    entries = []
     for path in Path(directory).glob("*.jsonl"):
         for line in path.read_text("utf-8").splitlines():
             told = json.loads(line)
-            found.append(Entry(**{**told, "added": tuple(told["added"]), "deleted": tuple(told["deleted"])}))
-    return sorted(found, key=lambda entry: entry.ended)
+            entries.append(Entry(**{**told, "added": tuple(told["added"]), "deleted": tuple(told["deleted"])}))
+    return sorted(entries, key=lambda entry: entry.ended)
 
 
 def happened(entries: Iterable[Entry]) -> Counter[str]:
@@ -102,16 +102,16 @@ def history_problems(entries: Iterable[Entry], versions: Mapping[int, Collection
     entries = tuple(entries)
     deleted = {key for entry in entries for key in entry.deleted}
     whole = [(entry, {*entry.added} - deleted) for entry in entries]
-    found, seen, gone = [], set[int](), set[int]()
+    wrong, seen, gone = [], set[int](), set[int]()
     for version, rows in sorted(versions.items()):
         there = set(rows)
         halves = [entry for entry, ids in whole if ids & there and not ids <= there]
-        found += [f"version {version} has half of: {entry}" for entry in halves[:_EXAMPLES]]
+        wrong += [f"version {version} has half of: {entry}" for entry in halves[:_EXAMPLES]]
         gone |= seen - there
         if there & gone:
-            found.append(f"version {version} has rows that an earlier one had lost: {sorted(there & gone)[:20]}")
+            wrong.append(f"version {version} has rows that an earlier one had lost: {sorted(there & gone)[:20]}")
         seen |= there
-    return found
+    return wrong
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,13 @@ class _Account:
     def wrong_rows(self) -> Iterator[str]:
         added, gone = self._ids("added", OK), self._ids("deleted", OK)
         there = set(self.there)
-        found = {
+        kinds = {
             "rows are there more than once": {key for key, count in self.there.items() if count > 1},
             "rows are there that nobody was told were added": there - self._ids("added", OK, UNKNOWN),
             "rows that were added are lost": added - gone - self._ids("deleted", UNKNOWN) - there,
             "rows that were deleted are back": there & gone,
         }
-        for what, ids in found.items():
+        for what, ids in kinds.items():
             if ids:
                 yield f"{len(ids)} {what}:{self._examples(ids)}"
 

@@ -113,8 +113,8 @@ def compact(worker: Worker) -> None:
 
             def run(dataset: Any = dataset, target: int = target) -> dict[str, Any]:
                 read = dataset.version
-                found = dataset.optimize.compact_files(target_rows_per_fragment=target)
-                return {"read": read, "version": dataset.version, "fragments": found.fragments_removed}
+                metrics = dataset.optimize.compact_files(target_rows_per_fragment=target)
+                return {"read": read, "version": dataset.version, "fragments": metrics.fragments_removed}
 
             entry = worker.attempt("compact", run)
         done = done or entry.facts.get("fragments", 0) > 0
@@ -201,7 +201,7 @@ def tag(worker: Worker) -> None:
             entry = worker.attempt(action, partial(_tag, worker.place, action, facts))
         if entry.outcome == OK:
             done.add(action)
-            there = [found for found in there if found != name] + ([] if action == "delete tag" else [name])
+            there = [other for other in there if other != name] + ([] if action == "delete tag" else [name])
         worker.rest(0.2)
 
 

@@ -62,52 +62,52 @@ class BasePathResolver:
     def _with_home(self, head: Head, use: BaseUse) -> BaseState:
         home = Root(self._location.branch_uri(head.pin.branch))
         lying = [index.uuid for index in use.indexes if not self._missing(home, index_files(index, is_dataset=True))]
-        found = replace(self._state(use.without(lying), _unused(head, use)), home=tuple(lying))
-        if found.moves and found.target is not None and blob_columns(self._location, head.pin):
-            found = self._with_blobs(use, found, found.target)
-        return replace(found, state=MISPLACED) if lying and found.state in (OK, FOREIGN, UNUSED) else found
+        base = replace(self._state(use.without(lying), _unused(head, use)), home=tuple(lying))
+        if base.moves and base.target is not None and blob_columns(self._location, head.pin):
+            base = self._with_blobs(use, base, base.target)
+        return replace(base, state=MISPLACED) if lying and base.state in (OK, FOREIGN, UNUSED) else base
 
-    def _with_blobs(self, use: BaseUse, found: BaseState, root: Root) -> BaseState:
+    def _with_blobs(self, use: BaseUse, base: BaseState, root: Root) -> BaseState:
         """Blobs lie beside data files, and no manifest names them: only the old place tells which there were."""
         old = canonical(use.path)
         try:
             there = {} if old is None else list_sizes(DatasetLocation(old, self._location.options), "data")
         except StorageFailure:
-            return found  # whoever moved a dataset may well have no way to its old place any more
+            return base  # whoever moved a dataset may well have no way to its old place any more
         stems = {file.path.removesuffix(".lance") for file in use.files}
-        wanted = [Needed(path, size or 0) for path, size in there.items() if path.rpartition("/")[0] in stems]
-        lost = self._missing(root, tuple(wanted)) if wanted else []
-        return replace(found, state=INCOMPLETE, missing=tuple(lost)) if lost else found
+        blobs = [Needed(path, size or 0) for path, size in there.items() if path.rpartition("/")[0] in stems]
+        lost = self._missing(root, tuple(blobs)) if blobs else []
+        return replace(base, state=INCOMPLETE, missing=tuple(lost)) if lost else base
 
     def look_again(self, head: Head, states: tuple[BaseState, ...], former: Collection[str]) -> tuple[BaseState, ...]:
         """With what was learned meanwhile: what is below a former root of this dataset is no other dataset's."""
-        return tuple(self._again(head.uses[found.key], found, former) for found in states)
+        return tuple(self._again(head.uses[base.key], base, former) for base in states)
 
-    def _again(self, use: BaseUse, found: BaseState, former: Collection[str]) -> BaseState:
+    def _again(self, use: BaseUse, base: BaseState, former: Collection[str]) -> BaseState:
         uri = canonical(use.path)
-        for old in former if uri is not None and found.state == FOREIGN else ():
+        for old in former if uri is not None and base.state == FOREIGN else ():
             place = moved(uri or "", old, self._location.uri)
             if place is not None:
-                return self._verified(use, found, Root(place, use.is_dataset))
-        return found
+                return self._verified(use, base, Root(place, use.is_dataset))
+        return base
 
-    def _state(self, use: BaseUse, found: BaseState) -> BaseState:
+    def _state(self, use: BaseUse, base: BaseState) -> BaseState:
         if not use.probes:
-            return found
+            return base
         uri = None if use.is_relative else canonical(use.path)
         if uri is not None and is_within(uri, self._location.uri):
-            return replace(found, state=self._look_at(uri, OK))
+            return replace(base, state=self._look_at(uri, OK))
         if self._move is not None and uri is not None:
             target = moved(uri, self._move.old, self._move.new)
             if target is not None:
-                return self._verified(use, replace(found, state=OLD), Root(target, use.is_dataset))
-        here = self._counterpart(use, found)
+                return self._verified(use, replace(base, state=OLD), Root(target, use.is_dataset))
+        here = self._counterpart(use, base)
         if here is not None:
             return here
         there = canonical(use.path)
-        return replace(found, state=UNREACHABLE if there is None else self._look_at(there, FOREIGN))
+        return replace(base, state=UNREACHABLE if there is None else self._look_at(there, FOREIGN))
 
-    def _counterpart(self, use: BaseUse, found: BaseState) -> BaseState | None:
+    def _counterpart(self, use: BaseUse, base: BaseState) -> BaseState | None:
         """The place in this dataset that has the files; None where none of them is here."""
         partly = None
         for place in likely_places((not use.is_relative and canonical(use.path)) or use.path, use.is_dataset):
@@ -115,24 +115,24 @@ class BasePathResolver:
             if self._has_none(root, use):
                 continue
             state = OLD if use.generated else UNCLEAR
-            here = self._verified(use, replace(found, state=RELATIVE if use.is_relative else state), root)
+            here = self._verified(use, replace(base, state=RELATIVE if use.is_relative else state), root)
             if here.state != INCOMPLETE:
                 return here
             if partly is None or len(here.missing) < len(partly.missing):
                 partly = here
         return partly
 
-    def _verified(self, use: BaseUse, found: BaseState, root: Root) -> BaseState:
+    def _verified(self, use: BaseUse, base: BaseState, root: Root) -> BaseState:
         """The state, if every file is at the root; INCOMPLETE else. An index that is not there is given up."""
         lost = self._missing(root, use.probes)
         broken = {index.uuid for index in use.indexes if index.fragments is None}
         broken |= {index.uuid for index in use.indexes if self._missing(root, index_files(index, use.is_dataset))}
-        state = INCOMPLETE if lost else found.state
-        return replace(found, state=state, target=root, missing=tuple(lost), broken=tuple(sorted(broken)))
+        state = INCOMPLETE if lost else base.state
+        return replace(base, state=state, target=root, missing=tuple(lost), broken=tuple(sorted(broken)))
 
     def _has_none(self, root: Root, use: BaseUse) -> bool:
         """Whether none of the files of one directory are at a place; one listing tells that it is not the one."""
-        some = [found for found in use.probes if directories([found]) == directories(use.probes[:1])]
+        some = [file for file in use.probes if directories([file]) == directories(use.probes[:1])]
         return len(missing(some, self._list(root.uri, directories(some)[0]))) == len(some)
 
     def _missing(self, root: Root, needed: tuple[Needed, ...]) -> list[str]:

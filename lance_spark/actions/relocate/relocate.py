@@ -49,18 +49,18 @@ def relocate(
     places = BasePathResolver(location, move)
     heads = [read_head(location, branch) for branch in (None, *sorted(table.branches))]
     states = {head.pin.branch: places.look(head) for head in heads}
-    former = former_roots(location.uri, (found for branch in states.values() for found in branch))
+    former = former_roots(location.uri, (base for branch in states.values() for base in branch))
     states = {head.pin.branch: places.look_again(head, states[head.pin.branch], former) for head in heads}
     if move is not None:
-        _check_named(move, (found for branch in states.values() for found in branch))
+        _check_named(move, (base for branch in states.values() for base in branch))
     done = tuple(
         _relocated(
             location, table, places, _BranchRepair(head, states[head.pin.branch], trace_of(table, head)), dry_run
         )
         for head in heads
-        if any(found.is_repaired for found in states[head.pin.branch])
+        if any(base.is_repaired for base in states[head.pin.branch])
     )
-    bases = tuple(found for branch in states.values() for found in branch)
+    bases = tuple(base for branch in states.values() for base in branch)
     former |= set() if move is None else {move.old}
     return Relocation(location.uri, bases, done, tuple(_notes(location, former, bases)), dry_run)
 
@@ -88,16 +88,16 @@ def _move(location: DatasetLocation, old: str | None, new: str | None) -> Move |
 
 def _check_named(move: Move, states: Iterable[BaseState]) -> None:
     """Raise unless the place that the user named is one, and its files are at the new one."""
-    named = [found for found in states if (uri := canonical(found.path)) is not None and is_within(uri, move.old)]
+    named = [base for base in states if (uri := canonical(base.path)) is not None and is_within(uri, move.old)]
     if not named:
         raise NotFound(
             f"No branch reads from {move.old}.", hint="Leave it out to see all base paths, with --dry-run to be safe."
         )
-    for found in named:
-        if found.state == INCOMPLETE and found.target is not None:
-            few = "".join(f"\n  - {path}" for path in found.missing[:5])
+    for base in named:
+        if base.state == INCOMPLETE and base.target is not None:
+            few = "".join(f"\n  - {path}" for path in base.missing[:5])
             raise Refused(
-                f"'{found.branch or MAIN}' needs {len(found.missing)} files that are not in {found.target.uri}; "
+                f"'{base.branch or MAIN}' needs {len(base.missing)} files that are not in {base.target.uri}; "
                 f"nothing was changed.{few}",
                 hint="Copy them there first.",
             )
@@ -116,17 +116,17 @@ def _relocated(
     location: DatasetLocation, table: RefTable, places: BasePathResolver, work: _BranchRepair, dry_run: bool
 ) -> Relocated:
     """What becomes of a branch that has something to repair."""
-    wanted = [found for found in work.states if found.moves]
+    moving = [base for base in work.states if base.moves]
     newest = work.head.pin
-    older = relocate_commit.versions_naming(location, newest, {found.path for found in wanted}) if wanted else []
+    older = relocate_commit.versions_naming(location, newest, {base.path for base in moving}) if moving else []
     tags = [tag.name for tag in table.tags.values() if tag.branch == newest.branch and tag.version in older]
-    broken = {uuid for found in wanted for uuid in found.broken}
+    broken = {uuid for base in moving for uuid in base.broken}
     return Relocated(
         branch=newest.branch,
         before=newest.version,
         version=None if dry_run else _repair(location, places, work),
-        files=sum(found.files for found in wanted),
-        indexes=tuple(sorted({name for found in work.states if found.is_repaired for name in found.indexes})),
+        files=sum(base.files for base in moving),
+        indexes=tuple(sorted({name for base in work.states if base.is_repaired for name in base.indexes})),
         dropped=tuple(sorted({index.name for index in work.head.indexes if index.uuid in broken})),
         older=len(older),
         tags=tuple(sorted(tags)),
@@ -168,7 +168,7 @@ def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -
 
 
 def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[BaseState]) -> Iterator[str]:
-    paths = sorted({found.path for found in bases if found.moves})
+    paths = sorted({base.path for base in bases if base.moves})
     if paths:
         yield (
             f"{', '.join(paths)} can never be taken out of the lists of base paths. When that is gone, a cleanup has "

@@ -72,18 +72,18 @@ def clone(
     tags protect them, unless ``deep``. A clone that was killed is finished by the next call. Raises AlreadyExists
     for another dataset at the target, NotFound, StorageFailure.
     """
-    wanted = options or CloneOptions()
+    options = options or CloneOptions()
     main = pin if pin.branch is None else pin_latest(source.location, None)
     _check_target(source, target)
     reader = VersionCache()
     fetched: FetchResult | None = None
     notes: tuple[str, ...] = ()
     version: int | None = None
-    if not wanted.dry_run:
-        _make_main(source, main, target, wanted.deep, reader)
+    if not options.dry_run:
+        _make_main(source, main, target, options.deep, reader)
         _follow_main(source, target, reader)
         notes = protect(target, source, _followed_versions(target, source))
-        fetched = fetch(target, source, engine, _what_to_fetch(pin, main, wanted))
+        fetched = fetch(target, source, engine, _what_to_fetch(pin, main, options))
         notes = tuple(dict.fromkeys((*notes, *fetched.notes)))
         version = _branch(source, pin, target).version
     contents = reader.contents(source.location, pin)
@@ -96,10 +96,10 @@ def clone(
         rows=sum(fragment.rows for fragment in contents.fragments()),
         files=sum(len(fragment.files) for fragment in contents.fragments()),
         bytes=sum(file.size for fragment in contents.fragments() for file in fragment.files),
-        deep=wanted.deep,
+        deep=options.deep,
         fetched=fetched,
         notes=notes,
-        dry_run=wanted.dry_run,
+        dry_run=options.dry_run,
     )
 
 
@@ -183,15 +183,15 @@ def _follow_main(source: Remote, target: DatasetLocation, reader: VersionCache) 
 
 def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVersion]:
     """Versions of the source of which a file may be read there; none of a deep clone's."""
-    found = []
+    versions = []
     for follows in followed(refs.read_refs(target), source.name).values():
         if follows.newest is None:
             continue
         here = PinnedVersion(following_name(source.name, follows.branch), follows.newest.local)
         uris = (root.uri for root in version_reader.read_snapshot(target, here).bases.values())
         if any(is_within(uri, source.location.uri) for uri in uris):
-            found.append(PinnedVersion(follows.branch, follows.newest.remote))
-    return found
+            versions.append(PinnedVersion(follows.branch, follows.newest.remote))
+    return versions
 
 
 def _trace(location: DatasetLocation, pin: PinnedVersion) -> Trace | None:

@@ -49,10 +49,10 @@ def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: Fetch
     finished by the next one. Raises NotFound without a dataset at the remote, StorageFailure where it does not
     answer, and Refused where somebody wrote to a following branch.
     """
-    wanted = options or FetchOptions()
+    options = options or FetchOptions()
     if local.uri == remote.location.uri:
         raise InvalidOption(f"{local.uri} cannot be a remote of itself.")
-    return _Fetch(local, remote, engine, wanted).run()
+    return _Fetch(local, remote, engine, options).run()
 
 
 class _Fetch:
@@ -101,13 +101,13 @@ class _Fetch:
 
     def _fetched_now(self, ordered: Sequence[RemoteChain]) -> list[PinnedVersion]:
         """Versions of the remote that were not known before; of all of them something may be read."""
-        found = []
+        pins = []
         for chain in ordered:
             known, now = self.before.get(chain.branch), self.follows[chain.branch]
             before = frozenset() if known is None else frozenset(known.pairs)
             there = frozenset(chain.versions) - {pair.remote for pair in before}
-            found += [PinnedVersion(chain.branch, pair.remote) for pair in now.pairs if pair.remote in there]
-        return found
+            pins += [PinnedVersion(chain.branch, pair.remote) for pair in now.pairs if pair.remote in there]
+        return pins
 
     def _until(self, chain: RemoteChain) -> int:
         return self.options.until.get(chain.branch, chain.head)
@@ -232,7 +232,7 @@ class _Fetch:
 
     def _equal(self, chain: RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair) -> Follows:
         """A version that came from here, with nobody's in between, has nothing that the pushed one has not."""
-        pushed = next((found.source for found in chain.received if found.at == pair.remote), None)
+        pushed = next((received.source for received in chain.received if received.at == pair.remote), None)
         if pushed is None or before is None or pair.remote != before.remote + 1:
             return follows
         graph = Graph(self.local)
@@ -241,7 +241,7 @@ class _Fetch:
 
     def _trace(self, chain: RemoteChain, pin: PinnedVersion) -> Trace:
         """A version that came from here is one that takes in what it was pushed from."""
-        pushed = next((found.source for found in chain.received if found.at == pin.version), None)
+        pushed = next((received.source for received in chain.received if received.at == pin.version), None)
         if pushed is None:
             return Trace(FETCH, pin, chain.identity)
         return Trace(PUSH, pushed, Graph(self.local).identity(pushed.branch))
@@ -255,13 +255,13 @@ class _Fetch:
 
     def _note_meetings(self, ordered: Sequence[RemoteChain]) -> None:
         """Write down which following branches have everything of each other."""
-        found = list(meetings(ordered, self.follows, self.planted))
-        if not found:
+        met = list(meetings(ordered, self.follows, self.planted))
+        if not met:
             return
         graph = Graph(self.local)
-        for branch in dict.fromkeys(meeting.branch for meeting in found):
+        for branch in dict.fromkeys(meeting.branch for meeting in met):
             edges = []
-            for meeting in found:
+            for meeting in met:
                 if meeting.branch == branch:
                     into = node_of(graph, self.follows[branch], meeting.pair)
                     source = node_of(graph, self.follows[meeting.source_branch], meeting.source)
@@ -301,15 +301,15 @@ def check_free(local: DatasetLocation, name: str) -> Branch | None:
     It is used, and not made anew: pylance deletes no directory with another branch's below it. Raises Refused for a
     branch of the user's own.
     """
-    found = refs.read_branch(local, name)
-    if found is None:
+    branch = refs.read_branch(local, name)
+    if branch is None:
         return None
     if (
-        read_follows(found) is None
-        and max(version_listing.version_numbers(local, name), default=0) > found.parent_version
+        read_follows(branch) is None
+        and max(version_listing.version_numbers(local, name), default=0) > branch.parent_version
     ):
         raise Refused(
             f"The branch '{name}' is one of your own, and would have to follow the remote.",
             hint="Rename it (lance-git branch -m), or give the remote another name.",
         )
-    return found
+    return branch

@@ -37,7 +37,7 @@ def look(
     local: DatasetLocation,
     remote: DatasetLocation,
     follows: Mapping[str | None, Follows],
-    wanted: Collection[str | None] | None = None,
+    chosen: Collection[str | None] | None = None,
     reader: VersionCache | None = None,
 ) -> dict[str | None, RemoteChain]:
     """The remote's branches, or some of them with those they come from. Raises NotFound, StorageFailure.
@@ -53,17 +53,17 @@ def look(
     }
     forks = {name: _fork(table, own, branch) for name, branch in own.items()}
     names: set[str | None] = {None, *own}
-    if wanted is not None:
-        for name in wanted:
+    if chosen is not None:
+        for name in chosen:
             if name not in names:
                 open_latest(remote)  # without a dataset, that is what is missing
                 raise missing("branch", name or MAIN, [MAIN, *own])
-        names = with_parents(wanted, {name: fork for name, fork in forks.items() if fork is not None})
+        names = with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
     with ThreadPoolExecutor(THREADS) as pool:
         versions = dict(
             zip(names, pool.map(lambda name: version_listing.version_numbers(remote, name), names), strict=True)
         )
-    found = {}
+    chains = {}
     for name in names:
         if not versions[name]:
             if name is None:
@@ -79,8 +79,8 @@ def look(
             fork=None if name is None else forks[name],
         )
         there = RemoteHistory(remote, table, reader)
-        found[name] = _with_history(local, there, chain, follows.get(name))
-    return found
+        chains[name] = _with_history(local, there, chain, follows.get(name))
+    return chains
 
 
 def _fork(table: RefTable, own: Collection[str], branch: Branch) -> PinnedVersion | None:
@@ -114,7 +114,7 @@ def _with_history(
     names = {branch.identity: branch.name for branch in branches}
     taken, received = {}, []
     transactions = there.reader.transactions(there.location, chain.branch, versions)
-    operations = {version: "" if found is None else found.operation for version, found in transactions.items()}
+    operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
     told = {}
     for version, transaction in transactions.items():
         told[version] = _words(version, transaction)

@@ -49,8 +49,8 @@ def tag_name(local: DatasetLocation, pin: PinnedVersion) -> str:
 
 
 def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is_known: bool) -> None:
-    found = refs.read_tag(remote.location, name) if is_known else None
-    if found is not None and (found.branch, found.version) == (pin.branch, pin.version):
+    tag = refs.read_tag(remote.location, name) if is_known else None
+    if tag is not None and (tag.branch, tag.version) == (pin.branch, pin.version):
         return
     try:
         tags.create(name, pin)

@@ -45,10 +45,10 @@ def prune(
     gone = []
     heads: set[str | None] = set()
     for tag in sorted(own, key=lambda tag: -tag.version):
-        found = _files_of(reader, remote, tag)
-        needed = not used.isdisjoint(found - safe)
+        named = _files_of(reader, remote, tag)
+        needed = not used.isdisjoint(named - safe)
         if needed or tag.branch not in heads:
-            safe |= found
+            safe |= named
         else:
             with suppress(NotFound):  # another fetch was faster
                 tags.delete(tag.name)
@@ -75,14 +75,14 @@ def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
     if len(versions) > _MANY:
         return None
     root = remote.location.uri
-    found: set[File] = set()
+    used: set[File] = set()
     for pin in versions:
         try:
             snapshot = version_reader.read_snapshot(local, pin)
         except NotFound:
             continue  # cleaned up a moment ago
-        found.update(file for file in _files(snapshot) if is_within(file[0], root))
-    return found
+        used.update(file for file in _files(snapshot) if is_within(file[0], root))
+    return used
 
 
 def _files(snapshot: Snapshot) -> Iterator[File]:

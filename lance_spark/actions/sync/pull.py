@@ -49,12 +49,12 @@ def pull(
     several, each of which the remote has. With ``dry_run`` it fetches, which changes no branch of the user's, and does
     not merge. Raises as fetch and merge do.
     """
-    wanted = options or MergeOptions()
+    options = options or MergeOptions()
     check_writable(local, into)
     fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
     head = pin_latest(local, following_name(remote.name, branch))
-    merged = _merge(_Target(local, into, engine), remote, branch, head, wanted)
-    if merged.up_to_date and not wanted.dry_run:
+    merged = _merge(_Target(local, into, engine), remote, branch, head, options)
+    if merged.up_to_date and not options.dry_run:
         _note_held(local, into, head)
     return PullResult(fetched, merged)
 
@@ -104,8 +104,8 @@ def _steps(
 
 def _one_by_one(target: _Target, steps: Sequence[PinnedVersion], options: MergeOptions) -> MergeResult:
     """A merge of each; the branch has nothing of its own, so every one is a fast-forward."""
-    wanted = replace(options, ff_only=False)
-    found = [target.merge(step, wanted) for step in (steps[:1] if options.dry_run else steps)]
-    merged = next((result for result in reversed(found) if result.version is not None), found[-1])
+    each = replace(options, ff_only=False)
+    results = [target.merge(step, each) for step in (steps[:1] if options.dry_run else steps)]
+    merged = next((result for result in reversed(results) if result.version is not None), results[-1])
     note = (f"in {len(steps)} steps, because pylance cannot commit all of it at once",) if len(steps) > 1 else ()
     return replace(merged, fast_forward=True, notes=(*merged.notes, *note))

@@ -48,22 +48,22 @@ def push(
     where they are not there. Raises Refused unless the local branch has everything that the remote's has, also when
     somebody else pushed a moment ago; then nothing was changed. What a killed push left, the next one finishes.
     """
-    wanted = options or PushOptions()
+    options = options or PushOptions()
     check_writable(local, branch)
     latest = find_latest(remote.location, None)
     if latest is None or _is_half_made(local, remote, latest):
         _check_never_fetched(local, remote)
-        if wanted.dry_run:
+        if options.dry_run:
             return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
         _create_remote(local, remote, branch)
     exists = branch is None or refs.read_branch(remote.location, branch) is not None
     fetched = fetch(local, remote, engine, FetchOptions(branches=[branch] if exists else None))
-    if not exists and wanted.dry_run:
+    if not exists and options.dry_run:
         return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)
     if not exists:
         _create_branch(local, remote, str(branch), engine)
-    result = _bring(local, remote, branch, wanted, engine)
-    if not wanted.dry_run:
+    result = _bring(local, remote, branch, options, engine)
+    if not options.dry_run:
         if result.version is not None or result.indexes_carried:
             # The next fetch would find the push as well, by its trace; so nothing is lost if it ends here.
             fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
@@ -75,7 +75,7 @@ def push(
         created=not exists,
         replayed=result,
         notes=fetched.notes,
-        dry_run=wanted.dry_run,
+        dry_run=options.dry_run,
     )
 
 
@@ -100,15 +100,15 @@ def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: Pinn
     """Versions on the way to one, each of which has everything that the remote has."""
     graph = Graph(local)
     base = pin_latest(local, following_name(remote.name, branch))
-    found = []
+    steps = []
     for stretch in graph.path(pin, graph.node(base), base):
         versions = [name for name in version_listing.version_numbers(local, stretch.branch) if name > stretch.after]
         transactions = version_reader.read_transactions(
             local, stretch.branch, [name for name in versions if name <= stretch.until]
         )
         operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
-        found += [pin_version(local, stretch.branch, version) for version in reshaping(operations, True)]
-    return [step for step in found if step != pin and _is_forward(graph, step, base)]
+        steps += [pin_version(local, stretch.branch, version) for version in reshaping(operations, True)]
+    return [step for step in steps if step != pin and _is_forward(graph, step, base)]
 
 
 def _replay(

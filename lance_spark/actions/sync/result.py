@@ -83,7 +83,7 @@ class FetchResult(ShownInLines):
 
     def _card(self) -> Card:
         did = "would bring" if self.dry_run else "brought"
-        news = ", ".join(found.into for found in self.news) or "nothing new"
+        news = ", ".join(branch.into for branch in self.news) or "nothing new"
         grid = Grid(("branch", "version", "state"), tuple(branch.row for branch in self.branches))
         return Card(type(self).__name__, f"{self.remote} {self.uri}", f"{did} {news}", grids=(grid,), notes=self.notes)
 

@@ -29,8 +29,8 @@ class Remote:
 
 def followed(table: RefTable, remote: str) -> dict[str | None, Follows]:
     """What the branches that follow a remote know, by the remote's branch."""
-    found = (read_follows(branch) for branch in table.branches.values())
-    return {follows.branch: follows for follows in found if follows is not None and follows.remote == remote}
+    known = (read_follows(branch) for branch in table.branches.values())
+    return {follows.branch: follows for follows in known if follows is not None and follows.remote == remote}
 
 
 def write_down(local: DatasetLocation, follows: Follows, more: Mapping[str, str] | None = None) -> None:

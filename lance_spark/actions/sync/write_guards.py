@@ -16,8 +16,8 @@ ORIGIN = "origin"
 
 def following(table: RefTable) -> dict[str, Follows]:
     """What branches follow, by their own names."""
-    found = ((branch.name, read_follows(branch)) for branch in table.branches.values())
-    return {name: follows for name, follows in found if follows is not None}
+    known = ((branch.name, read_follows(branch)) for branch in table.branches.values())
+    return {name: follows for name, follows in known if follows is not None}
 
 
 def known_remotes(table: RefTable) -> dict[str, str]:
@@ -28,18 +28,18 @@ def known_remotes(table: RefTable) -> dict[str, str]:
 
 def check_own(location: DatasetLocation, branch: str | None) -> None:
     """Raise Refused for a branch that follows a remote's. One that is not there is not looked at."""
-    found = None if branch is None else refs.read_branch(location, branch)
-    if found is not None:
-        _check_no_follower(found)
+    ref = None if branch is None else refs.read_branch(location, branch)
+    if ref is not None:
+        _check_no_follower(ref)
 
 
 def check_writable(location: DatasetLocation, branch: str | None) -> None:
     """Raise NotFound for a branch that is not there, and Refused for one that follows a remote's."""
-    found = None if branch is None else refs.read_branch(location, branch)
-    if found is None:
+    ref = None if branch is None else refs.read_branch(location, branch)
+    if ref is None:
         check_branch(location, branch)
     else:
-        _check_no_follower(found)
+        _check_no_follower(ref)
 
 
 def _check_no_follower(branch: Branch) -> None:

@@ -21,10 +21,10 @@ def name_json(identifier: Identifier) -> dict[str, Any]:
 
 def item_json(catalog: Catalog, item: Item) -> dict[str, Any]:
     """An item as JSON has it."""
-    found: dict[str, Any] = {"kind": item.kind, **name_json(item.identifier)}
+    record: dict[str, Any] = {"kind": item.kind, **name_json(item.identifier)}
     if item.kind == "table":
-        found |= {"location": location_of(catalog, item.path), "path": item.path, "registered": item.registered}
-    return found
+        record |= {"location": location_of(catalog, item.path), "path": item.path, "registered": item.registered}
+    return record
 
 
 def location_of(catalog: Catalog, path: str | None) -> str | None:

@@ -108,7 +108,7 @@ def _list(session: Session, asked: BranchArguments) -> None:
     branches = list_branches(session.location)
     current = session.branch or MAIN
     details = _details(session, branches) if asked.verbose else {}
-    found = [branch for branch in branches if asked.everything or (read_follows(branch) is not None) == asked.remotes]
+    chosen = [branch for branch in branches if asked.everything or (read_follows(branch) is not None) == asked.remotes]
     entries: list[dict[str, Any]] = []
     if asked.everything or not asked.remotes:
         main = {"name": MAIN, "current": current == MAIN, "fork": None, "created_at": None, "follows": None}
@@ -122,11 +122,11 @@ def _list(session: Session, asked: BranchArguments) -> None:
             "follows": _follows_json(read_follows(branch)),
             **details.get(branch.name, {}),
         }
-        for branch in found
+        for branch in chosen
     ]
     session.output.show(
         {"dataset": session.location.uri, "current": current, "branches": entries},
-        _verbose_text(session, found, entries) if asked.verbose else _short_text(session, entries),
+        _verbose_text(session, chosen, entries) if asked.verbose else _short_text(session, entries),
     )
     if any(branch.name == current and read_follows(branch) is not None for branch in branches):
         leave = session.how_to_switch("NAME")
@@ -142,10 +142,10 @@ def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
     return {"remote": follows.remote, "branch": follows.branch or MAIN, "version": version}
 
 
-def _details(session: Session, found: list[Branch]) -> dict[str, dict[str, Any]]:
+def _details(session: Session, branches: list[Branch]) -> dict[str, dict[str, Any]]:
     from lance_spark.actions.branch_usage import own_files  # pulls in pyarrow, which a short list does without
 
-    own = own_files(session.location, [branch.name for branch in found])
+    own = own_files(session.location, [branch.name for branch in branches])
     details: dict[str, dict[str, Any]] = {
         name: {
             "head": files.versions[-1] if files.versions else None,
@@ -167,10 +167,10 @@ def _short_text(session: Session, entries: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _verbose_text(session: Session, found: list[Branch], entries: list[dict[str, Any]]) -> str:
+def _verbose_text(session: Session, branches: list[Branch], entries: list[dict[str, Any]]) -> str:
     from lance_spark.show.words import readable
 
-    created = {branch.name: (_origin(branch), age(branch.created_at)) for branch in found}
+    created = {branch.name: (_origin(branch), age(branch.created_at)) for branch in branches}
     rows = []
     for entry in entries:
         name, head = entry["name"], entry["head"]
@@ -229,8 +229,8 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
 
 def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> None:
     _check_no_remote(session, new)
-    found = None if old == MAIN else find_branch(session.location, old)
-    follows = None if found is None else read_follows(found)
+    branch = None if old == MAIN else find_branch(session.location, old)
+    follows = None if branch is None else read_follows(branch)
     if follows is not None:
         raise follower_refused(follows, "its name says which")
     if asked.dry_run:

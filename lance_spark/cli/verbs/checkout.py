@@ -77,20 +77,20 @@ def _choose(session: Session, ref: str) -> Chosen:
     """The branch that was named. Raises Refused for a tag or a version, and for a branch that follows a remote's."""
     typed = parse_expression(ref)
     try:
-        found = find_ref(session.location, typed, session.branch)
+        named = find_ref(session.location, typed, session.branch)
     except NotFound:
         begin = _fetched(session, typed)
         if begin is None:
             raise
         return Chosen(_short(typed), begin)
-    if found.kind == "tag" or typed.version is not None or typed.back:
-        what = f"tag '{found.name}'" if found.kind == "tag" else f"the version '{typed}'"
+    if named.kind == "tag" or typed.version is not None or typed.back:
+        what = f"tag '{named.name}'" if named.kind == "tag" else f"the version '{typed}'"
         raise Refused(
             f"Only a branch can be the current one, and {what} does not move.",
             hint=f"Start a branch there: lance-git checkout -b NAME {typed}.",
         )
-    check_own(session.location, branch_or_none(found.name))
-    return Chosen(found.name)
+    check_own(session.location, branch_or_none(named.name))
+    return Chosen(named.name)
 
 
 def _short(typed: RefExpression) -> str:

@@ -71,8 +71,8 @@ def command(
         raise InvalidOption("clone takes the dataset as its argument, not as --dataset.")
     places = _places(session, source, directory)
     begun = _check_free(places)
-    wanted = HEAD if ref is None else ref
-    pin = _pin(places.source, wanted, begun)
+    expression = HEAD if ref is None else ref
+    pin = _pin(places.source, expression, begun)
     options = CloneOptions(given["deep"], single_branch, given["dry_run"])
     remote = Remote(ORIGIN, places.source)
     if options.dry_run:
@@ -99,22 +99,22 @@ def _check_free(places: ClonePaths) -> OpenWorkspace | None:
     """The workspace of this very clone, if it was begun and not finished. Raises AlreadyExists for anything else."""
     if places.source.uri == places.target.uri:
         raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
-    found = workspace_in(places.workspace)
-    if found is None:
+    begun = workspace_in(places.workspace)
+    if begun is None:
         if not is_free(places.workspace):
             raise AlreadyExists(f"{places.workspace} is not empty.", hint=_ELSEWHERE)
         return None
-    origin = found.remote_uri(ORIGIN) if ORIGIN in found.workspace.remotes else ""
+    origin = begun.remote_uri(ORIGIN) if ORIGIN in begun.workspace.remotes else ""
     same = bool(origin) and located(origin).uri == places.source.uri
-    dataset = located(found.dataset_uri).uri
+    dataset = located(begun.dataset_uri).uri
     if not same or dataset != places.target.uri:
         raise AlreadyExists(f"There is a workspace for {dataset} in {places.workspace} already.", hint=_ELSEWHERE)
-    if found.workspace.cloning is None:
+    if begun.workspace.cloning is None:
         raise AlreadyExists(
             f"There is a clone of {places.source.uri} in {places.workspace} already.",
             hint=f"Bring it up to date: lance-git -C {places.workspace} pull",
         )
-    return found
+    return begun
 
 
 def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> PinnedVersion:
@@ -179,7 +179,7 @@ def _lines(result: CloneResult, places: ClonePaths) -> Iterator[str]:
     where = f"Its {files}, {copied if result.deep else 'stay there'}."
     yield f"  On branch {result.branch}, at its {result.source_version}: {counted(result.rows, 'row')}. {where}"
     if result.fetched is not None:
-        names = [found.into for found in result.fetched.branches]
+        names = [branch.into for branch in result.fetched.branches]
         shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
         yield f"  Its branches are followed by {shown}."
     if not places.is_one_directory:

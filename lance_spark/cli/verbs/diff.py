@@ -26,5 +26,5 @@ def command(session: Session, range_: str, stat: bool, rows: bool, limit: int) -
     from lance_spark.history.text import diff_lines
 
     before, after = resolve_range(session.location, range_, session.branch)
-    found = diff(session.location, before, after, rows, limit, stat)
-    session.output.show(found.as_record(), painted(session.output, diff_lines(found, stat)))
+    difference = diff(session.location, before, after, rows, limit, stat)
+    session.output.show(difference.as_record(), painted(session.output, diff_lines(difference, stat)))

@@ -24,7 +24,7 @@ def command(session: Session, remote: str | None, branches: tuple[str, ...], dry
     from lance_spark.cli.printing import painted
     from lance_spark.cli.remotes import find_remote
 
-    wanted = [branch_or_none(branch) for branch in branches] or None
-    options = FetchOptions(wanted, dry_run=dry_run)
+    chosen = [branch_or_none(branch) for branch in branches] or None
+    options = FetchOptions(chosen, dry_run=dry_run)
     result = fetch(session.location, find_remote(session, remote), session.engine, options)
     session.output.show(result.as_record(), painted(session.output, result.lines()))

@@ -76,15 +76,15 @@ def _check_free(place: str, location: DatasetLocation) -> bool:
 
     Raises AlreadyExists for another one's, Refused for that of a clone that is not finished.
     """
-    found = workspace_in(place)
-    if found is None:
+    workspace = workspace_in(place)
+    if workspace is None:
         return False
-    if not is_for(found, location):
+    if not is_for(workspace, location):
         raise AlreadyExists(
-            f"There is a workspace in {place} already, for {found.dataset_uri}.",
+            f"There is a workspace in {place} already, for {workspace.dataset_uri}.",
             hint=f"Choose another directory, or remove {CONFIG} there.",
         )
-    check_finished(found)
+    check_finished(workspace)
     return True
 
 

@@ -29,8 +29,8 @@ def command(session: Session, ref: str | None, count: int, graph: bool, stat: bo
 
     start = session.resolve(ref)
     scope: Scope = "all" if everything else "merged" if graph else "chain"
-    found = recent(session.location, start, count or None, stat, scope)
-    lines = graph_lines(found.entries) if graph else log_lines(found.entries)
-    session.output.show({"versions": [entry.as_record() for entry in found]}, painted(session.output, lines))
-    if found.older:
+    history = recent(session.location, start, count or None, stat, scope)
+    lines = graph_lines(history.entries) if graph else log_lines(history.entries)
+    session.output.show({"versions": [entry.as_record() for entry in history]}, painted(session.output, lines))
+    if history.older:
         session.output.note(f"There are older versions: -n {2 * count}, or -n 0 for all.")

@@ -36,14 +36,14 @@ def command(
     from lance_spark.cli.remotes import find_remote
     from lance_spark.cli.replays import exit_code
 
-    into, found = session.own_branch, find_remote(session, remote)
-    wanted = into if branch is None else branch_or_none(branch)
+    into, source = session.own_branch, find_remote(session, remote)
+    theirs = into if branch is None else branch_or_none(branch)
     options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
     try:
-        result = pull(session.location, found, wanted, into, session.engine, options)
+        result = pull(session.location, source, theirs, into, session.engine, options)
     except NotFound:
         if branch is None and into is not None:
-            _check_counterpart(found, into)
+            _check_counterpart(source, into)
         raise
     session.output.show(result.as_record(), painted(session.output, result.lines()))
     return exit_code(result.merged)

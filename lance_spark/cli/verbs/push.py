@@ -29,8 +29,8 @@ def command(session: Session, remote: str | None, branch: str | None, message: s
     from lance_spark.cli.remotes import find_remote
     from lance_spark.cli.replays import exit_code
 
-    wanted = session.branch if branch is None else branch_or_none(branch)
-    check_own(session.location, wanted)
-    result = push(session.location, find_remote(session, remote), wanted, session.engine, PushOptions(message, dry_run))
+    pushed = session.branch if branch is None else branch_or_none(branch)
+    check_own(session.location, pushed)
+    result = push(session.location, find_remote(session, remote), pushed, session.engine, PushOptions(message, dry_run))
     session.output.show(result.as_record(), painted(session.output, result.lines()))
     return 0 if result.replayed is None else exit_code(result.replayed)

@@ -64,12 +64,12 @@ def show(session: Session, name: str) -> None:
     from lance_spark.cli.remotes import find_remote, known_here
 
     check_known_remote(known_here(session), name)
-    found = fetch(session.location, find_remote(session, name), session.engine, FetchOptions(dry_run=True))
+    fetched = fetch(session.location, find_remote(session, name), session.engine, FetchOptions(dry_run=True))
     header = ("branch", "newest", "fetched", "as", "")
-    table = session.output.table(header, [_row(branch) for branch in found.branches], right=(1, 2))
+    table = session.output.table(header, [_row(branch) for branch in fetched.branches], right=(1, 2))
     session.output.show(
-        {"remote": name, "uri": found.uri, "branches": [_entry(branch) for branch in found.branches]},
-        f"{name} ({found.uri}):\n{table}",
+        {"remote": name, "uri": fetched.uri, "branches": [_entry(branch) for branch in fetched.branches]},
+        f"{name} ({fetched.uri}):\n{table}",
     )
 
 
@@ -198,24 +198,24 @@ def _delete_followers(session: Session, remote: str) -> tuple[list[str], dict[st
     return delete, keep
 
 
-def _entry(found: Fetched) -> dict[str, Any]:
+def _entry(branch: Fetched) -> dict[str, Any]:
     return {
-        "branch": found.branch,
-        "newest": found.after,
-        "fetched": found.before,
-        "into": found.into,
-        "state": found.state,
+        "branch": branch.branch,
+        "newest": branch.after,
+        "fetched": branch.before,
+        "into": branch.into,
+        "state": branch.state,
     }
 
 
-def _row(found: Fetched) -> tuple[str, ...]:
-    newest, fetched = ("" if version is None else str(version) for version in (found.after, found.before))
+def _row(branch: Fetched) -> tuple[str, ...]:
+    newest, fetched = ("" if version is None else str(version) for version in (branch.after, branch.before))
     return (
-        found.branch,
+        branch.branch,
         newest,
         fetched,
-        "" if found.state == "new" else found.into,
-        _STATES.get(found.state, found.state),
+        "" if branch.state == "new" else branch.into,
+        _STATES.get(branch.state, branch.state),
     )
 
 

@@ -26,30 +26,30 @@ def command(session: Session) -> None:
     """
     from lance_spark.actions.status import status
 
-    found = status(session.location, session.branch)
-    session.output.show(found.as_record(), "\n".join(_lines(session, found)))
+    now = status(session.location, session.branch)
+    session.output.show(now.as_record(), "\n".join(_lines(session, now)))
 
 
-def _lines(session: Session, found: Status) -> Iterator[str]:
-    yield f"On branch {found.branch}, version {found.version}."
-    if found.follows is not None:
-        yield f"It follows {found.follows}: nothing but a fetch writes to it."
-        yield f"  lance-git switch {found.branch.partition('/')[2]}   goes to a branch of your own"
+def _lines(session: Session, now: Status) -> Iterator[str]:
+    yield f"On branch {now.branch}, version {now.version}."
+    if now.follows is not None:
+        yield f"It follows {now.follows}: nothing but a fetch writes to it."
+        yield f"  lance-git switch {now.branch.partition('/')[2]}   goes to a branch of your own"
         return
-    counterparts = [remote for remote in found.remotes if remote.is_counterpart(found.branch)]
-    others = [remote for remote in found.remotes if remote not in counterparts]
+    counterparts = [remote for remote in now.remotes if remote.is_counterpart(now.branch)]
+    others = [remote for remote in now.remotes if remote not in counterparts]
     for remote in counterparts:
         yield from _remote_lines(remote, _arguments(remote))
     for remote in others:
         yield from _remote_lines(remote, None if counterparts else f" {remote.remote} {remote.branch}")
-    if found.parent is None or found.parent in {remote.name for remote in found.remotes}:
+    if now.parent is None or now.parent in {remote.name for remote in now.remotes}:
         return
     yield (
-        f"Ahead of {found.parent} by {counted(found.ahead, 'version')}, "
-        f"behind by {counted(found.behind, 'version')} (last common version {found.common})."
+        f"Ahead of {now.parent} by {counted(now.ahead, 'version')}, "
+        f"behind by {counted(now.behind, 'version')} (last common version {now.common})."
     )
-    if found.ahead:
-        yield f"  {session.how_to_switch(found.parent)} && lance-git merge {found.branch}   publishes them"
+    if now.ahead:
+        yield f"  {session.how_to_switch(now.parent)} && lance-git merge {now.branch}   publishes them"
 
 
 def _arguments(remote: Tracking) -> str:

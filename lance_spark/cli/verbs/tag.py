@@ -68,9 +68,9 @@ def command(session: Session, /, **given: Any) -> None:
 
 
 def _list(session: Session, show_all: bool) -> None:
-    found = [tag for tag in list_tags(session.location) if show_all or not is_own_tag(tag.name)]
-    entries = [{"name": tag.name, **version_json(_target(tag)), "created_at": stamp(tag.created_at)} for tag in found]
-    rows = [(tag.name, str(_target(tag)), age(tag.created_at) if tag.created_at else "") for tag in found]
+    tags = [tag for tag in list_tags(session.location) if show_all or not is_own_tag(tag.name)]
+    entries = [{"name": tag.name, **version_json(_target(tag)), "created_at": stamp(tag.created_at)} for tag in tags]
+    rows = [(tag.name, str(_target(tag)), age(tag.created_at) if tag.created_at else "") for tag in tags]
     text = session.output.table(("tag", "version", "made"), rows) if rows else ""
     session.output.show({"dataset": session.location.uri, "tags": entries}, text)
 

@@ -69,25 +69,25 @@ def _namespace(session: CatalogSession, name: str, properties: dict[str, str], p
     catalog = session.catalog
     identifier = identify_namespace(name)
     above = [Identifier(identifier.parts[:count]) for count in range(1, len(identifier.parts))] if parents else []
-    missing = [found for found in above if not namespace_exists(catalog, found)]
+    missing = [parent for parent in above if not namespace_exists(catalog, parent)]
     created = True
     if parents and namespace_exists(catalog, identifier):
         created = False
     elif not dry_run:
-        for found in missing:
-            create_namespace(catalog, found, exist_ok=True)
+        for parent in missing:
+            create_namespace(catalog, parent, exist_ok=True)
         created = create_namespace(catalog, identifier, properties, exist_ok=parents)
     else:
         # Below one that is missing nothing can be in the way.
         rehearse_namespace(catalog, missing[0] if missing else identifier, None if missing else properties)
     verb_text = "would be created" if dry_run else "was created"
-    lines = [f"Namespace '{found}' {verb_text}." for found in (*missing, identifier)]
+    lines = [f"Namespace '{namespace}' {verb_text}." for namespace in (*missing, identifier)]
     session.show(
         {
             "action": "create",
             "kind": "namespace",
             **name_json(identifier),
-            "parents": [str(found) for found in missing],
+            "parents": [str(parent) for parent in missing],
             "properties": properties,
             "created": created,
             "dry_run": dry_run,

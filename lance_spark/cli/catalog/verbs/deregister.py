@@ -31,8 +31,8 @@ def command(session: CatalogSession, name: str, dry_run: bool) -> None:
 
     catalog, identifier = session.catalog, identify_table(name)
     if dry_run:
-        found = find_table(catalog, identifier, f"deregister table '{identifier}'")
-        removed = Removed(identifier, found.path, found.properties, data_kept=True)
+        entry = find_table(catalog, identifier, f"deregister table '{identifier}'")
+        removed = Removed(identifier, entry.path, entry.properties, data_kept=True)
     else:
         removed = deregister_table(catalog, identifier)
     place = location_of(catalog, removed.path) or removed.path

@@ -41,31 +41,35 @@ def command(session: CatalogSession, name: str) -> None:
         _show_namespace(session, describe_namespace(session.catalog, name))
 
 
-def _show_namespace(session: CatalogSession, found: NamespaceInfo) -> None:
-    title = f"namespace {found.identifier}" if found.identifier.parts else f"root namespace of {session.catalog.uri}"
+def _show_namespace(session: CatalogSession, namespace: NamespaceInfo) -> None:
+    title = (
+        f"namespace {namespace.identifier}"
+        if namespace.identifier.parts
+        else f"root namespace of {session.catalog.uri}"
+    )
     session.show(
-        {"kind": "namespace", **name_json(found.identifier), "properties": found.properties},
-        _lines(session, title, _properties(found.properties)),
+        {"kind": "namespace", **name_json(namespace.identifier), "properties": namespace.properties},
+        _lines(session, title, _properties(namespace.properties)),
     )
 
 
-def _show_table(session: CatalogSession, found: TableInfo) -> None:
+def _show_table(session: CatalogSession, table: TableInfo) -> None:
     from lance_spark.actions.catalog.overview import look_into
 
-    inside = look_into(found)
+    inside = look_into(table)
     session.show(
         {
             "kind": "table",
-            **name_json(found.identifier),
-            "location": found.location.uri,
-            "path": found.path,
-            "registered": found.registered,
-            "declared": found.declared,
-            "properties": found.properties,
+            **name_json(table.identifier),
+            "location": table.location.uri,
+            "path": table.path,
+            "registered": table.registered,
+            "declared": table.declared,
+            "properties": table.properties,
             "newest": None if inside is None else _newest_json(inside.newest),
             "branches": [] if inside is None else list(inside.branches),
         },
-        _lines(session, f"table {found.identifier}", _rows(found, inside, session.catalog.reads_manifest)),
+        _lines(session, f"table {table.identifier}", _rows(table, inside, session.catalog.reads_manifest)),
     )
 
 
@@ -83,9 +87,9 @@ def _lines(session: CatalogSession, title: str, rows: Rows) -> str:
     return "\n".join([session.output.paint(title, bold=True), *body])
 
 
-def _rows(found: TableInfo, inside: Contents | None, has_rows: bool) -> Rows:
-    yield "location", found.location.uri
-    if has_rows and not found.registered:
+def _rows(table: TableInfo, inside: Contents | None, has_rows: bool) -> Rows:
+    yield "location", table.location.uri
+    if has_rows and not table.registered:
         yield "registered", "no: it is a directory only, and lance-catalog migrate gives it a row"
     if inside is None:
         yield "version", "none yet: the table is only declared"
@@ -97,7 +101,7 @@ def _rows(found: TableInfo, inside: Contents | None, has_rows: bool) -> Rows:
         yield from _named("columns", columns)
     if inside is not None and inside.branches:
         yield "branches", ", ".join(inside.branches)
-    yield from _properties(found.properties)
+    yield from _properties(table.properties)
 
 
 def _properties(properties: dict[str, str]) -> Rows:

@@ -38,9 +38,11 @@ def command(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> in
     if dry_run and not mend:
         raise InvalidOption("--dry-run goes with --mend.", hint="Without --mend nothing is changed.")
     catalog = session.catalog
-    found = [finding for finding in examine(catalog, _now()) if finding.kind != UNREGISTERED or catalog.reads_manifest]
-    plain = [finding for finding in found if finding.kind == UNREGISTERED]
-    wrong = [finding for finding in found if finding.kind != UNREGISTERED]
+    findings = [
+        finding for finding in examine(catalog, _now()) if finding.kind != UNREGISTERED or catalog.reads_manifest
+    ]
+    plain = [finding for finding in findings if finding.kind == UNREGISTERED]
+    wrong = [finding for finding in findings if finding.kind != UNREGISTERED]
     curable = [finding for finding in wrong if finding.mendable]
     mended: Sequence[Finding] = ()
     if mend and curable and not dry_run:

@@ -24,14 +24,14 @@ def command(session: CatalogSession, dry_run: bool) -> None:
     catalog = session.catalog
     if not catalog.reads_manifest:
         raise InvalidOption("A migration is from V1 to V2, so it cannot be done in V1 mode.", hint="Leave --mode out.")
-    found = migrate(catalog, dry_run)
+    migration = migrate(catalog, dry_run)
     session.show(
         {
             "action": "migrate",
-            "tables": [name_json(identifier) for identifier in found.tables],
-            "registered_before": found.registered,
-            "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in found.skipped],
+            "tables": [name_json(identifier) for identifier in migration.tables],
+            "registered_before": migration.registered,
+            "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in migration.skipped],
             "dry_run": dry_run,
         },
-        str(found),
+        str(migration),
     )

@@ -48,15 +48,15 @@ def command(session: CatalogSession, /, name: str, cascade: bool, force: bool, d
             removed = (drop_table(catalog, doomed.identifier, force),)
         else:
             removed = drop_namespace(catalog, doomed.identifier, cascade, force)
-        removed = tuple(sorted(removed, key=lambda found: found.identifier))
+        removed = tuple(sorted(removed, key=lambda table: table.identifier))
     lines = [*_lines(session, doomed, removed), _sentence(doomed, "would be" if dry_run else "was", removed)]
     session.show(
         {
             "action": "rm",
             "kind": doomed.kind,
             **name_json(doomed.identifier),
-            "namespaces": [str(found) for found in doomed.namespaces],
-            "tables": [removed_json(catalog, found) for found in removed],
+            "namespaces": [str(namespace) for namespace in doomed.namespaces],
+            "tables": [removed_json(catalog, table) for table in removed],
             "dry_run": dry_run,
         },
         "\n".join(lines),
@@ -65,7 +65,7 @@ def command(session: CatalogSession, /, name: str, cascade: bool, force: bool, d
 
 def _lines(session: CatalogSession, doomed: Doomed, removed: Sequence[Removed]) -> Iterator[str]:
     """What goes, one a line."""
-    yield from (f"  namespace {found}" for found in doomed.namespaces)
+    yield from (f"  namespace {namespace}" for namespace in doomed.namespaces)
     for table in removed:
         place = location_of(session.catalog, table.path) or table.path or "nowhere"
         yield f"  table {table.identifier}: {place}{' (stays)' if table.data_kept else ''}"

@@ -45,13 +45,13 @@ def _with_missing(items: tuple[Item, ...], within: Identifier) -> list[Item]:
     """With the namespaces that rows are in although nobody made them: other tools do not check that."""
     from lance_spark.actions.catalog.overview import Item
 
-    found = {item.identifier: item for item in items}
+    known = {item.identifier: item for item in items}
     for item in items:
         parent = item.identifier.parent
-        while parent != within and parent not in found:
-            found[parent] = Item(parent, "namespace", registered=False)
+        while parent != within and parent not in known:
+            known[parent] = Item(parent, "namespace", registered=False)
             parent = parent.parent
-    return sorted(found.values(), key=lambda item: item.identifier)
+    return sorted(known.values(), key=lambda item: item.identifier)
 
 
 def _branches(output: Output, below: Mapping[Identifier, list[Item]], within: Identifier, indent: str) -> Iterator[str]:
