@@ -29,7 +29,7 @@ def is_for(workspace: OpenWorkspace, location: DatasetLocation) -> bool:
 
 
 def is_free(directory: str) -> bool:
-    """Whether nothing is at a path, or an empty directory. Raises StorageFailure where nobody can tell."""
+    """Whether a path does not exist, or is an empty directory. Raises StorageFailure if that cannot be found out."""
     return stored.is_free(directory)
 
 

@@ -1,7 +1,7 @@
-"""What a file is, told by its path, and the name under which versions know it.
+"""What a file is, by its path, and the name under which versions know it.
 
 The paths are those of https://github.com/lance-format/lance/blob/main/docs/src/format/table/layout.md, and those that
-pylance 14.0.2 was seen to write besides: staged manifests, detached versions, version hints, blobs beside data files.
+pylance 14.0.2 writes as well: staged manifests, detached versions, version hints, blobs beside data files.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "staging",
 )
 BOOKKEEPING = "bookkeeping"
-"""Refs, version hints and notes of clones: never deleted, and not worth a word."""
+"""Refs, version hints and notes of clones: never deleted, and not reported."""
 UNKNOWN = "unknown"
-"""Whatever else lies there: never deleted, only reported."""
+"""Any other file: never deleted, only reported."""
 KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
 
 _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
@@ -39,7 +39,7 @@ class Named(NamedTuple):
 
     kind: str
     key: str
-    """Path of what versions name: the data file of a blob, the directory of an index, else the path itself."""
+    """The path that versions name: the data file of a blob, the directory of an index, else the path itself."""
 
 
 def classify(path: str) -> Named:
@@ -50,7 +50,7 @@ def classify(path: str) -> Named:
     """
     directory, _, rest = path.partition("/")
     if directory == "data" and rest.endswith(".lance") and rest[0] != "." and "/" not in rest:
-        return Named(DATA, path)  # most files are that, and need no closer look
+        return Named(DATA, path)  # most files are data files, and need no closer look
     if not _NO_NAMES.isdisjoint(path.split("/")):
         return Named(UNKNOWN, path)
     name = rest.rpartition("/")[2]
@@ -62,7 +62,7 @@ def classify(path: str) -> Named:
         identifier = rest.partition("/")[0]
         return Named(INDEX, f"_indices/{identifier}") if _INDEX_ID.fullmatch(identifier) else Named(UNKNOWN, path)
     if directory == "_cleanup":
-        return Named(STAGING, path)  # records of runs that never ended; what they prove is worth nothing after days
+        return Named(STAGING, path)  # records of runs that never ended; after days they prove nothing
     if directory in ("_transactions", "_deletions") and "/" not in rest:
         return Named(_in_flat(directory, rest), path)
     return Named(BOOKKEEPING if path.startswith(_OWN) or path == "_latest.manifest" else UNKNOWN, path)
@@ -93,7 +93,7 @@ def _in_flat(directory: str, name: str) -> str:
 
 
 class Roots:
-    """Tells which chain of a dataset a path belongs to: the one with the longest root above it."""
+    """Finds the chain of a dataset that a path belongs to: the chain with the longest root above the path."""
 
     def __init__(self, roots: Iterable[str]) -> None:
         self._roots = frozenset(root for root in roots if root)

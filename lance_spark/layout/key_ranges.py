@@ -1,7 +1,7 @@
 """Cuts the files of a dataset into ranges of keys that tasks list side by side. Pure.
 
 A list of prefixes would miss files: data files have had three kinds of names, and users add their own. Ranges that
-tile the whole key space miss none, wherever the cuts are; a badly chosen cut costs balance only.
+cover the whole key space miss none, wherever the cuts are; a badly chosen cut only costs balance.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def tile(roots: Sequence[str], splits: int) -> tuple[KeyRange, ...]:
     """Ranges that hold every possible path below the dataset's root exactly once, in ascending order.
 
     ``roots`` are the roots of the chains relative to the dataset's ("" for main, "tree/exp/a" for a branch),
-    ``splits`` is how many large ranges are wanted; there are up to about four times as many, most of them small, and
-    exactly one for a single split. Raises ValueError for fewer splits than one.
+    ``splits`` is the number of large ranges. There are up to about four times as many ranges, most of them small, and
+    exactly one range for a single split. Raises ValueError for fewer splits than one.
     """
     if splits < 1:
         raise ValueError(f"A key space cannot be cut into {splits} ranges.")
@@ -58,7 +58,7 @@ def tile(roots: Sequence[str], splits: int) -> tuple[KeyRange, ...]:
 
 
 def _cuts(roots: Sequence[str], splits: int) -> Iterator[str]:
-    """Where to cut. Main gets half of the splits: its branches hold only what was written on them."""
+    """Where to cut. Main gets half of the splits: branches hold only what was written on them."""
     branches = sorted({root for root in roots if root})
     for_main = 0 if "" not in roots else splits - splits // 2 if branches else splits
     if for_main:
@@ -75,7 +75,7 @@ def _cuts(roots: Sequence[str], splits: int) -> Iterator[str]:
 
 
 def _cuts_inside(prefix: str, share: int) -> Iterator[str]:
-    """Cuts inside one chain: data files begin with 24 random binary digits, those that cannot be many with a number."""
+    """Cuts inside one chain: names of data files begin with 24 random binary digits, other names with a number."""
     if share < 2:
         return
     bits = (share - 1).bit_length()

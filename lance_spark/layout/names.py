@@ -91,7 +91,7 @@ def stored_name(name: str) -> str:
 
 
 def data_key(path: str) -> str:
-    """The name under which versions know what lies below ``data/``: pylance escapes a slash in a data file's name."""
+    """The path under which versions know a file below ``data/``: pylance escapes a slash in a data file's name."""
     directory, slash, rest = path.partition("/")
     return directory + slash + rest.replace("/", "%2F") if "/" in rest else path
 

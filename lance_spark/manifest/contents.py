@@ -23,7 +23,7 @@ from lance_spark.manifest.messages import NO_BASE, parse, text
 from lance_spark.manifest.model import ManifestHead
 
 _FEW = 32
-"""Names up to this number are looked for in the bytes of all records: faster than decoding the records."""
+"""Up to so many names are searched in the bytes of all records, which is faster than decoding the records."""
 
 
 class DataFile(NamedTuple):
@@ -50,7 +50,7 @@ class DeletionFile(NamedTuple):
     base_id: int | None
 
     def name(self, fragment: int) -> str:
-        """File name below ``_deletions`` for the fragment of that id. Raises CorruptData for a type nobody knows."""
+        """File name below ``_deletions`` for the fragment of that id. Raises CorruptData for an unknown type."""
         return deletion_name(fragment, self.read_version, self.id, self.file_type)
 
 
@@ -160,7 +160,7 @@ class Contents:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether its writer recorded how many rows fragments have; the first ones did not, or got it wrong."""
+        """Whether the writer recorded how many rows fragments have; the first writers did not, or got it wrong."""
         return bool(self.storage_version)
 
     @property
@@ -178,7 +178,7 @@ class Contents:
         return (_fragment(record) for record in self._records)
 
     def fragments_with(self, paths: Collection[str]) -> list[Fragment]:
-        """The fragments that have one of these data files. For a few files only those fragments are decoded."""
+        """The fragments with one of these data files. For a few files, no other fragments are decoded."""
         records = self._records
         if len(paths) <= _FEW:
             names = [path.encode() for path in paths]
@@ -205,7 +205,7 @@ def decode_contents(content: bytes) -> Contents:
     records = [run.records(at, at + 1) for at in range(len(run.bounds) - 1)]
     rest = content[span.start : run.start] + content[run.end : span.end]
     whole = parse("Whole", rest)
-    # Writers put all fragments into one run; should there be others, they are fragments all the same.
+    # Writers put all fragments into one run; any fragments after the run count as well.
     records += [b"\x12" + _length(len(record)) + record for record in whole.fragments]
     head = head_of(parse("Head", rest))
     check_flags(head)

@@ -17,7 +17,7 @@ _NANOSECONDS = 1_000_000_000
 
 
 def decode_head(content: bytes) -> ManifestHead:
-    """What a manifest says about its version; flags are not checked and fragments not looked at.
+    """What a manifest says about its version; flags are not checked, and fragments are not read.
 
     Raises CorruptData for bytes that are no manifest.
     """
@@ -26,7 +26,7 @@ def decode_head(content: bytes) -> ManifestHead:
 
 
 def named_files(content: bytes) -> frozenset[NamedFile]:
-    """Every file and index directory that a manifest names. Blobs beside a data file go with it and are not named.
+    """Every file and index directory that a manifest names. Blobs beside a data file belong to it and are not named.
 
     Raises CorruptData for bytes that are no manifest, Refused for a version that ``check_flags`` refuses.
     """
@@ -37,10 +37,10 @@ def named_files(content: bytes) -> frozenset[NamedFile]:
 
 
 def head_and_others(content: bytes, span: Span, message: bytes) -> tuple[ManifestHead, list[NamedFile]]:
-    """The head, and what a manifest names beside the files of fragments: its transaction and its indexes.
+    """The head, and what a manifest names apart from the files of fragments: its transaction and its indexes.
 
-    ``span`` is where the manifest message lies in the file. ``message`` is that message; fragments may have been cut
-    out of it. Raises CorruptData, and Refused as ``check_flags`` does.
+    ``span`` is where the manifest message lies in the file. ``message`` is that message, with or without its
+    fragments. Raises CorruptData, and Refused as ``check_flags`` does.
     """
     parsed = parse("Head", message)
     head = head_of(parsed)
@@ -53,7 +53,7 @@ def head_and_others(content: bytes, span: Span, message: bytes) -> tuple[Manifes
 
 
 def head_of(parsed: Any) -> ManifestHead:
-    """The head from a parsed ``Head``. Raises CorruptData for one without a version number."""
+    """The head from a parsed ``Head``. Raises CorruptData if it has no version number."""
     if not parsed.version:
         raise CorruptData("The manifest is damaged: it has no version number.")
     return ManifestHead(

@@ -60,7 +60,7 @@ def _data_files(files: Iterable[Any], bases: Bases) -> list[NamedFile]:
 
 
 def _deletion_files(content: bytes, bases: Bases) -> list[NamedFile]:
-    # Without a "_deletions" of its own such a base has no place for these files; pylance refuses it as well.
+    # A base without a "_deletions" directory has no place for these files; pylance refuses such a manifest as well.
     places = _places({key: base for key, base in bases.items() if base.is_dataset_root}, "_deletions/")
     named = []
     for fragment in parse("Deletions", content).fragments:

@@ -1,4 +1,4 @@
-"""Feature flags: which versions this package understands well enough to say what they name."""
+"""Feature flags: which versions this package understands well enough to find all files that they name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _EITHER_WORD = 1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 2048
 """Deletion files, stable row ids, new data format, config, base paths, no transaction file, overlays, covering
 columns of an index, spilled row lineage."""
 _BOTH_WORDS = 256 | 1024 | 16384
-"""Mixed versions of data files, tagged fragment reuse, managed blobs: pylance refuses one word without the other."""
+"""Mixed versions of data files, tagged fragment reuse, managed blobs: readers' and writers' flags must agree."""
 _STABLE_FIELD_IDS = 32768
 _READER = _EITHER_WORD | _BOTH_WORDS
 _WRITER = _READER | _STABLE_FIELD_IDS
@@ -19,8 +19,7 @@ _HINT = "Use a release of lance_spark that knows how this version is written."
 def check_flags(head: ManifestHead) -> None:
     """Whether a version uses only what this package understands: the flags that pylance 14.0.2 accepts.
 
-    Raises Refused, naming version and flag. A version read without understanding seems to need fewer files than it
-    does.
+    Raises Refused, naming version and flag. A version that is not understood seems to need fewer files than it does.
     """
     if head.has_fragment_tree:
         raise Refused(f"Version {head.version} keeps its fragments in a tree outside of the manifest.", hint=_HINT)

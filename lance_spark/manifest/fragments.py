@@ -1,7 +1,7 @@
 """The fragment records of a manifest as bytes, and which of them differ from those of another manifest.
 
-Neighbouring versions share nearly all records. Where the bytes are equal from a place on where a record begins in
-both, the records are equal too, without being parsed: only what differs ever becomes a Python object.
+Neighbouring versions share nearly all records. If the bytes are equal from a place where a record begins in both, the
+records are equal too and need not be parsed: only what differs becomes a Python object.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RunChange:
     removed: bytes
     """Records of the one, one after the other: a part of a manifest message."""
     added: bytes
-    """Records of the other. What is neither here nor in ``removed`` is in both, as often in the one as in the other."""
+    """Records of the other. All further records are in both manifests, equally often."""
 
     @property
     def is_large(self) -> bool:
@@ -68,7 +68,7 @@ def compare(old: FragmentRun, content: bytes, message: Span) -> RunChange:
     """What changed between a run and the one in the manifest message of another file.
 
     Writers keep fragments in the order of their ids, so both runs are walked like sorted lists. Ids only say where
-    to look for equal bytes: in a run of another order more is found to be changed, never less.
+    to look for equal bytes: in a run with another order more records count as changed, never fewer.
     """
     start = here = _first_fragment(content, message)
     bounds, removed, added = [0], [], []
@@ -97,7 +97,7 @@ def compare(old: FragmentRun, content: bytes, message: Span) -> RunChange:
 def _equal_until(old: FragmentRun, index: int, content: bytes, span: Span) -> int:
     """The last bound of ``old`` up to which its bytes, from bound ``index`` on, are those at the begin of a span.
 
-    Strides grow while bytes are equal and shrink from the first that are not.
+    Strides grow while bytes are equal, and shrink at the first difference.
     """
     theirs, here, last = memoryview(old.content), span.start, len(old.bounds) - 1
     stride, growing = 1, True
@@ -122,7 +122,7 @@ def _append_records(bounds: list[int], content: bytes, span: Span) -> None:
     """Append the bounds of all further records. ``span`` begins with the run."""
     start, end = span
     here = start + bounds[-1]
-    # Not by _record_end: two calls for each record of a first version would double the time that takes.
+    # Not by _record_end: two calls for each record of a first version would double the time.
     while here < end and content[here] == _FRAGMENT:
         length = content[here + 1]
         if length < _CONTINUES:
@@ -147,7 +147,7 @@ def _first_fragment(content: bytes, message: Span) -> int:
 
 
 def _field_end(content: bytes, here: int) -> int | None:
-    """Where the field ends that begins here; None for a wire type that manifests do not have."""
+    """Where the field that begins here ends; None for a wire type that manifests do not have."""
     tag, here = _varint(content, here)
     kind = tag & 7
     if kind == _VARINT:
@@ -159,7 +159,7 @@ def _field_end(content: bytes, here: int) -> int | None:
 
 
 def _record_end(content: bytes, here: int, end: int) -> int | None:
-    """Where the fragment record ends that begins here; None if none does, or not before the end of the message."""
+    """Where the fragment record that begins here ends; None if there is none, or it exceeds the message."""
     if here >= end or content[here] != _FRAGMENT:
         return None
     length, payload = _varint(content, here + 1)

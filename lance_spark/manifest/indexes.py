@@ -12,7 +12,7 @@ from lance_spark.manifest.framing import manifest_span, section_span
 from lance_spark.manifest.messages import NO_BASE, parse, text
 
 _EXTERNAL_DETAILS = "details.binpb"
-"""File to which pylance moves what a fragment reuse index has to say when it is long; the manifest does not list it."""
+"""File to which pylance moves the content of a long fragment reuse index; the manifest does not list this file."""
 
 
 class IndexRecord(NamedTuple):
@@ -37,14 +37,14 @@ class IndexRecord(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is pylance's own and no user's."""
+        """Whether pylance made it for itself."""
         return self.name.startswith("__")
 
     @property
     def needed(self) -> tuple[tuple[str, int], ...]:
-        """Files it cannot be read without, and bytes, 0 for unknown; a path that is empty stands for any file.
+        """Files that the index needs, with bytes, 0 for unknown; an empty path stands for any file.
 
-        What a fragment reuse index has to say is in the manifest, until it is long.
+        The content of a fragment reuse index is in the manifest unless it is long.
         """
         if self.files or not self.is_internal:
             return self.files or (("", 0),)

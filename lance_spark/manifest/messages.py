@@ -9,7 +9,7 @@ several views, because what costs time is not parsing but making Python objects:
 - ``Deletions`` has fragments one by one, with what the names of deletion files are made of.
 - ``Whole`` has columns and settings, ``OneFragment`` all of one fragment, ``IndexRecords`` all of every index.
 
-The descriptors live in a pool of their own: the default one refuses a second definition of a name.
+The descriptors have their own pool: the default pool refuses a second definition of a name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     "DataFile": {1: ("path", "string"), 7: ("base_id", _BASE_ID)},
     "DataOverlayFile": {1: ("data_file", "DataFile")},
     "ExternalFile": {1: ("path", "string")},
-    # The type is no enum here: proto2 takes an unknown member for the first one, and so for another file.
+    # Not declared as an enum: proto2 reads an unknown member as the first one, and so as another file.
     "DeletionFile": {
         1: ("file_type", "uint64"),
         2: ("read_version", "uint64"),

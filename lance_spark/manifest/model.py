@@ -1,4 +1,4 @@
-"""What is read out of a manifest, as plain values."""
+"""The content of a manifest, as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class BasePath:
     """Another place that holds files of a version: the origin of a branch or clone, or a registered base."""
 
     path: str
-    """URI, letter by letter as the writer spelled it: maybe relative, maybe with a slash at its end."""
+    """URI exactly as the writer spelled it: it may be relative, or end with a slash."""
     is_dataset_root: bool
     """Whether it is laid out like a dataset (``data/``, ``_indices/``); else files lie directly in it."""
 
@@ -33,7 +33,7 @@ class ManifestHead:
     has_fragment_tree: bool
     """Whether fragments are kept outside of the manifest, where this package does not look."""
     bases: Mapping[int, BasePath]
-    """By id. Ids mean something within one manifest only."""
+    """By id. An id has a meaning within one manifest only."""
 
 
 class NamedFile(NamedTuple):

@@ -15,7 +15,7 @@ from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
 class RunDecoder:
     """Decodes a run of versions of one chain, in ascending order.
 
-    In any other order the results are as right, only slower. Keeps the last manifest and its files' names in memory.
+    Any other order gives the same results, only slower. Keeps the last manifest and the names of its files in memory.
     """
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class RunDecoder:
         self._times_named: Counter[NamedFile] = Counter()
 
     def feed(self, content: bytes) -> tuple[ManifestHead, Collection[NamedFile], Collection[NamedFile]]:
-        """The head of the next version, the files that it names and the one before did not, and the other way round.
+        """The head of the next version, the files that only it names, and those that only the version before names.
 
         Of the first version all files are new. Raises CorruptData and Refused like ``named_files``; the decoder is
         then as it was before.
         """
         span = manifest_span(content)
         change = compare(self._run, content, span)
-        # Should there be fragments behind the first run of them, they are told apart from it by being "others".
+        # Fragments after the first run of fragments, if there are any, are in "others".
         rest = content[span.start : change.run.start] + content[change.run.end : span.end]
         head, others = head_and_others(content, span, rest)
         others += fragment_files(rest, head.bases)
@@ -46,12 +46,12 @@ class RunDecoder:
         return head, added, removed
 
     def _replace(self, files: list[NamedFile]) -> tuple[Collection[NamedFile], Collection[NamedFile]]:
-        """Begin anew with these files. Tells which were not named before, and which no longer are."""
+        """Begin again with these files. Returns those that were not named before, and those that no longer are."""
         before, self._times_named = self._times_named, Counter(files)
         return self._times_named.keys() - before.keys(), before.keys() - self._times_named.keys()
 
     def _apply(self, difference: Mapping[NamedFile, int]) -> tuple[Collection[NamedFile], Collection[NamedFile]]:
-        """Count how often files are named now. Tells which were not named before, and which no longer are.
+        """Count how often files are named now. Returns those that were not named before, and those no longer named.
 
         Two fragments may name one file, and it is in use until neither does.
         """

@@ -57,7 +57,7 @@ class Transaction:
 
 
 def inline_transaction(content: bytes) -> Transaction | None:
-    """The transaction inside of a manifest file; None where its writer kept it in ``_transactions`` only.
+    """The transaction inside of a manifest file; None if its writer kept the transaction only in ``_transactions``.
 
     Raises CorruptData for bytes that are no manifest.
     """
@@ -65,7 +65,7 @@ def inline_transaction(content: bytes) -> Transaction | None:
     guess = _last_section(content, span.start)
     if guess is not None:
         transaction = _transaction_at(content, guess, span)
-        # What writers before version 1 put in front of the message may look like sections, and has no uuid.
+        # Bytes that the first writers put in front of the message may look like a section, but have no uuid.
         if transaction is not None and transaction.uuid:
             return transaction
     whole = parse("Whole", content[span.start : span.end])
@@ -77,7 +77,7 @@ def inline_transaction(content: bytes) -> Transaction | None:
 
 
 def decode_transaction(content: bytes) -> Transaction:
-    """A transaction from its message: what a file in ``_transactions`` holds. Raises CorruptData."""
+    """A transaction from its message, as in a file in ``_transactions``. Raises CorruptData."""
     transaction = parse("Transaction", content)
     named = [name for number, name in _OPERATIONS.items() if transaction.HasField(f"operation_{number}")]
     return Transaction(
@@ -90,7 +90,7 @@ def decode_transaction(content: bytes) -> Transaction:
 
 
 def _cloned_from(transaction: Any) -> str:
-    """A branch, too, begins with a Clone: of the dataset it is in."""
+    """A branch begins with a Clone as well: of its own dataset."""
     return text(parse("Clone", transaction.operation_113).ref_path)
 
 
@@ -99,14 +99,14 @@ def _transaction_at(content: bytes, position: int, message: Span) -> Transaction
     try:
         return decode_transaction(content[section.start : section.end])
     except CorruptData:
-        return None  # not where the transaction is; the manifest message tells
+        return None  # the transaction is elsewhere; the manifest message says where
 
 
 def _last_section(content: bytes, message: int) -> int | None:
     """Where the last section in front of the message begins, if sections are all that is there.
 
-    They stand one after the other, that of the indexes first. The message names their places behind its fragments, so
-    it is parsed only where the sections do not tell themselves: a file of the legacy format begins with other things.
+    Sections follow one another, the indexes first. The message names their places after its fragments, so the message
+    is parsed only if the sections cannot be found without it: a file of the legacy format begins with other bytes.
     """
     end = message - 4
     last = None

@@ -29,8 +29,8 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
     """Raise NotFound, or Refused when another branch or a tag needs the branch.
 
     A branch's name is the path of its directory. pylance 14.0.2 deletes ``a`` while ``a/b`` exists but leaves the
-    files of ``a`` behind for ever: no cleanup takes them, and creating ``a`` again fails with an internal error. So
-    nested names must go first. That names are bound to paths is https://github.com/lance-format/lance/issues/7185.
+    files of ``a`` for ever: no cleanup takes them, and creating ``a`` again fails with an internal error. So nested
+    branches must go first. See https://github.com/lance-format/lance/issues/7185 on names that are bound to paths.
     """
     if name not in refs.branches:
         raise missing("branch", name, refs.branches)

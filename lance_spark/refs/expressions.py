@@ -46,7 +46,7 @@ class RefExpression:
         return None
 
     def __str__(self) -> str:
-        """What was typed."""
+        """The text that the user typed."""
         return self.text
 
 
@@ -59,7 +59,7 @@ class RefRange:
 
 
 def parse_expression(text: str) -> RefExpression:
-    """One ref. Raises InvalidOption for what is none, and for a range."""
+    """One ref. Raises InvalidOption for any other text, and for a range."""
     typed = text.strip()
     if ".." in typed:
         raise InvalidOption(f"'{typed}' is a range, but one ref is needed.", hint=_FORMS)
@@ -89,7 +89,7 @@ def parse_range(text: str) -> RefRange:
 
 
 def is_range(text: str) -> bool:
-    """Whether what was typed is meant as a range."""
+    """Whether the text is meant as a range."""
     return ".." in text
 
 

@@ -23,7 +23,7 @@ def tag_grid(tags: Iterable[Tag]) -> Grid:
 
 
 def more(count: int, shown: int) -> tuple[str, ...]:
-    """A note that tells of those that are not shown."""
+    """A note on how many are not shown."""
     return (f"{count - shown:,} more: list() has all",) if count > shown else ()
 
 

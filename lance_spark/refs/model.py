@@ -27,12 +27,12 @@ class Branch(Shown):
     """Time of creation, UTC, whole seconds."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     identity: str = ""
-    """Tells the branch from a later one of the same name, and from main, which has none. Where an older writer did not
-    record it, it is made of the name and the time of creation."""
+    """Tells the branch from a later one of the same name, and from main, which has no identity. If an older writer did
+    not record it, it is made from the name and the time of creation."""
 
     @property
     def fork(self) -> PinnedVersion | None:
-        """The version it descends from; None for one that only lies there and shares nothing with it."""
+        """The version that it descends from; None for a branch that shares nothing with the one it was created from."""
         return None if ROOT in self.metadata else PinnedVersion(self.parent_branch, self.parent_version)
 
     @property
@@ -95,8 +95,8 @@ class PinnedVersion:
     """None for main."""
     version: int
     stamp: int | None = None
-    """Commit time in nanoseconds since the epoch, as the manifest has it. It tells this version from one of the
-    same number in a dataset that was deleted and made anew at the same place. None where it is not known."""
+    """Commit time in nanoseconds since the epoch, as in the manifest. It tells this version from one of the same
+    number in a dataset that was deleted and created again at the same place. None if it is not known."""
 
     @property
     def reference(self) -> tuple[str, int]:

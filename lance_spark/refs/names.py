@@ -18,7 +18,7 @@ disk, fails to write the ref file, and the name can never be used again."""
 
 
 def branch_or_none(name: str | None) -> str | None:
-    """The branch as pylance knows it: None for main. Refuses a name that can belong to no branch."""
+    """The branch as pylance knows it: None for main. Refuses a name that no branch can have."""
     if name is None or name == MAIN:
         return None
     check_branch_name(name)
@@ -98,7 +98,7 @@ def is_own_tag(name: str) -> bool:
 
 
 def _check_length(kind: str, name: str) -> None:
-    # Escaped twice, because that is what pylance does with the temporary file it renames to the ref file.
+    # Escaped twice, as pylance does with the temporary file that it renames to the ref file.
     length = len(quote(quote(name, safe=""), safe=""))
     _rule(length <= _LONGEST, kind, name, f"its ref file would need a name of {length} characters, {_LONGEST} fit")
 

@@ -21,7 +21,7 @@ BRANCHES = "_refs/branches"
 TAGS = "_refs/tags"
 _SUFFIX = ".json"
 _UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, OSError)
-"""What a value of the wrong kind, or a number that is no time, raises while it is decoded."""
+"""What decoding raises for a value of the wrong kind, or for a number that is not a time."""
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -31,7 +31,7 @@ def ref_file(directory: str, name: str) -> str:
 
 
 def ref_name(path: str) -> str | None:
-    """The branch or tag whose ref file this is; None for a file that is no ref."""
+    """The branch or tag whose ref file this is; None for a file that is not a ref file."""
     name = path.rsplit("/", 1)[-1]
     return unquote(name[: -len(_SUFFIX)]) if name.endswith(_SUFFIX) else None
 
@@ -82,16 +82,16 @@ def _either(entry: Mapping[str, Any], camel: str, snake: str, default: Any = _RE
 
 
 def _identity(identifier: Any) -> str:
-    """The last of the unique ids that a branch has with those it was created from; "" if it was given none then.
+    """The branch's own id, the last in the list of ids with its ancestors; "" if it was created without an id.
 
-    Version 0 stands beside an id that pylance makes up, another one each time, until somebody changes the ref.
+    Beside version 0 there is an id that pylance invents, a new one at each read, until the ref is changed.
     """
     version, unique = ((identifier or {}).get("version_mapping") or [[0, ""]])[-1]
     return str(unique) if version else ""
 
 
 def _made_identity(name: str, created: int) -> str:
-    """An identity for a branch of an older writer. It must not be that of main, nor change with the ref."""
+    """An identity for a branch of an older writer. It must differ from main's, and not change with the ref."""
     return uuid5(NAMESPACE_OID, f"{created} {name}").hex
 
 

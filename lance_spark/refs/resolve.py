@@ -1,4 +1,4 @@
-"""Choosing a version, and saying what was near when there is none."""
+"""Choosing a version, and naming the nearest ones if there is none."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Base paths that lead to where a dataset was before it was moved or copied: which they are, and what to change. Pure.
 
-A branch names its parent's files by the absolute URI that the parent had when the branch was made. After ``cp -r`` it
-silently reads the old place, after ``mv`` it breaks. A file is known by its name: pylance's names are unique, so a file
-of the same name and size is the same file, wherever it lies.
+A branch names its parent's files by the absolute URI that the parent had when the branch was created. After ``cp -r``
+the branch silently reads the old place, after ``mv`` it breaks. A file is known by its name: pylance's names are
+unique, so a file of the same name and size is the same file, wherever it lies.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ OK = "ok"
 OLD = "old place"
 """All files are here as well: the former place of this dataset, or named by the user."""
 RELATIVE = "relative"
-"""A path that counts from the directory of whoever reads; all files are here."""
+"""A path relative to the reader's current directory; all files are here."""
 MISPLACED = "misplaced index"
-"""A place that is there, but an index is looked for in it that lies in the branch itself."""
+"""A place that exists, but the version looks there for an index that lies in the branch itself."""
 UNUSED = "unused"
 FOREIGN = "elsewhere"
-"""Another place, which is there. A clone reads from its source."""
+"""Another place, which exists, as of a clone that reads from its source."""
 UNCLEAR = "unclear"
-"""Files of these names and sizes are here, but names like theirs are given more than once."""
+"""Files of these names and sizes are here, but pylance did not generate the names: others may have them as well."""
 INCOMPLETE = "incomplete"
 """Some of the files are here, and some are not."""
 ABSENT = "absent"
@@ -48,7 +48,7 @@ class Needed(NamedTuple):
     path: str
     """Relative to the base, as a listing shows it. With a slash at its end: any file in that directory."""
     size: int
-    """Bytes; 0 where nobody wrote it down."""
+    """Bytes; 0 where the writer did not record the size."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class BaseUse:
     """Data and deletion files."""
     indexes: tuple[IndexRecord, ...] = ()
     generated: bool = True
-    """Whether all data files have names that nobody gives twice."""
+    """Whether pylance generated the names of all data files, so that none is given twice."""
 
     def without(self, indexes: Collection[str]) -> BaseUse:
         """The same without some segments of indexes, by their ids."""
@@ -71,12 +71,12 @@ class BaseUse:
 
     @property
     def probes(self) -> tuple[Needed, ...]:
-        """The files that tell whether a place is the right one."""
+        """The files that show whether a place is the right one."""
         return self.files or tuple(file for index in self.indexes for file in index_files(index, self.is_dataset))
 
     @property
     def is_relative(self) -> bool:
-        """Whether the path counts from the directory of whoever reads."""
+        """Whether the path is relative to the reader's current directory."""
         return "://" not in self.path and not self.path.startswith(("/", "file:"))
 
 
@@ -136,7 +136,7 @@ def directories(files: Collection[Needed]) -> list[str]:
 
 
 def missing(files: Collection[Needed], listed: Mapping[str, int | None]) -> list[str]:
-    """The files that a listing (path to bytes) does not have, or has in another size."""
+    """The files that a listing (path to bytes) lacks, or has in another size."""
     return [file.path for file in files if not _is_listed(file, listed)]
 
 
@@ -158,7 +158,7 @@ def likely_places(path: str, is_dataset: bool) -> list[str]:
 
 
 def moved(uri: str, old: str, new: str) -> str | None:
-    """The counterpart in ``new`` of a URI in ``old``; None for one that is elsewhere."""
+    """The counterpart in ``new`` of a URI in ``old``; None for a URI elsewhere."""
     return new + uri[len(old) :] if is_within(uri, old) else None
 
 
@@ -178,14 +178,14 @@ class BaseState:
     target: Root | None = None
     """Where the files are now."""
     missing: tuple[str, ...] = ()
-    """Files that are not at the target, as far as there is one."""
+    """Files that are not at the target, if there is a target."""
     broken: tuple[str, ...] = ()
     """Ids of index segments that are not at the target: they are given up."""
     home: tuple[str, ...] = ()
     """Ids of index segments that lie in the branch itself.
 
-    When pylance 14.0.2 compacts a branch, it writes inherited indexes anew, into the branch, and goes on looking for
-    them in the parent: every query that uses one fails.
+    When pylance 14.0.2 compacts a branch, it writes inherited indexes again, into the branch, but goes on looking for
+    them in the parent: every query that uses such an index fails.
     """
 
     @property
@@ -195,7 +195,7 @@ class BaseState:
 
     @property
     def is_repaired(self) -> bool:
-        """Whether there is something to repair, and it can be."""
+        """Whether there is something to repair that can be repaired."""
         return self.moves or bool(self.home)
 
     @property
@@ -217,7 +217,7 @@ class BaseState:
 
 
 def former_roots(uri: str, states: Iterable[BaseState]) -> set[str]:
-    """Where the dataset was before, told by base paths whose files are all in it."""
+    """Where the dataset was before, according to base paths whose files are all in it now."""
     roots = set()
     for state in states:
         if state.state == OLD and state.target is not None and is_within(state.target.uri, uri):
@@ -231,7 +231,7 @@ class Repair:
     """What is left to change in one version."""
 
     new_roots: tuple[Root, ...] = ()
-    """Places that it does not know yet: nothing else is decided before it does."""
+    """Places that the version does not know yet: they are registered first, and all else is decided afterwards."""
     bases: Mapping[int, int | None] = field(default_factory=dict)
     """New base id by the old one; None for the root of the branch itself."""
     fragments: tuple[int, ...] = ()

@@ -32,9 +32,9 @@ class Relocated:
     dropped: tuple[str, ...] = ()
     """Names of indexes of which segments were given up."""
     older: int = 0
-    """Versions, the newest one before among them, that read the old place for ever: versions do not change."""
+    """Versions that always read from the old place, as versions do not change; the newest one before is one of them."""
     tags: tuple[str, ...] = ()
-    """Tags on those."""
+    """Tags on those versions."""
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
@@ -56,7 +56,7 @@ class Relocated:
         read = f"{'would be' if dry_run else 'are'} read from the new place"
         now = "" if self.version is None else f" ({name}@{self.version})"
         told = [f"{name}: {counted(self.files, 'file')}{indexes} {read}{now}"]
-        told += [f"indexes to be made anew: {', '.join(self.dropped)}"] if self.dropped else []
+        told += [f"indexes to be made again: {', '.join(self.dropped)}"] if self.dropped else []
         told += [f"{counted(self.older, 'older version')} can only be read with the old place"] if self.older else []
         told += [f"tags on those: {', '.join(self.tags)}"] if self.tags else []
         return "; ".join(told) + "."
@@ -73,7 +73,7 @@ class Relocation(ShownInLines):
     dry_run: bool = False
 
     def lines(self) -> Iterator[Line]:
-        """All of it: base paths, what is wrong with some, what was done to branches."""
+        """The base paths, what is wrong with some of them, and what was done to branches."""
         if not self.bases:
             yield said_of_places(_NOTHING_ELSEWHERE)
             return
@@ -125,7 +125,7 @@ class Relocation(ShownInLines):
 
     @property
     def problems(self) -> tuple[BaseState, ...]:
-        """Base paths that lead to nothing, or nobody knows where."""
+        """Base paths that lead to nothing, or to a place that is not known."""
         return tuple(base for base in self.bases if base.is_problem)
 
     def as_record(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Relocation(ShownInLines):
 
 def _why(base: BaseState) -> str:
     if base.state == "unclear":
-        return "files of these names are here, but such names are given more than once; say it with --from"
+        return "files of these names are here, but the names are not unique; if they are the same files, use --from"
     if base.target is None:
         return base.state
     few = ", ".join(base.missing[:3]) + (", ..." if len(base.missing) > 3 else "")

@@ -1,1 +1,1 @@
-"""How values are shown: words for numbers, text in columns, cards as text and as HTML. It knows no value of its own."""
+"""How values are shown: words for numbers, text in columns, cards as text and as HTML."""

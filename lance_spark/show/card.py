@@ -26,17 +26,17 @@ class Grid:
     title: str = ""
 
     def text(self) -> str:
-        """In columns; nothing where there are no rows."""
+        """The grid in columns; "" if there are no rows."""
         columns = table(self.header, self.shown, self.right)
         return "\n".join(part for part in (self.title if columns else "", columns) if part)
 
     @property
     def shown(self) -> tuple[tuple[str, ...], ...]:
-        """The rows as they can be printed: a line each, and nothing secret."""
+        """The rows as they can be printed: one line for each, and nothing secret."""
         return tuple(tuple(map(one_line, row)) for row in self.rows)
 
     def html(self) -> str:
-        """As a table; nothing where there are no rows."""
+        """The grid as a table; "" if there are no rows."""
         if not self.rows:
             return ""
         head = "".join(self._cell("th", number, name) for number, name in enumerate(self.header))
@@ -70,7 +70,7 @@ class Card:
     notes: tuple[str, ...] = ()
 
     def line(self) -> str:
-        """In angle brackets, as Python shows what no expression makes."""
+        """One line in angle brackets, as Python shows values that have no literal."""
         return f"<{self._headline()}>"
 
     def _name(self) -> str:
@@ -110,9 +110,9 @@ def safe(text: str) -> str:
 
 
 class Shown:
-    """What shows itself as a card: ``repr`` is one line, ``str`` a few, and a notebook shows tables.
+    """A value that is shown as a card: ``repr`` is one line, ``str`` a few lines, and a notebook shows tables.
 
-    It gives dataclasses that are declared with ``repr=False`` their methods.
+    Dataclasses that inherit from it are declared with ``repr=False``.
     """
 
     def _card(self) -> Card:
@@ -131,7 +131,7 @@ class Shown:
 
 
 class ShownInLines(Shown):
-    """What is shown as a card, and as text in the lines that the command line prints."""
+    """A value that is shown as a card, and as text in the lines that the command line prints."""
 
     def lines(self) -> Iterable[Line]:
         """What to say, with styles."""

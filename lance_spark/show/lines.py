@@ -1,4 +1,4 @@
-"""Lines of text whose parts have styles: who prints them adds colour."""
+"""Lines of text whose parts have styles: whoever prints the lines adds colour."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def said(text: str) -> Line:
 
 
 def said_of_places(text: str) -> Line:
-    """The same for a text with URIs, which may be those of somebody else: what may be secret in them does not show."""
+    """A line without any style, of a text with URIs that other tools may have written: secrets in them are masked."""
     return said(masked(text))

@@ -23,7 +23,7 @@ def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[s
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """A header and rows, those columns in ``right`` aligned to the right; nothing where there are no rows."""
+    """A header and rows, the columns in ``right`` aligned to the right; "" if there are no rows."""
     cells = [tuple(str(cell) for cell in row) for row in rows]
     return "\n".join(aligned([tuple(header), *cells], right)) if cells else ""
 

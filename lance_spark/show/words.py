@@ -34,15 +34,15 @@ def moment(when: datetime) -> str:
 
 
 def few(names: Sequence[str], most: int) -> str:
-    """The first names, and how many there are beside them."""
+    """The first names, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def masked(text: str) -> str:
-    """The text without what may be a secret in its URIs: who it is that asks, and what is behind a question mark.
+    """The text without what may be a secret in its URIs: user names, passwords and queries.
 
-    Our own URIs have neither; those that other tools wrote into manifests and ref files may.
+    This package writes no such URIs, but other tools may have written them into manifests and ref files.
     """
     return _QUERY.sub(r"\1?***", _USER.sub(_without_user, text))
 

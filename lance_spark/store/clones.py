@@ -1,4 +1,4 @@
-"""Copies of a version as a dataset of its own, through pylance."""
+"""Copies of a version as a new dataset, through pylance."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVe
     """Note down in the source where a clone of it is."""
     content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
     directory = DatasetLocation(f"{source.uri}/{CLONES}", source.options)
-    # At once: a cleanup that finds half of a record stops.
+    # In one step: a cleanup that finds half of a record stops.
     plans.write_file(directory, f"{record_name(target)}{RECORD}", json.dumps(content).encode())
 
 
 def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:
-    """Forget a clone that was not made after all."""
+    """Forget a clone that failed."""
     files.delete(source, [f"{CLONES}/{record_name(target)}{RECORD}"])
 
 
@@ -51,7 +51,7 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
         except OSError as problem:
             if "empty path segment" not in str(problem):
                 raise
-            # pylance 14.0.2 takes the URI of the dataset that has the other files for a path; it has written nothing.
+            # pylance 14.0.2 takes the URI of the dataset with the other files for a path; it has written nothing.
             raise Refused(
                 f"Version {pin} of {source.uri} has files of the branch or dataset it was made from, and pylance "
                 "cannot copy those out of an object store.",

@@ -1,7 +1,7 @@
-"""The one door for commits that replace rows, files or indexes: on a version that was read, with nothing unseen since.
+"""The one door for commits that replace rows, files or indexes: no version since the one that was read is unseen.
 
-pylance tells such a commit of conflicts by the versions between the one that was read and the newest. One that a
-cleanup removed in between it passes over without a word, and what that version deleted comes back.
+pylance finds conflicts of such a commit in the versions between the one that was read and the newest one. A version
+that a cleanup removed in between is silently skipped, and the rows that it deleted come back.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def commit_on(
     properties: Mapping[str, str] | None = None,
     retries: int = 0,
 ) -> PinnedVersion:
-    """Commit one of pylance's operations that was made for a version of a branch; returns the new version.
+    """Commit an operation of pylance that was prepared on a version of a branch; returns the new version.
 
     ``retries`` is how often pylance tries again when another commit took the number meanwhile.
 
-    Raises Conflict when a version committed since cannot be combined with it, or is missing, or the one that was read
-    is another one by now; then nothing was committed.
+    Raises Conflict when a version committed since then cannot be combined with the operation, or is missing, or when
+    the version that was read was replaced; then nothing was committed.
     """
     import lance
     from lance.dataset import Transaction
@@ -49,9 +49,9 @@ def commit_on(
 
 
 def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
-    """Raise Conflict when the version a job started from is gone, or is another dataset's by now.
+    """Raise Conflict when the version that a job started from is gone, or now belongs to another dataset.
 
-    Into a dataset that was made anew in the same place pylance would commit files that went with the old one.
+    Into a dataset that was created again in the same place, pylance would commit files that went with the old dataset.
     """
     try:
         same = pin_version(location, start.branch, start.version) == start
@@ -66,7 +66,7 @@ def check_still_there(location: DatasetLocation, start: PinnedVersion) -> None:
 
 
 def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> None:
-    """Raise Conflict if a version between one that was read and the newest of its branch is not there any more."""
+    """Raise Conflict if a version between the one that was read and the newest one is not there any more."""
     newer = [version for version, _ in newest_first(location, read.branch, above=read.version)]
     missing = sorted({*range(read.version + 1, max(newer, default=0))}.difference(newer))
     if missing:

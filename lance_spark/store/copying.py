@@ -14,7 +14,7 @@ from lance_spark.merge.placement import Copy
 from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, reachable, whole_path
 
 _FRESH = 24 * 3600
-"""Seconds for which a file left by an interrupted copy is taken as it is. A cleanup may delete older ones."""
+"""Seconds for which a file of an interrupted copy is used as it is. A cleanup may delete older ones."""
 
 
 _ONE_REQUEST = 5 * 1024**3
@@ -22,13 +22,13 @@ _ONE_REQUEST = 5 * 1024**3
 
 
 def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str, size: int = 0) -> int:
-    """Copy one file, and return its size in bytes. A copy of that size that is a few hours old is left as it is.
+    """Copy one file, and return its size in bytes. A copy of that size from the last hours is left as it is.
 
-    Paths are relative to the locations. ``size`` is what the manifest says of it, 0 if it says nothing. Raises NotFound
-    for a source that is gone.
+    Paths are relative to the locations. ``size`` is the size in the manifest, 0 if the manifest does not record it.
+    Raises NotFound for a source that is gone.
     """
     with reachable(target), reachable(source):
-        # A copy inside of S3 tells itself whether the source is there; every other one is checked by its size.
+        # A copy inside of S3 fails if the source is gone; every other copy is checked by its size.
         if not size or not _inside_s3(source, target):
             original = _look(source, path)
             if original is None:
@@ -49,7 +49,7 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
 
 
 def copy_placed(source: DatasetLocation, copy: Copy, target: DatasetLocation) -> int:
-    """Copy a file of a plan with what lies beside it, and return the bytes."""
+    """Copy a file of a plan with its blobs, and return the bytes."""
     size = copy_file(source, copy.path, target, copy.target, copy.size)
     if copy.sidecars:
         directory, beside = copy.path.removesuffix(".lance"), copy.target.removesuffix(".lance")
@@ -113,7 +113,7 @@ def _copy(source: DatasetLocation, path: str, target: DatasetLocation, target_pa
     if target.is_local:
         directory = target_path.rpartition("/")[0]
         there.makedirs(directory, exist_ok=True)
-        # Under its name a file is whole: what a killed copy leaves has a name of which cleanups know what it is.
+        # Under its final name a file is complete: what a killed copy leaves has a name that cleanups recognise.
         part = f"{directory}/.tmp{uuid.uuid4().hex}"
         try:
             here.get_file(path, part)

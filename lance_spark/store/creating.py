@@ -1,4 +1,4 @@
-"""Makes a dataset without rows, through pylance."""
+"""Creates a dataset without rows, through pylance."""
 
 from __future__ import annotations
 

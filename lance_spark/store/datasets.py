@@ -33,7 +33,7 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
             raise
         raise NotFound(
             f"Branch '{branch}' of {location.uri} has no versions.",
-            hint="If it was not deleted just now, its files below tree/ are lost; delete the branch and make it again.",
+            hint="Unless it was just deleted, its files below tree/ are lost; delete the branch and create it again.",
         ) from missing
     return _sound(location, dataset)
 
@@ -59,7 +59,7 @@ def pin_version(location: DatasetLocation, branch: str | None, version: int) -> 
 def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
     """A stamped version, opened once per process: later calls share the handle and its caches.
 
-    Raises NotFound for a version that is not there, and Conflict for one that another dataset now has.
+    Raises NotFound for a version that is not there, and Conflict for one that now belongs to another dataset.
     """
     with _lock:
         if (location, pin) in _open:
@@ -68,7 +68,7 @@ def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDat
     dataset = _open_version(location, pin)
     if pin.stamp not in (None, _stamp(dataset)):
         raise Conflict(
-            f"The dataset at {location.uri} was replaced by another one since version {pin} was looked up.",
+            f"The dataset at {location.uri} was replaced by another dataset since version {pin} was looked up.",
             hint="Load it again.",
         )
     if pin.stamp is not None:
@@ -90,7 +90,7 @@ def _keep(location: DatasetLocation, pin: PinnedVersion, dataset: lance.LanceDat
 
 
 def summarise(location: DatasetLocation, pin: PinnedVersion) -> VersionInfo:
-    """What the manifest of one version says: when it was committed, and pylance's summary; no other one is read."""
+    """Commit time and pylance's summary of one version, from its manifest; no other manifest is read."""
     dataset = open_pinned(location, pin)
     with translated(location, f"summing up {pin}"):
         manifest = dataset._ds.current_version()
@@ -118,7 +118,7 @@ def _open_version(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceD
 
 
 def _sound(location: DatasetLocation, dataset: lance.LanceDataset) -> lance.LanceDataset:
-    """The dataset, unless its manifest holds nothing: pylance takes a file of zeros for version 0 without a row."""
+    """The dataset, unless its manifest is empty: pylance takes a file of zeros for version 0 without a row."""
     if dataset.version > 0:
         return dataset
     raise CorruptData(

@@ -1,4 +1,4 @@
-"""Reads deletion files: which rows of a fragment a version does not have any more."""
+"""Reads deletion files: which rows of a fragment are deleted in a version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fra
     if content is None:
         raise NotFound(
             f"The deletion file {name} of {snapshot.pin} is gone: {root.uri} does not have it.",
-            hint="Without it the version cannot be read by anybody.",
+            hint="Without it no reader can read the version.",
         )
     try:
         return _bitmap(content) if name.endswith(".bin") else _arrow(content)

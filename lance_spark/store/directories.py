@@ -20,8 +20,8 @@ _BRANCHES = "/tree/"
 def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
     """What a command works on in a directory: the workspace or the dataset that is nearest, upwards.
 
-    A workspace counts before a dataset in the same directory. Above a dataset only a workspace for this very dataset
-    counts: without it, whoever goes into the dataset's directory would leave the current branch without knowing.
+    In one directory a workspace counts before a dataset. Above a dataset only a workspace for this very dataset
+    counts: otherwise whoever goes into the dataset's directory would leave the current branch without knowing.
 
     Raises NotFound for a directory that is gone, InvalidOption for a workspace's file that makes no sense,
     StorageFailure for what cannot be read.
@@ -42,13 +42,13 @@ def is_for(workspace: OpenWorkspace, dataset: str) -> bool:
 
 
 def dataset_around(directory: str) -> PlainDataset | None:
-    """The dataset that a directory, which may not be there yet, is the root of or lies in. Raises as find_here."""
+    """The dataset that a directory is the root of, or lies in. It may not exist yet. Raises as find_here does."""
     datasets = (_dataset_in(place) for place in _upwards(directory))
     return next((dataset for dataset in datasets if dataset is not None), None)
 
 
 def branch_of_directory(location: DatasetLocation) -> tuple[str, str] | None:
-    """The root and the name of a branch whose own directory, ``<root>/tree/<branch>``, this is; None where it is none.
+    """Root and name of the branch whose own directory, ``<root>/tree/<branch>``, this is; None for any other one.
 
     The root is a URI, the name is as the dataset's refs have it.
     """
@@ -73,7 +73,7 @@ def _upwards(start: str) -> Iterator[str]:
 
 
 def _counts(workspace: OpenWorkspace, dataset: PlainDataset) -> bool:
-    """Whether a workspace that is above a dataset's directory, or between it and its root, is the one to take."""
+    """Whether to use a workspace that is above a dataset's directory, or between the directory and its root."""
     return is_within(workspace.directory, dataset.uri) or is_for(workspace, dataset.uri)
 
 
@@ -84,7 +84,7 @@ def _dataset_in(directory: str) -> PlainDataset | None:
         return PlainDataset(*branch)
     if not _has_versions(directory):
         return None
-    # What is left of a deleted branch looks like a dataset, and pylance takes it for one: its tags land on main.
+    # The rest of a deleted branch looks like a dataset, and pylance takes it for one: its tags land on main.
     left = (PlainDataset(root, name) for root, name in _splits(directory) if _has_versions(root))
     return next(left, PlainDataset(directory))
 

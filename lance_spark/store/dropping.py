@@ -1,9 +1,9 @@
 """Removes a branch: its ref file, then its own files, its manifests first.
 
-Not through pylance. Before and after it removes a branch's ref file, it reads those of all others, and fails when one
-of them goes in the same moment: either nothing was removed, or the branch's directory stays behind without a ref, and
-its name cannot be used again. And with the last branch that is listed below ``exp/`` it removes the whole directory
-``tree/exp``, with the branch ``exp/new`` that another job is making: its first manifest is older than its ref file.
+Not through pylance. Before and after it removes a branch's ref file, pylance reads those of all other branches. It
+fails when one of them disappears at that moment: either nothing was removed, or the branch's directory stays without a
+ref, and the name cannot be used again. With the last branch that is listed below ``exp/``, pylance also removes the
+whole directory ``tree/exp``, even if another job is creating the branch ``exp/new``, whose manifest comes first.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from lance_spark.store import files
 def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and its own files; those of branches below it stay. Safe to repeat.
 
-    Whether it may be removed is decided in lance_spark.refs.edit. ``check`` is asked once the ref file is gone, when
-    nobody makes a branch or a tag of it any more; what it raises is raised, and the ref file is there again.
+    Whether it may be removed is decided in lance_spark.refs.edit. ``check`` is called once the ref file is gone, when
+    no branch or tag can be created from it any more; if it raises, the ref file is put back.
 
-    Raises PermissionDenied where the ref file may not be removed, StorageFailure where files of the branch could not
-    be; then its ref file is gone already.
+    Raises PermissionDenied if the ref file may not be removed, and StorageFailure if files of the branch could not be
+    removed; then the ref file is gone already.
     """
     from lance_spark.store.deleting import BATCH, delete_batch, remove_empty_directories  # slow to import
 
     _drop_ref(location, ref_file(BRANCHES, name), check)
-    # Listed as a whole first: what a new branch of that name gets, as soon as the manifests are gone, is not ours.
+    # The listing is complete before the first deletion: files of a new branch of that name must stay.
     paths = iter(_own_files(location, name))
     directories: set[str] = set()
     failed: list[tuple[str, str]] = []
@@ -59,7 +59,7 @@ def _drop_ref(location: DatasetLocation, path: str, check: Callable[[], None] | 
 
 
 def _own_files(location: DatasetLocation, name: str) -> list[str]:
-    """Manifests first: nobody opens a version that has lost its data."""
+    """Manifests first: a version without its data must not be opened."""
     from lance_spark.store.listing import list_paths
 
     root = f"tree/{name}/"
@@ -85,5 +85,5 @@ def _raise_failed(location: DatasetLocation, name: str, failed: Sequence[tuple[s
     raise StorageFailure(
         f"Branch '{name}' of {location.uri} is deleted, but {len(failed)} of its files could not be removed, such as "
         f"{path}: {reason}",
-        hint=f"Remove {location.branch_uri(name)} once that is mended.",
+        hint=f"Remove {location.branch_uri(name)} once the cause is mended.",
     )

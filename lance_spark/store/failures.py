@@ -74,7 +74,7 @@ def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
     except BaseException as problem:
         if type(problem).__name__ != "PanicException":
             raise
-        # Rust code gave up, and Python's Exception is no base of what it raises: bytes it did not expect.
+        # Rust code panicked over bytes that it did not expect; what it raises is not an Exception of Python.
         raise _from_panic(clean(str(problem), location), f"{location.uri} while {doing}") from None
 
 
@@ -133,7 +133,7 @@ def _denied(text: str, where: str) -> PermissionDenied:
 
 
 def _blames_user(told: str) -> bool:
-    """Whether pylance complains about what was typed; then words of a filter are in the text, too."""
+    """Whether pylance complains about what the user typed; then words of a filter are in the text, too."""
     return told.lower().startswith("invalid user input")
 
 
@@ -185,7 +185,7 @@ def _absent(text: str, where: str, doing: str) -> NotFound:
 
 
 def _without_paths(text: str, location: DatasetLocation) -> str:
-    """The text without the paths in it, so that a dataset in a directory called 'connection' or '403' is no failure."""
+    """The text without its paths: a directory called 'connection' or '403' must not look like a failure."""
     whole = location.uri.partition("://")[2] or location.uri.lstrip("/")
     key = "" if location.is_local else whole.partition("/")[2]
     for root in (whole, key):
@@ -195,7 +195,7 @@ def _without_paths(text: str, location: DatasetLocation) -> str:
 
 
 OPENING = "opening the dataset"
-"""The ``doing`` of the one step in which "not found" means the dataset itself."""
+"""The only step in which "not found" means the dataset itself, as its ``doing``."""
 
 
 def clean(text: str, location: DatasetLocation) -> str:

@@ -39,9 +39,9 @@ def read(location: DatasetLocation, path: str) -> bytes | None:
 
 
 def read_many(location: DatasetLocation, paths: Sequence[str]) -> list[bytes | None]:
-    """The contents of files below the root, in their order; None for those of which the store says they are not there.
+    """The contents of files below the root, in their order; None for a file that the store says is not there.
 
-    On S3 without a thread for each of them, which costs more than waiting for it.
+    On S3 without a thread for each file, which would cost more than waiting for the file.
     """
     if not location.uri.startswith("s3://"):
         return each(location, partial(read, location), paths)
@@ -60,7 +60,7 @@ def _content(answer: bytes | Exception) -> bytes | None:
 
 
 def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
-    """Delete files and directories below the root; what is already gone does not matter."""
+    """Delete files and directories below the root; those that are already gone do not matter."""
     filesystem = open_filesystem(location)
     for path in paths:
         whole = whole_path(location, path)

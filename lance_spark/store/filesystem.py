@@ -24,7 +24,7 @@ _CONNECTIONS = 32
 
 
 def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
-    """The file system that a location is on, with its storage options; nothing is asked of it yet."""
+    """The file system of a location, with its storage options; no request is sent yet."""
     import fsspec
 
     if location.is_local:
@@ -34,7 +34,7 @@ def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
     if parts.scheme != "s3":
         return fsspec.filesystem(parts.scheme, use_listings_cache=False, **arguments)
     filesystem = fsspec.filesystem("s3", use_listings_cache=False, **_with_s3_manners(arguments, parts.netloc))
-    if filesystem.session is None:  # not an argument: then no two of these file systems would be the same one
+    if filesystem.session is None:  # not as an argument: then fsspec would make a new file system for each call
         filesystem.session = _quick_session()
     return filesystem
 
@@ -89,7 +89,7 @@ def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[
 
 
 def checked_page(location: DatasetLocation, page: dict[str, Any]) -> dict[str, Any]:
-    """A page of a listing, if it is one: a gateway's page of XML would otherwise be read as an empty listing."""
+    """A page, if it is one of a listing: another XML page of a gateway would be read as an empty listing."""
     if not isinstance(page.get("IsTruncated"), bool) or (page["IsTruncated"] and not page.get("NextContinuationToken")):
         raise StorageFailure(f"The store of {location.uri} answered with something that is no listing.")
     return page
@@ -97,7 +97,7 @@ def checked_page(location: DatasetLocation, page: dict[str, Any]) -> dict[str, A
 
 @contextmanager
 def reachable(location: DatasetLocation) -> Iterator[None]:
-    """Every failure but "not there" becomes a StorageFailure."""
+    """Every failure except for "not there" becomes a StorageFailure."""
     try:
         yield
     except (LanceSparkError, FileNotFoundError, NotADirectoryError):
@@ -107,9 +107,9 @@ def reachable(location: DatasetLocation) -> Iterator[None]:
 
 
 def _quick_session() -> Any:
-    """A session of botocore that reads times of S3 itself.
+    """A session of botocore with a quick parser for the times of S3.
 
-    botocore asks dateutil, which takes times in any style: two thirds of what it takes to read a page of a listing.
+    botocore uses dateutil, which parses times in any style and takes two thirds of the time of a page of a listing.
     """
     from aiobotocore.session import AioSession
 
@@ -129,7 +129,7 @@ def s3_time(text: Any) -> datetime:
 
 
 def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
-    """How s3fs should ask: once per file, with few retries, and with virtual hosts as pylance understands them.
+    """How s3fs sends requests: one per file, with few retries, and with virtual hosts as pylance understands them.
 
     botocore tries five times, s3fs five times around that: half a minute for one throttled listing.
     """
@@ -140,7 +140,7 @@ def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
     }
     client = dict(arguments.get("client_kwargs", {}))
     if config.get("s3") == {"addressing_style": "virtual"}:
-        # To pylance a virtual host's endpoint names the bucket already; botocore would put it before that again.
+        # For pylance a virtual host's endpoint names the bucket already; botocore would add the bucket again.
         client["endpoint_url"] = client["endpoint_url"].replace(f"://{bucket}.", "://", 1)
     # Concurrency inside one file costs a HEAD request before each GET, and a HEAD's failure does not say why.
     return {**arguments, "client_kwargs": client, "config_kwargs": config, "max_concurrency": 1}

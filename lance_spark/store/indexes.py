@@ -1,4 +1,4 @@
-"""Carries indexes from one chain over to another one, where they are valid as they are."""
+"""Carries indexes over from one chain to another, where they are valid as they are."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 _RETRIES = 20
 _INTERNAL = "__"
-"""Begins the names of indexes that are not a user's."""
+"""Prefix of the names of internal indexes."""
 
 
 def carry_indexes(
     ours: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan, version: int | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Indexes that were made on theirs since the base: (names carried over, names that ours has to make itself).
+    """Indexes that were made on theirs since the base: (names carried over, names of those to make again on ours).
 
-    An index knows rows by the ids of their fragments. It is carried only if every fragment that it covers has the same
-    id, files and row ids in the version that was committed; everything else would answer with wrong rows.
+    An index knows rows by the ids of their fragments. It is carried over only if every fragment that it covers has the
+    same id, files and row ids in the version that was committed; any other index would answer with wrong rows.
     """
     new = _new_indexes(plan)
     if not new:
@@ -88,7 +88,7 @@ def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents
     names = {entry.id: entry.name for entry in plan.sides.theirs.contents.fields}
     return (
         index.base_id is None
-        and covered == segment.fragments  # less, where values were changed after it was made
+        and covered == segment.fragments  # pylance removes fragments whose values changed later
         and theirs.keys() == covered
         and all(fields.get(key) == names.get(key) for key in index.fields)
         and all(key in ours and _same_rows(ours[key], fragment, index.fields) for key, fragment in theirs.items())
@@ -108,7 +108,7 @@ def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, segment: IndexSeg
 
 
 def _commit(ours: DatasetLocation, pin: PinnedVersion, indexes: list[Any]) -> bool:
-    """Whether the index is in ours now. Somebody else's commit in between wins: the index can be made again."""
+    """Whether the index is in ours now. A concurrent commit wins: the index can be made again."""
     import lance
 
     try:

@@ -1,6 +1,6 @@
 """Lists the files of one key range: path, size, time. A failure is an error, never a shorter list.
 
-What a listing leaves out looks like a dataset without it, and decisions on what to delete rest on listings.
+A file that a listing leaves out looks as if it did not exist, and decisions on what to delete rest on listings.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _Row = tuple[str, "int | None", "int | None"]
 def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordBatch]:
     """The files of a dataset within a range, as batches of :data:`LISTING` with up to 50,000 rows each.
 
-    On S3 they come in ascending order, with one request per 1,000 keys; elsewhere in no particular order. What a
-    symbolic link to a directory leads to is not listed. A root that is not there has no files. The empty objects with
-    which some tools mark directories are listed like others; their paths end with a slash.
+    On S3 they come in ascending order, with one request per 1,000 keys; elsewhere in no particular order. Symbolic
+    links to directories are not followed. A root that is not there has no files. The empty objects with which some
+    tools mark directories are listed like others; their paths end with a slash.
 
     Raises StorageFailure (PermissionDenied where that is the reason) for whatever could not be listed, NotFound for
     a bucket that does not exist.
@@ -60,7 +60,7 @@ def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordB
 
 
 def list_paths(location: DatasetLocation, part: KeyRange) -> Iterator[str]:
-    """The paths within a range, in the order of :func:`list_range`. A page is asked for when its first path is."""
+    """The paths within a range, in the order of :func:`list_range`. Pages are requested as they are needed."""
     return (path for path, _, _ in _rows(location, part))
 
 
@@ -74,7 +74,7 @@ def _rows(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
 
 def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
     bucket, prefix = bucket_and_prefix(location)
-    # Without what all keys of the range have in common, each range would read a page beyond its end.
+    # With a shorter prefix, each range would read a page beyond its end.
     within = prefix + part.prefix
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": within, "MaxKeys": _PAGE_KEYS}
     if part.after is not None:
@@ -127,7 +127,7 @@ def _rows_on_disk(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
 
 
 def _first_directories(location: DatasetLocation, part: KeyRange) -> list[str]:
-    """The directory that all paths of a range are in, with a slash at its end; none if it is behind a link."""
+    """The directory that holds all paths of a range, with a slash at its end; none if it is behind a link."""
     names = part.prefix.split("/")[:-1]
     if not _NO_NAMES.isdisjoint(names):
         return []  # keys can be like that, paths of files are not
@@ -193,7 +193,7 @@ def _last_modified(entry: dict[str, Any]) -> int | None:
 
 
 def _microseconds(time: object) -> int | None:
-    """Microseconds since 1970 of a time with a zone, of ISO 8601 text or of a number of seconds; None for all else."""
+    """Microseconds since 1970, from a time with a zone, ISO 8601 text or a number of seconds; else None."""
     if isinstance(time, str):
         try:
             time = datetime.fromisoformat(time.replace("Z", "+00:00"))

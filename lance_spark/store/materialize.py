@@ -1,7 +1,7 @@
 """Writes a version of another dataset into this one: its metadata, while its files stay in place, or are copied.
 
-pylance's own shallow clone cannot leave its store, and makes a new dataset only. So a chain first gets the columns
-without a row, and then all fragments, named by the places they are in.
+pylance's own shallow clone stays within one store, and can only make a new dataset. So a chain first gets the columns
+without a row, and then all fragments, with the places of their files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lance_spark.store.merge_commit import add_bases, base_path, conflicts, frag
 from lance_spark.store.scanning import blob_columns
 
 CopyAll = Callable[[Sequence[tuple[DatasetLocation, Copy, DatasetLocation]]], object]
-"""Copies files, each from a place to another one."""
+"""Copies files, each from one place to another."""
 
 
 def create(
@@ -37,11 +37,11 @@ def create(
 ) -> None:
     """Create a dataset with the columns of a version, and no rows yet; with ``places`` it may read the version's files.
 
-    A beginning that was interrupted is finished. Raises AlreadyExists, Conflict.
+    Finishes a creation that was interrupted. Raises AlreadyExists, Conflict.
     """
     if find_latest(target, None) is None:
         _create(target, source, theirs, properties, places)
-    # What pylance creates has field ids of its own; files have values by the ids that columns have at the source.
+    # pylance gives the columns new ids, but files store values by the ids of the columns at the source.
     if version_reader.read_contents(target, _newest(target, None)).fields != theirs.contents.fields:
         truncate(target, None, source, theirs.pin, properties)
 
@@ -59,7 +59,7 @@ def _create(
             target.uri,
             mode="create",
             storage_options=target.storage_options,
-            # Files of the first format cannot lie beside others.
+            # A dataset cannot have files of the first format beside others.
             data_storage_version=theirs.data_storage_version,
             enable_stable_row_ids=snapshot.contents.has_stable_row_ids,
             initial_bases=[base_path(root, number) for number, root in enumerate(roots, start=1)],
@@ -74,7 +74,7 @@ def truncate(
     pin: PinnedVersion,
     properties: Mapping[str, str],
 ) -> None:
-    """Take all rows out of a chain and give it the columns of a version. Raises Conflict for a concurrent commit."""
+    """Remove all rows of a chain and give it the columns of a version. Raises Conflict for a concurrent commit."""
     import lance
 
     operation = lance.LanceOperation.Overwrite(open_pinned(source, pin).lance_schema, [])
@@ -89,7 +89,7 @@ def populate(
     properties: Mapping[str, str],
     copy: CopyAll | None = None,
 ) -> int:
-    """Give a chain without rows all fragments of a version, where they are; returns its newest version.
+    """Give a chain without rows all fragments of a version, in place; returns its newest version.
 
     With ``copy`` it copies the data files, except for those that main has a copy of. Raises Conflict.
     """
@@ -97,7 +97,7 @@ def populate(
 
     ours = version_reader.read_snapshot(target, _newest(target, branch))
     if ours.contents.fragment_count:
-        raise Conflict(f"Somebody else wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")
+        raise Conflict(f"Another process wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")
     missing = [root for root in dict.fromkeys(theirs.bases.values()) if root not in ours.bases.values()]
     if missing and copy is None:
         add_bases(target, branch, missing)
@@ -114,7 +114,7 @@ def populate(
 
 
 def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
-    """By name and size: what main has itself."""
+    """The data files in main's own directory, by name and size."""
     main = version_reader.read_snapshot(target, _newest(target, None))
     files = (file for fragment in main.contents.fragments() for file in fragment.files)
     return {(file.path, file.size): main.root for file in files if main.root_of(file) == main.root}
@@ -130,7 +130,7 @@ class _Transfer:
     theirs: Snapshot
 
     def fragments(self, reference: Reference, copy: CopyAll | None) -> list[dict[str, object]]:
-        """All fragments of theirs as pylance's JSON, for a commit to ours; their files are where it says."""
+        """All fragments of theirs as pylance's JSON, for a commit to ours; files are copied first."""
         change = MergeChange(added=tuple(self.theirs.contents.fragments()))
         ids = _ids(change, self.ours)
         for fragment in change.added:

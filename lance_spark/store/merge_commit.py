@@ -34,14 +34,14 @@ _SAME_ID = "two fragments with id"
 
 
 def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Root]) -> None:
-    """Let a chain read files from other places. A version of its own, in which no row changes."""
+    """Let a chain read files from other places. This makes a version in which no row changes."""
     dataset = open_latest(location, branch)
     with translated(location, "registering base paths"):
         dataset.add_bases([base_path(root) for root in roots])
 
 
 def base_path(root: Root, base_id: int = 0) -> lance.DatasetBasePath:
-    """A place as pylance registers it; 0 leaves the id to pylance. Without a name it would clash with any other."""
+    """A place as pylance registers it; 0 leaves the id to pylance. Places without a name would clash."""
     import lance
 
     return lance.DatasetBasePath(root.uri, sha256(root.uri.encode()).hexdigest()[:16], root.is_dataset, base_id)
@@ -50,8 +50,8 @@ def base_path(root: Root, base_id: int = 0) -> lance.DatasetBasePath:
 def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> int:
     """Commit a plan whose files are copied, and return the new version's number.
 
-    Raises Conflict when somebody committed something that pylance cannot combine with it; then nothing was
-    committed and the plan has to be made again. Raises NotCommittable for what would leave an index that is wrong.
+    Raises Conflict when pylance cannot combine the plan with a concurrent commit; then nothing was committed, and the
+    plan has to be made again. Raises NotCommittable for a change that would leave a wrong index.
     """
     import lance
 
@@ -72,7 +72,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
 
 
 def _told(plan: ReplayPlan) -> dict[str, str]:
-    """What later merges have to know of the version, and the operation does not tell."""
+    """What later merges have to know of the version, as the operation does not say it."""
     told = {
         MOVED: plan.moves_rows,
         BRINGS: plan.trace.action in BRINGING or plan.sides.their_steps.brings,
@@ -124,8 +124,8 @@ def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: Repla
     if schema is not None:
         return _merge(ours, schema, plan, changes)
     if not changes.replaced and not removed:
-        # Appends combine with each other: of two that merge one branch at once, each would add its rows. So a
-        # fragment is written down as changed although nothing is, which makes the second one a conflict.
+        # pylance combines concurrent appends: two merges of the same branch at once would add its rows twice. So an
+        # unchanged fragment is recorded as changed, which makes the second merge a conflict.
         untouched = next(plan.ours.contents.fragments(), None)
         if untouched is None:
             return _merge(ours, ours.lance_schema, plan, changes)
@@ -157,7 +157,7 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
 
 
 def _without_dead(fragments: list[Json], live: Collection[int]) -> list[Json]:
-    """Fragments without the files of dropped columns, as pylance's own drop leaves them: it finds others corrupt."""
+    """Fragments without the files of dropped columns, as pylance's own drop leaves them: others count as corrupt."""
     result = []
     for fragment in fragments:
         files_in_use = [file for file in fragment["files"] if any(key in live for key in file["fields"])]
@@ -182,7 +182,7 @@ def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, 
 
 
 def _with_deleted(dataset: lance.LanceDataset, fragment: Fragment, offsets: Sequence[int]) -> dict[str, Any] | None:
-    """The fragment with more rows deleted; pylance writes the deletion file. None if none of its rows are left."""
+    """The fragment with more rows deleted; pylance writes the deletion file. None if no row is left."""
     addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
     left = dataset.get_fragment(fragment.id).delete(f"_rowaddr IN ({addresses})")
     result: dict[str, Any] | None = None if left is None else left.to_json()
@@ -190,7 +190,7 @@ def _with_deleted(dataset: lance.LanceDataset, fragment: Fragment, offsets: Sequ
 
 
 def _fields_modified(plan: ReplayPlan) -> list[int]:
-    """Columns that have other values in fragments that stay: indexes must forget those fragments."""
+    """Columns whose values change in fragments that stay: indexes must forget those fragments."""
     modified: set[int] = set()
     for replacement in plan.change.replaced:
         if replacement.files:
@@ -203,8 +203,8 @@ def _fields_modified(plan: ReplayPlan) -> list[int]:
 def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> set[int]:
     """All columns, if rows come back in a fragment that stays; else none.
 
-    An index that was made while a row was deleted does not have it, and queries through it would never find it. So
-    indexes must forget such fragments, one that is made in this very moment as well.
+    An index that was made while a row was deleted does not know the row, and queries through it would never find the
+    row. So all indexes must forget such fragments, also an index that another process is making now.
     """
     for replacement in plan.change.replaced:
         if replacement.deletion and not replacement.both_deleted and replacement.ours.deletion is not None:
@@ -217,7 +217,7 @@ def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLoc
 def _schema(
     ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan
 ) -> tuple[LanceSchema | None, dict[int, int]]:
-    """The schema of the result, where it is another one, and field ids of theirs that are others in it."""
+    """The new schema, or None if ours stays, and the field ids of theirs that differ in the result."""
     if plan.change.columns_of_theirs:
         return theirs.lance_schema, {}
     if not plan.change.columns:
@@ -233,8 +233,8 @@ def _composed(
 ) -> LanceSchema:
     """The schema of ours with the changes applied, by pylance itself, on a table without rows.
 
-    Field ids must be higher than any that files of ours have, also for columns that were dropped: else the old
-    values would come back under the new name. So the table first gets as many columns as it takes.
+    New field ids must be higher than any in files of ours, those of dropped columns included: otherwise old values
+    would come back under a new name. So the table first gets as many spare columns as needed.
     """
     import lance
 
@@ -245,7 +245,7 @@ def _composed(
     with tempfile.TemporaryDirectory() as directory:
         columns_of_ours = lance.LanceOperation.Overwrite(ours.lance_schema, [])
         lance.LanceDataset.commit(directory, columns_of_ours)
-        # A new dataset numbers fields by itself; a replaced one keeps the ids they have.
+        # In a new dataset pylance numbers the fields; when it replaces a dataset, it keeps their ids.
         scratch = lance.LanceDataset.commit(directory, columns_of_ours, read_version=1)
         missing = used - max((entry.id for entry in snapshot.contents.fields), default=-1)
         spare = [f"__spare_{count}" for count in range(max(0, missing))]

@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 def each(location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """The answer for each of the items, in their order.
 
-    One after the other on a local disk: handing a request to a thread takes longer there than the answer.
+    One after the other on a local disk: there, starting a thread takes longer than the answer.
     """
     requests = list(items)
     if location.is_local or len(requests) < 2:

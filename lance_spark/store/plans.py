@@ -25,7 +25,7 @@ from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
 from lance_spark.store.uri import locate
 
 RECORDS = "_cleanup"
-"""Directory below the dataset's root with the plans that are being carried out; pylance never looks there."""
+"""Directory below the dataset's root with the plans that are being executed; pylance never looks there."""
 _DOCUMENT = "_plan.json"
 """Begins with an underscore, so that Spark reads the directory as Parquet and passes it over."""
 WRITTEN = pa.schema([("part", pa.string())])
@@ -52,7 +52,7 @@ def holds_manifests(part: str) -> bool:
 
 
 def read_part(directory: DatasetLocation, name: str) -> pa.Table | None:
-    """The candidates of one part; None where it is gone, because another run finished the plan."""
+    """The candidates of one part; None if the part is gone because another run finished the plan."""
     content = files.read(directory, name)
     return None if content is None else pq.read_table(io.BytesIO(content), schema=CANDIDATES)
 
@@ -84,7 +84,7 @@ def _document(directory: DatasetLocation) -> dict[str, Any] | None:
 
 
 def unfinished(location: DatasetLocation) -> dict[str, tuple[DatasetLocation, tuple[str, ...]]]:
-    """Plans that a run began to carry out and did not finish: by name, the directory and the parts.
+    """Plans that a run began to execute and did not finish: by name, the directory and the parts.
 
     Raises CorruptData for a document that cannot be read.
     """
@@ -98,7 +98,7 @@ def unfinished(location: DatasetLocation) -> dict[str, tuple[DatasetLocation, tu
 
 
 def record(location: DatasetLocation, name: str) -> DatasetLocation:
-    """The directory in which a plan is recorded while it is carried out."""
+    """The directory in which a plan is recorded while it is executed."""
     return DatasetLocation(f"{location.uri}/{RECORDS}/{name}", location.options)
 
 
@@ -140,6 +140,6 @@ def _write_durably(path: str, content: bytes) -> None:
     os.replace(temporary, path)
     directory = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
-        os.fsync(directory)  # or a power cut may take the name of a file whose content is safe
+        os.fsync(directory)  # or a power cut may lose the name of a file whose content is safe
     finally:
         os.close(directory)

@@ -28,13 +28,13 @@ def read_refs(location: DatasetLocation) -> RefTable:
 
 
 def read_ref_files(location: DatasetLocation) -> RefTable:
-    """All branches and tags, without a look at whether there is a dataset. Raises CorruptData."""
+    """All branches and tags, without checking that there is a dataset. Raises CorruptData."""
     branches, tags = each(location, partial(list_ref_names, location), [BRANCHES, TAGS])
     return RefTable(_each(location, read_branch, branches), read_tags(location, tags))
 
 
 def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> RefTable:
-    """All branches or some, and no tags, of which there may be many; nor a look at whether there is a dataset."""
+    """All branches or some, without the tags, of which there may be many. Does not check that there is a dataset."""
     chosen = list_ref_names(location, BRANCHES) if names is None else names
     return RefTable(_each(location, read_branch, chosen), {})
 
@@ -78,7 +78,7 @@ def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -
 
 
 def branch_starts(location: DatasetLocation, name: str) -> list[int]:
-    """The versions of a new branch that were copied from another branch; more than one is one too many."""
+    """The versions of a new branch that were copied from another branch; there must be only one."""
     import lance
 
     versions = version_numbers(location, name)
@@ -95,7 +95,7 @@ def branch_starts(location: DatasetLocation, name: str) -> list[int]:
 
 
 class TagWriter:
-    """Changes tags of a dataset, which is opened once, when the first one is changed."""
+    """Changes tags of a dataset, which is opened once, when the first tag is changed."""
 
     def __init__(self, location: DatasetLocation) -> None:
         self.location = location

@@ -32,7 +32,7 @@ _KNOWN_ALREADY = "already exists"
 
 @dataclass(frozen=True)
 class Head:
-    """A version, most of the time the newest one of its branch, as far as its base paths go."""
+    """What a version, usually the newest one of its branch, says about base paths."""
 
     pin: PinnedVersion
     contents: Contents
@@ -43,7 +43,7 @@ class Head:
 
 
 def read_head(location: DatasetLocation, branch: str | None) -> Head:
-    """The newest version of a branch. Raises Refused for one with files that cannot be named anew."""
+    """The newest version of a branch. Raises Refused for a version with files that cannot be relocated."""
     return read_version(location, pin_latest(location, branch))
 
 
@@ -63,7 +63,7 @@ def read_version(location: DatasetLocation, pin: PinnedVersion) -> Head:
 
 
 def canonical(path: str) -> str | None:
-    """The one spelling of a base path; None for what is no place at all."""
+    """The canonical spelling of a base path; None for a path that cannot be a place."""
     try:
         return canonical_uri(path, os.path.realpath)
     except InvalidOption:
@@ -85,7 +85,7 @@ def register(
 ) -> None:
     """Let a branch read files from other places: a version in which no row changes.
 
-    Raises Conflict if somebody registered one in the same moment.
+    Raises Conflict if another process registered the same base path at that moment.
     """
     dataset = open_latest(location, branch)
     with translated(location, "registering base paths"):
@@ -93,7 +93,9 @@ def register(
             dataset.add_bases([base_path(root) for root in roots], dict(properties))
         except ValueError as problem:
             if _KNOWN_ALREADY in str(problem):
-                raise Conflict("Somebody registered the same base path meanwhile.", hint="Run it again.") from None
+                raise Conflict(
+                    "Another process registered the same base path meanwhile.", hint="Run it again."
+                ) from None
             raise
 
 
@@ -128,7 +130,7 @@ def _in_bases(fragment: dict[str, Any], bases: Mapping[int, int | None]) -> dict
 def repoint_indexes(
     location: DatasetLocation, head: Head, repair: Repair, properties: Mapping[str, str]
 ) -> PinnedVersion:
-    """Commit that indexes are in other bases, and give up those that are nowhere. Raises Conflict."""
+    """Commit that indexes are in other bases, and drop those whose files are gone. Raises Conflict."""
     new = [index._replace(base_id=base_id) for index, base_id in repair.indexes]
     return commit_indexes(location, head, new, [*(index for index, _ in repair.indexes), *repair.dropped], properties)
 
@@ -142,7 +144,7 @@ def commit_indexes(
 ) -> PinnedVersion:
     """Register segments of indexes whose files are there, and take others out. Raises Conflict.
 
-    pylance lets a segment forget fragments that somebody changed meanwhile.
+    pylance lets a segment forget fragments that another commit changed meanwhile.
     """
     import lance
 
@@ -188,5 +190,5 @@ def _names_any(content: bytes, paths: Collection[str]) -> bool:
     try:
         named = named_files(content)
     except (CorruptData, Refused):
-        return False  # nobody can read it anyway, here or there
+        return False  # such a version cannot be read at the old place either
     return any(file.base is not None and file.base.path in paths and "_indices/" not in file.path for file in named)

@@ -77,7 +77,7 @@ def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None
 
 
 def takes_row_addresses(location: DatasetLocation, pin: PinnedVersion) -> bool:
-    """Whether a filtered scan can be limited to row addresses: not with stable row ids, nor in the oldest format."""
+    """Whether a filtered scan can be limited to row addresses: not with stable row ids or in the oldest format."""
     dataset = open_pinned(location, pin)
     return not dataset.has_stable_row_ids and dataset.data_storage_version != _OLDEST_FORMAT
 
@@ -87,12 +87,12 @@ def fragment_sizes(location: DatasetLocation, pin: PinnedVersion) -> list[Fragme
     dataset = open_pinned(location, pin)
     with translated(location, "listing fragments"):
         recorded = dataset.data_storage_version != _OLDEST_FORMAT
-        # The public get_fragments() builds two more objects per fragment: a third of the time for 100,000 of them.
+        # The public get_fragments() builds two more objects per fragment: a third of the time with 100,000 fragments.
         return [_size(dataset, fragment.metadata(), recorded) for fragment in dataset._ds.get_fragments()]
 
 
 def _size(dataset: lance.LanceDataset, metadata: FragmentMetadata, recorded: bool) -> FragmentSize:
-    """``recorded`` tells whether the manifest's row counts can be relied on: the first writers got them wrong."""
+    """``recorded`` says whether the manifest's row counts are reliable: the first writers got them wrong."""
     rows = metadata.physical_rows if recorded else None
     deleted = metadata.deletion_file.num_deleted_rows if metadata.deletion_file is not None else 0
     return FragmentSize(
@@ -106,7 +106,7 @@ def _size(dataset: lance.LanceDataset, metadata: FragmentMetadata, recorded: boo
 def index_matches(scan: Scan) -> IndexMatches | None:
     """The matching rows, when indexes alone answer the filter.
 
-    None when they do not, or when more than PROBE_LIMIT rows match: then planning falls back to bytes.
+    None if indexes cannot answer it alone, or if more than PROBE_LIMIT rows match: then planning falls back to bytes.
     """
     dataset = open_pinned(scan.location, scan.pin)
     probe: dict[str, Any] = {
@@ -169,7 +169,7 @@ def _arguments(dataset: lance.LanceDataset, scan: Scan, partition: ScanPartition
     if scan.filter is None:
         rows = partition.row_count if partition.limit is None else min(partition.limit, partition.row_count)
         return {**arguments, "offset": partition.first_row, "limit": rows}
-    # Offset and limit count rows that passed the filter, so a range of a filtered fragment is told by addresses.
+    # Offset and limit count rows that passed the filter, so addresses limit the range of a filtered fragment.
     allowed = row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
     return {**arguments, "row_addr_allowlist": allowed, "prefilter": True}
 

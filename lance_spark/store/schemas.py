@@ -1,4 +1,4 @@
-"""Reads the columns of a file or table that a new dataset should have."""
+"""Reads the columns for a new dataset from a file or table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_schema_of(source: DatasetLocation) -> pa.Schema:
     """The columns of a Parquet, Arrow, Feather or CSV file, of a directory of Parquet files, or of a Lance dataset.
 
     Reads a footer, or the first block of a CSV file. Columns of a CSV file without any value become text. Raises
-    NotFound, StorageFailure, and InvalidOption for what is none of these.
+    NotFound, StorageFailure, and InvalidOption for anything else.
     """
     directory = _is_directory(source)
     inside = dict(entries(source, "")) if directory else {}
@@ -63,7 +63,7 @@ def _schema_in(file: Any, path: str, local: bool) -> pa.Schema:
         raise InvalidOption(f"{path} cannot be read: {problem}", hint=_KNOWN) from None
     except OSError as problem:
         if not local:
-            raise  # the store failed; that says nothing about the file
+            raise  # the store failed, which says nothing about the file
         raise InvalidOption(f"{path} cannot be read: {problem}", hint=_KNOWN) from None
     raise InvalidOption(f"{path} is no table that can be read here.", hint=_KNOWN)
 
@@ -77,7 +77,7 @@ def _csv_schema(file: Any, path: str) -> pa.Schema:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Without what pandas or Spark noted down beside the columns, which is about the file and not about the data."""
+    """The metadata without the notes of pandas or Spark, which are about the file and not about the data."""
     return pa.schema([field.with_metadata(_kept(field)) for field in schema])
 
 

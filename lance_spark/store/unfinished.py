@@ -10,14 +10,14 @@ from lance_spark.refs.names import is_dataset_directory
 from lance_spark.store import files
 
 GRACE = 60
-"""Seconds for which somebody may still be about to write the ref file: it takes a few requests."""
+"""Seconds for which another process may still be about to write the ref file: it takes a few requests."""
 
 
 def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     """Remove what a killed creation left of a branch that has no ref file; False where it may be something else.
 
-    It is one manifest and transactions, which hold nothing that the branch's parent does not have. Anything more may be
-    a deleted branch's data, and anything younger than :data:`GRACE` another job's branch; both stay.
+    That is one manifest and transactions, which hold nothing that the branch's parent does not have. Anything else may
+    be data of a deleted branch, and anything younger than :data:`GRACE` a branch of another job; both stay.
     """
     from lance_spark.store.listing import list_range  # pulls in pyarrow, for which commands do not wait
 
@@ -34,6 +34,6 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
         return False
     if sum(path.endswith(".manifest") for path, _ in own) > 1:
         return False
-    # The manifest goes first: without it nobody takes the rest for a branch, should this be killed as well.
+    # The manifest goes first: without it the rest does not look like a branch, should this process be killed as well.
     files.delete(location, [root + path for path, _ in sorted(own, reverse=True)])
     return True

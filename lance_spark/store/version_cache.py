@@ -1,4 +1,4 @@
-"""Reads versions for one action, which looks at the same ones again and again: each is asked for once."""
+"""Keeps the versions that one action reads: it needs the same ones again and again, and each is requested once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lance_spark.store.parallel import each
 from lance_spark.store.version_listing import version_numbers
 
 _FEW = 8
-"""Versions that are asked for by their numbers: a listing is a request of its own, and of a long history many."""
+"""So many versions are requested by number, without a listing, which takes a request or, with a long history, many."""
 _KEPT = 32 * 1024 * 1024
-"""Bytes of manifests to keep; what is beyond that is read again. A table with many fragments has large ones."""
+"""Bytes of manifests to keep; others are read again. A table with many fragments has large manifests."""
 
 _Chain = tuple[DatasetLocation, str | None]
 
 
 class VersionCache:
-    """Versions as they were read first. A version never changes, but what is newest does: that is never kept.
+    """Versions as they were read first. A version never changes. Which version is the newest does, and is never kept.
 
-    One is for one action, and for one attempt of it: a dataset may be deleted and made anew at the same place.
+    Each attempt of an action needs its own cache: a dataset may be deleted and created again at the same place.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class VersionCache:
         return self._manifest(location, pin) is not None
 
     def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
-        """Ask at once for versions that are going to be wanted one after the other; some may be gone."""
+        """Request several versions at once that are going to be needed one after another; some may be gone."""
         if not location.is_local:
             each(location, partial(self.has, location), pins)
 
@@ -93,7 +93,7 @@ class VersionCache:
         return content
 
     def _keep(self, location: DatasetLocation, pin: PinnedVersion, content: bytes) -> None:
-        """Several threads come by here; at worst a little more is kept."""
+        """Several threads may run this at once; at worst a little more is kept."""
         key = ((location, pin.branch), pin.version)
         room = self._free + len(self._manifests.get(key, b""))
         if len(content) <= room:

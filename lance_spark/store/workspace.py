@@ -50,16 +50,16 @@ def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool
 
 
 def remove_workspace(directory: str) -> None:
-    """Take away a workspace that was made a moment ago, because what it was made for failed."""
+    """Remove a workspace that was just made, because the operation that it was made for failed."""
     for path, remove in ((CONFIG, os.remove), (DIRECTORY, os.rmdir), ("", os.rmdir)):
         try:
             remove(os.path.join(directory, path))
-        except OSError:  # gone already, or the directory holds something else: not ours to remove
+        except OSError:  # gone already, or the directory holds other files, which must stay
             return
 
 
 def is_free(directory: str) -> bool:
-    """Whether nothing is at a path, or an empty directory. Raises StorageFailure where nobody can tell."""
+    """Whether a path does not exist, or is an empty directory. Raises StorageFailure if that cannot be found out."""
     try:
         return not os.listdir(directory)
     except FileNotFoundError:
@@ -71,9 +71,9 @@ def is_free(directory: str) -> bool:
 
 
 def remove_with_content(directory: str) -> None:
-    """Take away a directory that was made a moment ago, and all in it. The workspace goes last.
+    """Remove a directory that was just made, with everything in it. The workspace goes last.
 
-    So a directory that is only half gone still says what it was made for. Raises StorageFailure.
+    So a directory that is only half removed still says what it was made for. Raises StorageFailure.
     """
     try:
         for entry in os.scandir(directory):
@@ -98,7 +98,7 @@ def _read(directory: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError:
-        raise InvalidOption(f"{path} is no UTF-8 text.", hint="Restore the file, or write it anew.") from None
+        raise InvalidOption(f"{path} is no UTF-8 text.", hint="Restore the file, or write it again.") from None
     except OSError as problem:
         raise _failure(problem, path, "read") from None
 

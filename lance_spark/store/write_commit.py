@@ -1,4 +1,4 @@
-"""Commits written files as one version, through pylance, or takes them away again; runs on the driver."""
+"""Commits written files as one version, through pylance, or deletes them; runs on the driver."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
     """Commit all fragments as one version and return its number.
 
-    pylance's rules decide what may be combined with commits made since the job started; what may not raises
-    Conflict, and then nothing was committed. Any other error leaves it open whether the commit happened.
+    pylance's rules decide whether the commit can be combined with commits made since the job started. If not, it
+    raises Conflict, and nothing was committed. After any other error the commit may or may not have happened.
     """
     import lance
     from lance.fragment import FragmentMetadata
@@ -57,7 +57,7 @@ def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
     except (AlreadyExists, NotFound) as error:
         if plan.mode != "create":
             raise
-        # Who loses the race to create a dataset is told "already exists", or that version 0 was not found.
+        # The loser of a race to create a dataset gets "already exists", or that version 0 was not found.
         raise Conflict(
             f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
         ) from error
@@ -87,10 +87,10 @@ def _ids(field: LanceField) -> tuple[Any, ...]:
 
 
 def _create_empty(plan: WritePlan) -> int:
-    """A dataset without rows in a chosen file format, which a commit can only take from its fragments.
+    """Create a dataset without rows in a chosen file format, which a commit can only take from its fragments.
 
-    This is not atomic as a commit is: of two jobs that create the dataset at the same time, the later one may win.
-    The other's version stays in the history.
+    Unlike a commit this is not atomic: of two jobs that create the dataset at the same time, the later one may win.
+    The version of the other job stays in the history.
     """
     import lance
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lance.fragment import FragmentMetadata
 
 _BLOB_TYPE_SINCE = (2, 2)
-"""First file format whose blobs are an extension type; before, they are marked bytes."""
+"""First file format whose blobs are an extension type; in older formats they are marked bytes."""
 
 
 def read_target(location: DatasetLocation, pin: PinnedVersion) -> WriteTarget:
@@ -93,7 +93,7 @@ def _write_fragments(plan: WritePlan, reader: pa.RecordBatchReader) -> Sequence[
 
 
 def _destination(plan: WritePlan) -> lance.LanceDataset | str:
-    """The version the job started from, so that all tasks use its field ids even if a commit comes between."""
+    """The version that the job started from: all tasks use its field ids, even if another commit comes between."""
     return plan.location.uri if plan.start is None else open_pinned(plan.location, plan.start)
 
 

@@ -1,8 +1,8 @@
 """What a fetch brings, and in which steps.
 
-A fetch makes one version of many of the remote's. But where the remote's chains touch - where a branch was created,
-and where one took in another - it stops: only a version that the local dataset has can be the last common one of a
-later merge, and merging from an older one would bring rows that are there already, or take some away.
+A fetch makes one version of many versions of the remote. But it stops where the remote's chains touch, that is, where a
+branch was created or merged: only a version that the local dataset has can be the last common version of a later merge.
+A merge from an older version would bring rows that are there already, or take some away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHANGES_COLUMNS = frozenset({"Merge", "Project"})
 
 
 class RemoteMerge(NamedTuple):
-    """A version of the remote that took in one of another branch."""
+    """A version of the remote that took in a version of another branch."""
 
     at: int
     source: PinnedVersion
@@ -32,12 +32,12 @@ class Received(NamedTuple):
 
     at: int
     source: PinnedVersion
-    """Of this dataset."""
+    """The version of this dataset that was pushed."""
 
 
 @dataclass(frozen=True)
 class RemoteChain:
-    """One branch of a remote, as far as a fetch has to know it."""
+    """One branch of a remote, as far as a fetch needs it."""
 
     branch: str | None
     identity: str
@@ -59,7 +59,7 @@ class RemoteChain:
 
 
 class Meeting(NamedTuple):
-    """A pair of one following branch that has everything of a pair of another one."""
+    """A pair of one following branch that has everything of a pair of another following branch."""
 
     branch: str | None
     pair: VersionPair
@@ -68,7 +68,7 @@ class Meeting(NamedTuple):
 
 
 def message_of(chain: RemoteChain, after: int, version: int, remote: str) -> str:
-    """Message of the version that a fetch makes of all after one version and up to another: what they were."""
+    """Message of the version that a fetch makes of all versions after one and up to another: what they were."""
     told = [f"{PinnedVersion(chain.branch, at)}  {said}" for at, said in chain.told.items() if after < at <= version]
     if not told:
         return f"Fetch {PinnedVersion(chain.branch, version)} of {remote}"
@@ -94,7 +94,7 @@ def in_order(chains: Mapping[str | None, RemoteChain]) -> list[RemoteChain]:
 
 
 def with_parents(names: Iterable[str | None], forks: Mapping[str, PinnedVersion]) -> set[str | None]:
-    """Branches with all that they come from."""
+    """Branches with all their ancestors."""
     known: set[str | None] = set()
     for name in names:
         branch: str | None = name
@@ -122,10 +122,10 @@ def stops(chain: RemoteChain, seen: int, until: int, others: Iterable[RemoteChai
 
 
 def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[int, ...]:
-    """The versions to bring one by one, of which pylance commits no two at once, by the operations that made them.
+    """The versions to bring one by one, because pylance cannot commit two of them at once, by their operations.
 
-    ``operations`` ascend. Nothing counts that was before the whole table was replaced. With ``compacting``, rows are
-    brought before they are compacted: of a file with old and new rows no row could keep its stable id.
+    ``operations`` ascend. Versions before the whole table was replaced do not count. With ``compacting``, rows are
+    brought before they are compacted: in a file with old and new rows no row could keep its stable id.
     """
     kinds = _CHANGES_COLUMNS | {"Rewrite"} if compacting else _CHANGES_COLUMNS
     versions: set[int] = set()
@@ -142,9 +142,9 @@ def reshaping(operations: Mapping[int, str], compacting: bool = False) -> tuple[
 def meetings(
     chains: Sequence[RemoteChain], follows: Mapping[str | None, Follows], planted: Mapping[str | None, VersionPair]
 ) -> Iterator[Meeting]:
-    """Where following branches have everything of each other, because the remote's do.
+    """Where following branches contain each other, because the remote's branches do.
 
-    ``planted`` has the first pair of branches that were begun anew rather than forked from another following one.
+    ``planted`` has the first pair of each branch that was begun again, not forked from another following branch.
     """
     for chain in chains:
         own = follows.get(chain.branch)

@@ -1,7 +1,7 @@
 """Notes on branches about merges: which version was taken in, so that the next merge starts from there.
 
-A version's trace says the same, but goes when the version is cleaned up. The notes are in the metadata of the branch's
-ref, so they go with the branch, and a cleanup finds there which versions the next merge compares with.
+A version's trace says the same, but is gone once the version is cleaned up. The notes are in the metadata of the
+branch's ref. So they go with the branch, and a cleanup finds there which versions the next merge compares with.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PREFIX = "lance_spark.merged."
 
 @dataclass(frozen=True)
 class MergeNote:
-    """One chain took in another one."""
+    """One chain took in a version of another chain."""
 
     into: str
     """Identity of the chain; "" for main."""
@@ -55,7 +55,7 @@ def _read(key: str, value: str) -> MergeNote | None:
         note = json.loads(value)
         return MergeNote(_identity(into), int(note["at"]), Node(_identity(source), int(note["source"])))
     except (ValueError, KeyError, TypeError):
-        return None  # somebody else's key
+        return None  # the key of another tool
 
 
 def _identity(name: str) -> str:

@@ -17,7 +17,7 @@ from lance_spark.refs.names import MAIN
 
 KEY = "lance_spark.follows"
 _KEPT = 500
-"""Pairs and edges that are kept; the oldest go, as the versions they are about do."""
+"""Pairs and edges that are kept; the oldest go first, as the versions that they are about do."""
 
 
 class VersionPair(NamedTuple):
@@ -28,7 +28,7 @@ class VersionPair(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A version that has everything of another one, although no merge of this dataset made it so: the remote's did."""
+    """A version that has everything of another version by a merge at the remote, not by one in this dataset."""
 
     into: str
     """Identity of the chain."""
@@ -51,8 +51,8 @@ class Follows:
     """Ascending."""
     edges: tuple[Edge, ...] = ()
     stamp: int = 0
-    """Commit time of the last version that was fetched, nanoseconds since the epoch: it tells a remote that was made
-    anew."""
+    """Commit time of the last version that was fetched, nanoseconds since the epoch: it shows whether the remote was
+    replaced."""
 
     @property
     def newest(self) -> VersionPair | None:
@@ -69,7 +69,7 @@ class Follows:
         return replace(self, edges=tuple(dict.fromkeys((*self.edges, *edges)))[-_KEPT:])
 
     def until(self, remote: int) -> VersionPair | None:
-        """The newest pair that has nothing after a version of the remote."""
+        """The newest pair that has nothing newer than a version of the remote."""
         return max((pair for pair in self.pairs if pair.remote <= remote), default=None)
 
     def since(self, remote: int) -> VersionPair | None:
@@ -78,12 +78,12 @@ class Follows:
 
 
 def following_name(remote: str, branch: str | None) -> str:
-    """Name of the branch that follows one: ``origin/main``."""
+    """Name of the branch that follows a remote's branch: ``origin/main``."""
     return f"{remote}/{branch or MAIN}"
 
 
 def read_follows(branch: Branch) -> Follows | None:
-    """What a branch follows; None for one of the user's own."""
+    """What a branch follows; None for a branch of the user's own."""
     text = branch.metadata.get(KEY)
     if text is None:
         return None
@@ -101,7 +101,7 @@ def read_follows(branch: Branch) -> Follows | None:
             ),
         )
     except (ValueError, KeyError, TypeError):
-        return None  # somebody else's key
+        return None  # the key of another tool
 
 
 def with_follows(metadata: Mapping[str, str], follows: Follows) -> dict[str, str]:

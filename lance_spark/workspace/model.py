@@ -50,12 +50,12 @@ class Workspace:
     """What the file says."""
 
     dataset: str
-    """As it is written: a URI, or a path that counts from the workspace's directory."""
+    """As it is written: a URI, or a path relative to the workspace's directory."""
     branch: str = MAIN
     """Name of the current branch."""
     remotes: Mapping[str, RemoteEntry] = field(default_factory=dict)
     cloning: str | None = None
-    """``branch@version`` of origin that a clone is to have, as long as it is not finished."""
+    """``branch@version`` of origin that an unfinished clone is going to have."""
 
 
 def parse_workspace(text: str) -> Workspace:
@@ -78,7 +78,7 @@ def parse_workspace(text: str) -> Workspace:
 
 
 def render_workspace(workspace: Workspace) -> str:
-    """The text of a new file. Raises InvalidOption for what may not be kept."""
+    """The text of a new file. Raises InvalidOption for a value that may not be kept."""
     check_uri(workspace.dataset)
     document = tomlkit.document()
     document.add(tomlkit.comment(_HEADER))
@@ -100,14 +100,14 @@ def with_branch(text: str, branch: str) -> str:
 
 
 def with_clone_finished(text: str) -> str:
-    """The same file once the clone is whole."""
+    """The same file once the clone is complete."""
     document = _document(text)
     document.pop("cloning", None)
     return tomlkit.dumps(document)
 
 
 def with_remote(text: str, remote: RemoteEntry) -> str:
-    """The same file with one remote more. Raises InvalidName, InvalidOption, AlreadyExists."""
+    """The same file with another remote added. Raises InvalidName, InvalidOption, AlreadyExists."""
     check_remote_name(remote.name)
     check_uri(remote.uri)
     if remote.name in parse_workspace(text).remotes:
@@ -246,7 +246,7 @@ def _problem(text: str, key: str, message: str, hint: str | None) -> InvalidOpti
 
 
 def _line_of(text: str, key: str) -> int | None:
-    """Number of the line that sets a dotted key, or of the table it should be in; None for one that is not there."""
+    """Number of the line that sets a dotted key, or of the table for it; None if neither exists."""
     table, _, last = key.rpartition(".")
     current, fallback = "", None
     for number, line in enumerate(text.splitlines(), start=1):

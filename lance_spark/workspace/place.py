@@ -1,4 +1,4 @@
-"""What a command works on where the user is: a workspace, or a dataset without one."""
+"""What a command works on in the current directory: a workspace, or a dataset without one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OpenWorkspace:
         return absolute(self.workspace.dataset, self.directory)
 
     def remote_uri(self, name: str) -> str:
-        """URI or absolute path of a remote the workspace has."""
+        """URI or absolute path of one of the workspace's remotes."""
         return absolute(self.workspace.remotes[name].uri, self.directory)
 
 
@@ -38,5 +38,5 @@ class PlainDataset:
 
 
 def absolute(uri: str, directory: str) -> str:
-    """A relative path, counted from a directory; URIs and absolute paths as they are."""
+    """A path relative to a directory; URIs and absolute paths as they are."""
     return uri if is_uri(uri) else posixpath.join(directory, uri)

@@ -386,7 +386,7 @@ def test_switching_to_what_a_remote_has(flights, ada, tmp_path):
     refused = call(ada, "switch", "origin/exp")
     assert refused.code == 3
     assert refused.error.splitlines() == [
-        "error: 'origin/exp' follows 'exp' of origin: nothing but a fetch writes to it.",
+        "error: 'origin/exp' follows 'exp' of origin: only a fetch writes to it.",
         "hint: lance-git switch exp goes to the branch of your own, or makes one.",
     ]
     assert call(ada, "switch", "exp", "--json").json == {
@@ -426,7 +426,7 @@ def test_nobody_but_a_fetch_writes_to_a_following_branch(flights, ada):
         ("push", "origin", "origin/main"),
     ):
         done = call(ada, *arguments)
-        assert (done.code, "nothing but a fetch writes to it" in done.error) == (3, True), arguments
+        assert (done.code, "only a fetch writes to it" in done.error) == (3, True), arguments
     assert everything(ada) == before
     assert "It follows exp of origin" in call(ada, "status").out
     assert "follows a remote's" in call(ada, "branch").err

@@ -272,7 +272,7 @@ def test_remotes_that_branches_follow_are_known_without_a_workspace(flights, tmp
     assert call(following, "log", "-n", "1").code == 0
     refused = call(following, "restore", "@4", "--yes")
     assert refused.code == 3
-    assert "nothing but a fetch writes to it" in refused.error
+    assert "only a fetch writes to it" in refused.error
     assert f"cd {clone}/tree/NAME leaves it." in call(following, "branch").err
 
 

@@ -85,9 +85,9 @@ def test_a_remote_that_cannot_be_meant_is_refused(spark, table, tmp_path):
         mine.remotes.push(str(tmp_path / "other"))
     with pytest.raises(Refused, match="stands at a tag or version"):
         mine.checkout(version=mine.version).remotes.pull()
-    with pytest.raises(Refused, match="nothing but a fetch writes to it"):
+    with pytest.raises(Refused, match="only a fetch writes to it"):
         mine.checkout(branch="origin/exp").remotes.pull(branch="exp")
-    with pytest.raises(Refused, match="nothing but a fetch writes to it"):
+    with pytest.raises(Refused, match="only a fetch writes to it"):
         mine.checkout(branch="origin/exp").transaction().__enter__()
     assert "transaction" not in str(mine.branches.list())
     assert not (tmp_path / "other").exists()

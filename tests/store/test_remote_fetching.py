@@ -236,7 +236,7 @@ def test_a_branch_that_was_made_anew_is_begun_anew(source, local):
     delete_branch(locate(source), "exp/deep")
     branch_off(source, "exp/deep")
     add(source, 700, 702, "exp/deep")
-    assert fetched(local, source).of("exp/deep").state == "begun anew"
+    assert fetched(local, source).of("exp/deep").state == "begun again"
     assert_follows(local, source)
     merged(local, "origin/exp/deep")
     assert ids_of(local) == sorted([*ids_of(source), 700, 701])
@@ -253,7 +253,7 @@ def test_a_remote_that_was_made_anew_is_begun_anew(source, local, stable, longer
         add(source, start, start + 3)
     branch_off(source, "exp")
     result = fetched(local, source)
-    assert (result.of(None).state, result.of("exp").state) == ("begun anew", "begun anew")
+    assert (result.of(None).state, result.of("exp").state) == ("begun again", "begun again")
     assert result.of("exp/deep").state == "gone"
     assert_follows(local, source)
     appended(head(source))
@@ -288,7 +288,7 @@ def test_a_version_that_was_fetched_last_and_is_gone_is_made_up_for(source, loca
     updated(head(source))
     appended(head(source))
     clean_all(source)
-    assert fetched(local, source).of(None).state == "begun anew"
+    assert fetched(local, source).of(None).state == "begun again"
     assert_follows(local, source)
     deleted(head(source))
     fetched(local, source)

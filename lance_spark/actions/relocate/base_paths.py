@@ -36,14 +36,14 @@ from lance_spark.store.uri import locate
 
 @dataclass(frozen=True)
 class Move:
-    """What the user said: what was at one root is at another one now."""
+    """What the user said: the files that were at one root are at another root now."""
 
     old: str
     new: str
 
 
 class BasePathResolver:
-    """Looks where base paths lead. Listings are kept: files are added meanwhile, but never change."""
+    """Looks where base paths lead. Listings are kept: files may be added meanwhile, but never change."""
 
     def __init__(self, location: DatasetLocation, move: Move | None) -> None:
         self._location = location
@@ -73,14 +73,14 @@ class BasePathResolver:
         try:
             there = {} if old is None else list_sizes(DatasetLocation(old, self._location.options), "data")
         except StorageFailure:
-            return base  # whoever moved a dataset may well have no way to its old place any more
+            return base  # whoever moved a dataset may no longer reach its old place
         stems = {file.path.removesuffix(".lance") for file in use.files}
         blobs = [Needed(path, size or 0) for path, size in there.items() if path.rpartition("/")[0] in stems]
         lost = self._missing(root, tuple(blobs)) if blobs else []
         return replace(base, state=INCOMPLETE, missing=tuple(lost)) if lost else base
 
     def look_again(self, head: Head, states: tuple[BaseState, ...], former: Collection[str]) -> tuple[BaseState, ...]:
-        """With what was learned meanwhile: what is below a former root of this dataset is no other dataset's."""
+        """The states, now that former roots of this dataset are known: what is below one belongs to this dataset."""
         return tuple(self._again(head.uses[base.key], base, former) for base in states)
 
     def _again(self, use: BaseUse, base: BaseState, former: Collection[str]) -> BaseState:
@@ -108,7 +108,7 @@ class BasePathResolver:
         return replace(base, state=UNREACHABLE if there is None else self._look_at(there, FOREIGN))
 
     def _counterpart(self, use: BaseUse, base: BaseState) -> BaseState | None:
-        """The place in this dataset that has the files; None where none of them is here."""
+        """The place in this dataset that has the files; None if none of them is here."""
         partly = None
         for place in likely_places((not use.is_relative and canonical(use.path)) or use.path, use.is_dataset):
             root = Root(f"{self._location.uri}/{place}".rstrip("/"), use.is_dataset)
@@ -123,7 +123,7 @@ class BasePathResolver:
         return partly
 
     def _verified(self, use: BaseUse, base: BaseState, root: Root) -> BaseState:
-        """The state, if every file is at the root; INCOMPLETE else. An index that is not there is given up."""
+        """The state, if every file is at the root; else INCOMPLETE. An index that is not there is given up."""
         lost = self._missing(root, use.probes)
         broken = {index.uuid for index in use.indexes if index.fragments is None}
         broken |= {index.uuid for index in use.indexes if self._missing(root, index_files(index, use.is_dataset))}
@@ -131,7 +131,7 @@ class BasePathResolver:
         return replace(base, state=state, target=root, missing=tuple(lost), broken=tuple(sorted(broken)))
 
     def _has_none(self, root: Root, use: BaseUse) -> bool:
-        """Whether none of the files of one directory are at a place; one listing tells that it is not the one."""
+        """Whether none of the files of one directory are at a place; one listing is enough to rule a place out."""
         some = [file for file in use.probes if directories([file]) == directories(use.probes[:1])]
         return len(missing(some, self._list(root.uri, directories(some)[0]))) == len(some)
 
@@ -147,7 +147,7 @@ class BasePathResolver:
         return self._listed[uri, directory]
 
     def _look_at(self, uri: str, if_there: str) -> str:
-        """Whether anything is at a place; that nobody answers is not that nothing is there."""
+        """Whether anything is at a place. A store that does not answer proves nothing."""
         if uri not in self._there:
             try:
                 there = files.exists(locate(uri, self._location.storage_options))

@@ -28,7 +28,7 @@ from lance_spark.store.uri import locate
 
 _ATTEMPTS = 50
 _LONGEST_PAUSE = 0.5
-"""Seconds; others are given the time to finish their commits."""
+"""Seconds in which other processes can finish their commits."""
 
 
 def relocate(
@@ -37,12 +37,12 @@ def relocate(
     """Check every base path of the newest version of main and of each branch, and repair what leads to an old place.
 
     A base path is repaired if every file that is read from it is in this dataset as well, at the same place below its
-    root, in the same size; pylance's file names are unique. ``old`` names a former root, ``new`` what to read instead
-    (this dataset, where it is not given): then the files have to be there. Everything else is left alone.
+    root, in the same size; pylance's file names are unique. ``old`` names a former root, ``new`` the place to read
+    instead (by default this dataset), which must have the files. Everything else is left alone.
 
-    Each branch gets up to three versions: for a place that is registered, for indexes, for fragments. If it ends in
-    between, running it again goes on. Raises Refused if ``new`` lacks files, NotFound if nothing is read from ``old``,
-    Conflict if others commit again and again.
+    Each branch gets up to three versions: for a place that is registered, for indexes, for fragments. A repair that was
+    interrupted can be run again. Raises Refused if ``new`` lacks files, NotFound if nothing is read from ``old``,
+    Conflict if other processes commit again and again.
     """
     move = _move(location, old, new)
     table = refs.read_refs(location)
@@ -66,7 +66,7 @@ def relocate(
 
 
 def trace_of(table: RefTable, head: Head) -> Trace:
-    """What the commits say: they come from the branch itself."""
+    """What the commits of a repair say: their source is the branch itself."""
     branch = table.branches.get(head.pin.branch or "")
     return Trace(RELOCATE, head.pin, "" if branch is None else branch.identity)
 
@@ -87,7 +87,7 @@ def _move(location: DatasetLocation, old: str | None, new: str | None) -> Move |
 
 
 def _check_named(move: Move, states: Iterable[BaseState]) -> None:
-    """Raise unless the place that the user named is one, and its files are at the new one."""
+    """Raise unless a branch reads from the place that the user named, and its files are at the new place."""
     named = [base for base in states if (uri := canonical(base.path)) is not None and is_within(uri, move.old)]
     if not named:
         raise NotFound(
@@ -115,7 +115,7 @@ class _BranchRepair:
 def _relocated(
     location: DatasetLocation, table: RefTable, places: BasePathResolver, work: _BranchRepair, dry_run: bool
 ) -> Relocated:
-    """What becomes of a branch that has something to repair."""
+    """Repair a branch, unless it is a dry run, and say what was done."""
     moving = [base for base in work.states if base.moves]
     newest = work.head.pin
     older = relocate_commit.versions_naming(location, newest, {base.path for base in moving}) if moving else []
@@ -152,12 +152,13 @@ def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRe
         head = read_head(location, head.pin.branch)
         states = places.look(head)
     raise Conflict(
-        f"Others committed to '{head.pin.branch or MAIN}' again and again; it is not done.", hint="Run it again."
+        f"Other processes committed to '{head.pin.branch or MAIN}' again and again; it is not repaired.",
+        hint="Run it again.",
     )
 
 
 def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -> None:
-    """One commit. Indexes come before fragments: while fragments name an old place, a next run knows it as one."""
+    """One commit. Indexes come before fragments: while fragments name an old place, the next run recognises it."""
     properties = {**trace.properties(f"Relocate to {location.uri}"), MOVED: "false", ADDS_ONLY: "true"}
     if repair.new_roots:
         relocate_commit.register(location, head.pin.branch, repair.new_roots, properties)
@@ -171,7 +172,7 @@ def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[B
     paths = sorted({base.path for base in bases if base.moves})
     if paths:
         yield (
-            f"{', '.join(paths)} can never be taken out of the lists of base paths. When that is gone, a cleanup has "
+            f"{', '.join(paths)} stays in the lists of base paths for ever. Once the place is gone, a cleanup has "
             "to be told that it is known (known_bases, --known-base)."
         )
     for old in sorted(former) if paths else ():

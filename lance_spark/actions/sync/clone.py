@@ -1,4 +1,4 @@
-"""Clone: a dataset of its own that starts with what another one has, and follows it from then on."""
+"""Clone: a new dataset that starts with what another dataset has, and follows that dataset from then on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CloneOptions:
     deep: bool = False
     """Copy the files, too: those of all branches that are fetched."""
     single_branch: bool = False
-    """Fetch main, and the branch of the ref, but no others."""
+    """Fetch only main and the branch of the ref."""
     dry_run: bool = False
 
 
@@ -45,12 +45,12 @@ class CloneResult:
     branch: str
     """The branch to work on: that of the ref, or main."""
     version: int | None
-    """Of that branch in the clone."""
+    """The newest version of that branch in the clone."""
     source_version: str
-    """``branch@version`` of the source that it has."""
+    """``branch@version`` of the source that the branch has."""
     rows: int
     files: int
-    """Data files it reads from the source; they were copied if it is a deep clone."""
+    """Data files that the clone reads from the source; of a deep clone, those that were copied."""
     bytes: int
     deep: bool
     fetched: FetchResult | None
@@ -66,10 +66,10 @@ class CloneResult:
 def clone(
     source: Remote, pin: PinnedVersion, target: DatasetLocation, engine: Engine, options: CloneOptions | None = None
 ) -> CloneResult:
-    """Clone a dataset, to be at ``pin``; across stores as well.
+    """Clone a dataset at version ``pin``; the two may be in different stores.
 
     The clone's main is the source's main, at ``pin`` if that is a version of main. Files stay at the source, where
-    tags protect them, unless ``deep``. A clone that was killed is finished by the next call. Raises AlreadyExists
+    tags protect them, unless ``deep``. The next call finishes a clone that was killed. Raises AlreadyExists
     for another dataset at the target, NotFound, StorageFailure.
     """
     options = options or CloneOptions()
@@ -104,7 +104,7 @@ def clone(
 
 
 def _check_target(source: Remote, target: DatasetLocation) -> None:
-    """Raise AlreadyExists for a dataset that is not a clone of this source which was begun before."""
+    """Raise AlreadyExists for a dataset that is not an unfinished clone of this source."""
     if source.location.uri == target.uri:
         raise AlreadyExists(f"{target.uri} is the dataset itself.", hint="Choose another target.")
     if find_latest(target, None) is None:
@@ -121,7 +121,7 @@ def _check_target(source: Remote, target: DatasetLocation) -> None:
 
 
 def _is_begun(source: Remote, target: DatasetLocation) -> bool:
-    """Whether a clone of this source was killed here: its last version is one that the clone itself made."""
+    """Whether a clone of this source was killed here: the newest version is one that the clone itself made."""
     newest = pin_latest(target, None)
     transaction = version_reader.read_transaction(target, newest)
     if transaction is None:
@@ -135,7 +135,7 @@ def _is_begun(source: Remote, target: DatasetLocation) -> bool:
 
 
 def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool, reader: VersionCache) -> None:
-    """The main branch of the clone. What is there already is finished or left alone."""
+    """Make the main branch of the clone, or finish it. A main that is complete is left alone."""
     newest = find_latest(target, None)
     if newest is None and deep:
         clones.deep_clone(source.location, pin, target)
@@ -157,7 +157,7 @@ def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep
 
 
 def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> None:
-    """Who may only read the source can clone it as well; that nothing protects it is told after the fetch."""
+    """Whoever may only read the source can clone it as well. The fetch warns that nothing protects the files."""
     try:
         clones.shallow_clone(source.location, pin, target)
     except PermissionDenied:
@@ -166,7 +166,7 @@ def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocatio
 
 
 def _follow_main(source: Remote, target: DatasetLocation, reader: VersionCache) -> None:
-    """The branch that follows the source's main begins as the clone's main does."""
+    """The branch that follows the source's main begins with the same version as the clone's main."""
     name = following_name(source.name, None)
     if followed(refs.read_refs(target), source.name).get(None) is not None:
         return
@@ -182,7 +182,7 @@ def _follow_main(source: Remote, target: DatasetLocation, reader: VersionCache) 
 
 
 def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVersion]:
-    """Versions of the source of which a file may be read there; none of a deep clone's."""
+    """Versions of the source from which the clone may read files; none for a deep clone."""
     versions = []
     for follows in followed(refs.read_refs(target), source.name).values():
         if follows.newest is None:
@@ -208,7 +208,7 @@ def _what_to_fetch(pin: PinnedVersion, main: PinnedVersion, options: CloneOption
 
 
 def _branch(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> PinnedVersion:
-    """The local branch to work on, made from the one that follows the source's."""
+    """The local branch to work on, created from the branch that follows the source's branch."""
     if pin.branch is None:
         return pin_latest(target, None)
     if refs.read_branch(target, pin.branch) is None:

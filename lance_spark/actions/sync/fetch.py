@@ -34,9 +34,9 @@ class FetchOptions:
     """What to fetch."""
 
     branches: Sequence[str | None] | None = None
-    """Of the remote, None in it for main; None for all."""
+    """Branches of the remote, with None for main; None for all branches."""
     until: Mapping[str | None, int] = field(default_factory=dict)
-    """The newest version to fetch of a branch, where that is not its newest."""
+    """The last version to fetch of a branch; branches that are not named are fetched up to their newest version."""
     dry_run: bool = False
     deep: bool = False
     """Copy the files, too."""
@@ -45,9 +45,9 @@ class FetchOptions:
 def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions | None = None) -> FetchResult:
     """Fetch from a remote.
 
-    Every branch of the remote is followed by a local one, ``origin/main`` for main. What a killed fetch left is
-    finished by the next one. Raises NotFound without a dataset at the remote, StorageFailure where it does not
-    answer, and Refused where somebody wrote to a following branch.
+    A local branch follows each branch of the remote: ``origin/main`` follows main. The next fetch finishes what a
+    killed fetch left. Raises NotFound without a dataset at the remote, StorageFailure if the remote does not answer,
+    and Refused if a following branch has a version that no fetch wrote.
     """
     options = options or FetchOptions()
     if local.uri == remote.location.uri:
@@ -56,7 +56,7 @@ def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: Fetch
 
 
 class _Fetch:
-    """One run. Holds what was read, and what is known after each step."""
+    """One run of a fetch, with what was read so far and what is known after each step."""
 
     def __init__(self, local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions) -> None:
         self.local, self.remote, self.engine, self.options = local, remote, engine, options
@@ -79,7 +79,7 @@ class _Fetch:
         notes: tuple[str, ...] = ()
         if not self.options.dry_run:
             self._note_meetings(ordered)
-            # Of what was copied nothing is read at the remote.
+            # Files that were copied are not read at the remote.
             read_there = [] if self.options.deep else self._fetched_now(ordered)
             notes = protect(self.local, self.remote, read_there, self.reader)
         return FetchResult(
@@ -91,7 +91,7 @@ class _Fetch:
         )
 
     def _looked_at(self) -> Iterator[PinnedVersion]:
-        """Versions whose commit time is asked for: those that were fetched last, and those that branches begin with."""
+        """Versions whose commit time is needed: those fetched last, and those that branches begin with."""
         for chain in self.chains.values():
             known = self.before.get(chain.branch)
             if known is not None and known.newest is not None:
@@ -100,7 +100,7 @@ class _Fetch:
                 yield PinnedVersion(chain.branch, chain.fork.version)
 
     def _fetched_now(self, ordered: Sequence[RemoteChain]) -> list[PinnedVersion]:
-        """Versions of the remote that were not known before; of all of them something may be read."""
+        """Versions of the remote that this run fetched; files of any of them may be read from now on."""
         pins = []
         for chain in ordered:
             known, now = self.before.get(chain.branch), self.follows[chain.branch]
@@ -117,11 +117,11 @@ class _Fetch:
         if known is None or known.newest is None:
             return "new"
         if not self._is_same(chain, known):
-            return "begun anew"
+            return "begun again"
         return "updated" if known.newest.remote < self._until(chain) else "up to date"
 
     def _is_same(self, chain: RemoteChain, known: Follows) -> bool:
-        """Whether what was fetched last is still a version of the remote's branch, and not of one made anew."""
+        """Whether the version fetched last is still there, and its branch was not replaced by a new one."""
         newest = known.newest
         if newest is None or known.identity != chain.identity or newest.remote > chain.head:
             return False
@@ -135,7 +135,7 @@ class _Fetch:
         known = self.follows.get(chain.branch)
         if known is None:
             known = self._create(chain)
-        elif self.states[chain.branch] != "begun anew":
+        elif self.states[chain.branch] != "begun again":
             pair, again = interrupted(self.local, known, chain)
             if pair is not None:
                 known = self._pair(self._equal(chain, known, known.newest, pair), pair)
@@ -150,7 +150,7 @@ class _Fetch:
             self.follows[chain.branch] = self._advance(chain, self.follows[chain.branch], version)
 
     def _create(self, chain: RemoteChain) -> Follows:
-        """The following branch: made from where the remote's was made from, if that was fetched, else begun anew."""
+        """Create the following branch where the remote's branch forked, if that was fetched; else begin again."""
         name = following_name(self.remote.name, chain.branch)
         follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
         begun = check_free(self.local, name)
@@ -161,7 +161,7 @@ class _Fetch:
             if pair is not None and fork is not None and (begun is None or begun.fork == fork):
                 if begun is None:
                     create_branch_at(self.local, name, fork)
-                # The next fetch looks at the branch's own copy of that version, which has a commit time of its own.
+                # The next fetch looks at the branch's own copy of that version, which has another commit time.
                 copied = pair.remote in chain.versions
                 return self._pair(follows, pair, None if copied else PinnedVersion(chain.fork.branch, pair.remote))
         if begun is None:
@@ -170,12 +170,12 @@ class _Fetch:
         return self._plant(chain, follows, self._first(chain))
 
     def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> VersionPair | None:
-        """The pair of the version that a branch was made from, if it was fetched and is still there."""
+        """The pair of the version that a branch was created from, if that version was fetched and is still there."""
         there = version_listing.version_numbers(self.local, following_name(parent.remote, parent.branch))
         return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
 
     def _first(self, chain: RemoteChain) -> int:
-        """The version a new following branch begins with: the oldest one, which it has in common with its parent."""
+        """The version that a new following branch begins with: the oldest one, which its parent has as well."""
         if chain.fork is None:
             return self._until(chain)
         return next(version for version in chain.versions if version >= min(chain.fork.version, chain.head))
@@ -225,13 +225,13 @@ class _Fetch:
         try:
             result = replay(make, self.engine)
         except NotCommittable:
-            # Of several changes at once pylance cannot commit some; then the version is written down as a whole.
+            # Some combinations of changes pylance cannot commit at once; then the whole version is written down.
             return self._plant(chain, follows, version)
         pair = VersionPair(result.version or pin_latest(self.local, name).version, version)
         return self._pair(self._equal(chain, follows, newest, pair), pair)
 
     def _equal(self, chain: RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair) -> Follows:
-        """A version that came from here, with nobody's in between, has nothing that the pushed one has not."""
+        """A version that this dataset pushed, right after the one fetched before, has only what was pushed."""
         pushed = next((received.source for received in chain.received if received.at == pair.remote), None)
         if pushed is None or before is None or pair.remote != before.remote + 1:
             return follows
@@ -240,7 +240,7 @@ class _Fetch:
         return follows.with_edges([Edge(into.chain, into.version, node_of(graph, follows, pair))])
 
     def _trace(self, chain: RemoteChain, pin: PinnedVersion) -> Trace:
-        """A version that came from here is one that takes in what it was pushed from."""
+        """The trace of the next version; one that this dataset pushed takes in the version that it was pushed from."""
         pushed = next((received.source for received in chain.received if received.at == pin.version), None)
         if pushed is None:
             return Trace(FETCH, pin, chain.identity)
@@ -254,7 +254,7 @@ class _Fetch:
         return changed
 
     def _note_meetings(self, ordered: Sequence[RemoteChain]) -> None:
-        """Write down which following branches have everything of each other."""
+        """Write down which following branches contain which others."""
         met = list(meetings(ordered, self.follows, self.planted))
         if not met:
             return
@@ -285,7 +285,7 @@ class _Fetch:
         )
 
     def _gone(self) -> list[Fetched]:
-        """Branches that the remote does not have any more. Their following branches stay: they may be of use."""
+        """Branches that the remote no longer has. Their following branches stay: somebody may still need them."""
         if self.options.branches is not None:
             return []
         return [
@@ -296,10 +296,10 @@ class _Fetch:
 
 
 def check_free(local: DatasetLocation, name: str) -> Branch | None:
-    """The branch that a killed fetch made and did not fill, if there is one.
+    """The branch that a killed fetch created and did not fill, if there is one.
 
-    It is used, and not made anew: pylance deletes no directory with another branch's below it. Raises Refused for a
-    branch of the user's own.
+    The fetch uses that branch instead of creating it again: pylance does not delete a directory that holds another
+    branch. Raises Refused for a branch of the user's own.
     """
     branch = refs.read_branch(local, name)
     if branch is None:

@@ -1,4 +1,4 @@
-"""Reads what a remote has, as far as a fetch has to know it."""
+"""Reads what a remote has, as far as a fetch needs it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lance_spark.sync.tracking import Follows, read_follows
 
 @dataclass(frozen=True)
 class RemoteHistory:
-    """What a remote's branches are, and what reads their versions."""
+    """The branches of a remote, and the cache through which their versions are read."""
 
     location: DatasetLocation
     table: RefTable
@@ -40,9 +40,9 @@ def look(
     chosen: Collection[str | None] | None = None,
     reader: VersionCache | None = None,
 ) -> dict[str | None, RemoteChain]:
-    """The remote's branches, or some of them with those they come from. Raises NotFound, StorageFailure.
+    """The remote's branches, or some of them with their ancestors. Raises NotFound, StorageFailure.
 
-    Branches with which the remote follows a remote of its own are left out, and those that cannot be followed.
+    Branches that follow another dataset are left out, and so are branches that cannot be followed from here.
     """
     reader = reader or VersionCache()
     table = refs.read_branches(remote)
@@ -84,7 +84,7 @@ def look(
 
 
 def _fork(table: RefTable, own: Collection[str], branch: Branch) -> PinnedVersion | None:
-    """The version a branch comes from, of one that is followed: it may have been created from one that is not."""
+    """The version of a followed branch that a branch descends from; its own parent may not be followed."""
     fork = branch.fork
     while fork is not None and fork.branch is not None and fork.branch not in own:
         between = table.branches.get(fork.branch)
@@ -94,14 +94,14 @@ def _fork(table: RefTable, own: Collection[str], branch: Branch) -> PinnedVersio
 
 
 def _can_be_followed(name: str) -> bool:
-    """Whether there may be a branch ``origin/<name>``: not if that would lie among another one's files."""
+    """Whether there may be a branch ``origin/<name>``: not if it would lie among the files of another branch."""
     return not is_dataset_directory(name.partition("/")[0])
 
 
 def _with_history(
     local: DatasetLocation, there: RemoteHistory, chain: RemoteChain, follows: Follows | None
 ) -> RemoteChain:
-    """With what the versions that were not fetched yet took in, or got from here."""
+    """The branch with its merges and the pushes from here, among the versions that were not fetched yet."""
     newest = None if follows is None else follows.newest
     if newest is not None:
         after = newest.remote

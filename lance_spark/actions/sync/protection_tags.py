@@ -1,4 +1,4 @@
-"""Tells a remote which of its versions are read from here, so that a cleanup there keeps their files."""
+"""Tags the versions of a remote whose files are read from here, so that a cleanup there keeps these files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def protect(
 ) -> tuple[str, ...]:
     """Tag versions of the remote that were fetched; returns what the user has to know.
 
-    A tag holds every tool's cleanup off a version. Who may not write there cannot set one, and goes without.
+    A tag keeps the cleanup of every tool off a version. Whoever may not write there gets a warning instead of a tag.
     """
     tags, known = refs.TagWriter(remote.location), set[str]()
     for pin in pins:
@@ -43,7 +43,7 @@ def protect(
 
 
 def tag_name(local: DatasetLocation, pin: PinnedVersion) -> str:
-    """The tag that protects a version which is read from here."""
+    """Set the tag that protects a version whose files are read from here."""
     branch = sha256((pin.branch or "").encode()).hexdigest()[:8] if pin.branch else "main"
     return f"{clones.record_name(local)}-{branch}-{pin.version}"
 
@@ -55,9 +55,9 @@ def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is
     try:
         tags.create(name, pin)
     except AlreadyExists:
-        tags.move(name, pin)  # of a branch that was deleted and made anew
+        tags.move(name, pin)  # the branch was deleted and created again
     if pin.version not in version_listing.version_numbers(remote.location, pin.branch):
-        # A cleanup took the version in this very moment; on a tag that names nothing the next one would stop.
+        # A cleanup just took the version; the next cleanup would stop at a tag that points at nothing.
         with suppress(NotFound):
             tags.delete(name)
         raise NotFound(f"{pin} of {remote.location.uri} is not there any more.")

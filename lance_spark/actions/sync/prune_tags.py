@@ -1,4 +1,4 @@
-"""Takes away tags at a remote that protect nothing any more: every fetch sets one, and each keeps old files there."""
+"""Deletes tags at a remote that protect nothing any more: every fetch sets a tag, and each tag keeps old files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lance_spark.store import clones, refs, version_listing, version_reader
 from lance_spark.store.version_cache import VersionCache
 
 _FEW = 8
-"""Tags that are left alone: to look which of them are of use, every local version has to be read."""
+"""Up to so many tags are left alone: to see which are needed, every local version has to be read."""
 _MANY = 2000
-"""Local versions from which on nobody looks."""
+"""With more local versions than this, no tag is deleted."""
 
 File = tuple[str, str]
 """Root, and path in it."""
@@ -65,7 +65,7 @@ def _files_of(reader: VersionCache, remote: Remote, tag: Tag) -> set[File]:
 
 
 def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
-    """Files at the remote that any local version reads; None if there are too many versions to look."""
+    """Files at the remote that any local version reads; None if there are too many versions to read."""
     branches = (None, *refs.list_ref_names(local, BRANCHES))
     versions = [
         PinnedVersion(branch, version)

@@ -1,4 +1,4 @@
-"""Tells a remote what only the dataset that pushes knows: which of its branches have everything of which others."""
+"""Notes down at a remote what only the pushing dataset knows: which branches contain everything of which others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lance_spark.sync.tracking import Follows, VersionPair, following_name
 def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
     """Note down at the remote what a branch that was pushed has in common with its other branches.
 
-    What was pushed is one version there, without the merges that it came from. Merging the same branch once more would
-    bring its rows twice.
+    A push makes one version at the remote, without the merges that it came from. Merging the same branch there again
+    would bring its rows twice.
     """
     table = refs.read_branches(local)
     known = followed(table, remote.name)
@@ -52,7 +52,7 @@ def _meetings(graph: Graph, one: Follows, other: Follows) -> Iterator[tuple[Foll
 
 
 def _note(remote: Remote, there: RefTable, into: Follows, source: PinnedVersion) -> bool:
-    """Whether a note was written: only where the remote does not know it by itself."""
+    """Whether a note was written: only if the remote does not know the fact by itself."""
     names = {None, *there.branches}
     if into.newest is None or into.branch not in names or source.branch not in names:
         return False

@@ -1,4 +1,4 @@
-"""Pull: fetch a branch of a remote, and merge it into one of ours."""
+"""Pull: fetch a branch of a remote, and merge it into a local branch."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def pull(
 ) -> PullResult:
     """Fetch one branch of a remote and merge it into a local one (None is main for both).
 
-    It is one version, but for what pylance cannot commit at once: into a branch with nothing of its own, that comes as
-    several, each of which the remote has. With ``dry_run`` it fetches, which changes no branch of the user's, and does
-    not merge. Raises as fetch and merge do.
+    The result is one version, except for changes that pylance cannot commit at once: a branch with nothing of its own
+    gets them as several versions, each of which the remote has. With ``dry_run`` it only fetches, which changes no
+    branch of the user's own. Raises as fetch and merge do.
     """
     options = options or MergeOptions()
     check_writable(local, into)
@@ -72,7 +72,7 @@ def _merge(
 
 
 def _note_held(local: DatasetLocation, into: str | None, head: PinnedVersion) -> None:
-    """Note that the branch has everything of a version, although its rows came by another way: pushes ask for that."""
+    """Note that the branch has everything of a version, although the rows came another way: a push asks for this."""
     graph = Graph(local)
     ours, node = pin_latest(local, into), graph.origin(head)
     if graph.held(ours, head).get(node.chain, -1) < node.version:

@@ -1,4 +1,4 @@
-"""Push: give a remote what one of our branches has. Only a fast-forward, and never over somebody else's commit."""
+"""Push: give a remote what a local branch has. Only as a fast-forward, and never over another process's commit."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def push(
     engine: Engine,
     options: PushOptions | None = None,
 ) -> PushResult:
-    """Bring a remote's branch to what the local one of the same name has, as one version if pylance can commit it so.
+    """Bring a remote's branch to what the local branch of the same name has, as one version if pylance can do so.
 
-    Copies the files that the remote does not have, then commits. The remote's branch, and the remote, are created
-    where they are not there. Raises Refused unless the local branch has everything that the remote's has, also when
-    somebody else pushed a moment ago; then nothing was changed. What a killed push left, the next one finishes.
+    Copies the files that the remote does not have, then commits. Creates the remote's branch, and the remote, if they
+    do not exist. Raises Refused unless the local branch has everything that the remote's branch has, even if another
+    process pushed a moment ago; then nothing was changed. The next push finishes what a killed push left.
     """
     options = options or PushOptions()
     check_writable(local, branch)
@@ -65,7 +65,7 @@ def push(
     result = _bring(local, remote, branch, options, engine)
     if not options.dry_run:
         if result.version is not None or result.indexes_carried:
-            # The next fetch would find the push as well, by its trace; so nothing is lost if it ends here.
+            # The next fetch would find the push by its trace as well, so nothing is lost if this process ends here.
             fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
         tell(local, remote, branch)
     return PushResult(
@@ -82,7 +82,7 @@ def push(
 def _bring(
     local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, engine: Engine
 ) -> MergeResult:
-    """One version of all, or, of what pylance cannot commit at once, one for each version that changed columns."""
+    """Push all as one version; if pylance cannot commit that, one version for each version that changed columns."""
     pin = pin_latest(local, branch)
     try:
         return _replay(local, remote, branch, pin, options, engine)
@@ -97,7 +97,7 @@ def _bring(
 
 
 def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
-    """Versions on the way to one, each of which has everything that the remote has."""
+    """Versions on the way to ``pin``, each of which has everything that the remote has."""
     graph = Graph(local)
     base = pin_latest(local, following_name(remote.name, branch))
     steps = []
@@ -129,7 +129,7 @@ def _replay(
         _check_forward(graph, pin, base, remote, branch)
         if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
             raise Refused(
-                f"Somebody pushed {there} to {remote.name} a moment ago.",
+                f"Another process pushed {there} to {remote.name} a moment ago.",
                 hint=f"Run lance-git pull {remote.name} {branch or MAIN}, then push again.",
             )
         node = graph.node(base)
@@ -173,7 +173,7 @@ def _message(local: DatasetLocation, pin: PinnedVersion) -> str:
 
 
 def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
-    """Raise NotFound for a dataset that was there: made anew, it would name files that went away with it."""
+    """Raise NotFound for a dataset that is gone: created again, it would name files that were deleted with it."""
     if any(follows.newest is not None for follows in followed(refs.read_refs(local), remote.name).values()):
         raise NotFound(
             f"There is no dataset at {remote.location.uri} any more, which {remote.name} was.",
@@ -183,7 +183,7 @@ def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
 
 
 def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion) -> bool:
-    """Whether a push of this dataset was interrupted when it made the remote: then that has no rows yet."""
+    """Whether a push of this dataset was killed while it created the remote, which then has no rows yet."""
     follows = followed(refs.read_refs(local), remote.name).get(None)
     if follows is not None and follows.newest is not None:
         return False
@@ -193,7 +193,7 @@ def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion)
 
 
 def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
-    """An empty dataset, with the columns of ours, and the branch that follows it."""
+    """Create an empty dataset with the columns of the local one, and the branch that follows it."""
     if branch is not None:
         raise NotFound(
             f"There is no dataset at {remote.location.uri}.",
@@ -213,7 +213,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     empty = pin_latest(local, name)
     table = refs.read_refs(local)
     graph = Graph(local, table)
-    # Everything comes after a table without rows: all of main, and every branch that was made from it.
+    # Everything comes after a table without rows: all of main, and every branch that was created from it.
     oldest = min(version_listing.version_numbers(local, None))
     edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
     pair = VersionPair(empty.version, there.version)
@@ -221,7 +221,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
 
 
 def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: Engine) -> None:
-    """The branch at the remote, from the newest version there that ours comes from; and the one that follows it."""
+    """Create the branch at the remote, from the newest common version; and the branch that follows it."""
     pin = pin_latest(local, branch)
     table = refs.read_refs(local)
     graph = Graph(local, table)
@@ -237,11 +237,11 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
         raise Refused(
             f"'{branch}' has no version in common with {remote.location.uri}, or what it had is forgotten.",
             hint=f"Push the branch it was made from first: lance-git push {remote.name} {MAIN}. If the branches of "
-            f"{remote.name} were deleted here and fetched anew, go on from one of those.",
+            f"{remote.name} were deleted here and fetched again, go on from one of those.",
         )
     _, follows, pair = best
     source = PinnedVersion(follows.branch, pair.remote)
-    with suppress(AlreadyExists):  # somebody else made it a moment ago; whether it is a fast-forward is seen later
+    with suppress(AlreadyExists):  # another process just created it; whether this is a fast-forward is checked later
         create_branch_at(remote.location, branch, source)
     try:
         fetch(local, remote, engine, FetchOptions(branches=[branch]))

@@ -1,4 +1,4 @@
-"""Takes back what a clone that failed left at its source: nobody will read those versions from there."""
+"""Removes what a failed clone left at its source: no clone will read those versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lance_spark.store import clones, refs
 def release(source: DatasetLocation, target: DatasetLocation) -> None:
     """Delete the tags and the record that protect versions for a clone at ``target``. Raises StorageFailure.
 
-    Only for a clone that is not there any more: its files would be cleaned up.
+    Only for a clone that no longer exists: a cleanup of the source would delete the files that the clone reads.
     """
     name = clones.record_name(target)
     for tag in refs.list_ref_names(source, TAGS):

@@ -13,8 +13,8 @@ from lance_spark.show.lines import PLAIN, Line, said, said_of_places
 from lance_spark.show.tables import table_lines
 from lance_spark.show.words import counted
 
-State = Literal["new", "updated", "up to date", "begun anew", "gone"]
-_WORDS = {"begun anew": "begun anew: the remote's branch is another one than before", "gone": "gone at the remote"}
+State = Literal["new", "updated", "up to date", "begun again", "gone"]
+_WORDS = {"begun again": "begun again: the remote's branch was replaced by a new one", "gone": "gone at the remote"}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The branches that follow a remote's: reading and writing down what they follow, and mending interrupted fetches."""
+"""The branches that follow a remote's branches: reads and writes what they follow, and mends interrupted fetches."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Remote:
 
 
 def followed(table: RefTable, remote: str) -> dict[str | None, Follows]:
-    """What the branches that follow a remote know, by the remote's branch."""
+    """What is known of the branches that follow a remote, by the remote's branch."""
     known = (read_follows(branch) for branch in table.branches.values())
     return {follows.branch: follows for follows in known if follows is not None and follows.remote == remote}
 
 
 def write_down(local: DatasetLocation, follows: Follows, more: Mapping[str, str] | None = None) -> None:
-    """Replace what the following branch knows. What another fetch found out meanwhile is kept."""
+    """Replace what the ref of the following branch says. What another fetch wrote there meanwhile is kept."""
     name = following_name(follows.remote, follows.branch)
     branch = refs.read_branch(local, name)
     metadata = {} if branch is None else branch.metadata
@@ -50,12 +50,12 @@ def node_of(graph: Graph, follows: Follows, pair: VersionPair) -> Node:
 
 
 def pusher(local: DatasetLocation, stamp: int | None) -> str:
-    """What tells a dataset, and one of its versions by its commit time, from all others."""
+    """What tells a dataset, and a version of it by its commit time, from all others."""
     return f"{sha256(local.uri.encode()).hexdigest()[:16]}-{stamp}"
 
 
 def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
-    """Whether it was pushed from this very dataset, and that still has the version it was pushed from."""
+    """Whether a version was pushed from this very dataset, which still has the version that was pushed."""
     if not trace.pusher.startswith(pusher(local, None).partition("-")[0]):
         return False
     try:
@@ -68,9 +68,9 @@ def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
 
 
 def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) -> tuple[VersionPair | None, bool]:
-    """What an interrupted fetch left: (a pair that was not written down, whether the branch has to be begun anew).
+    """What an interrupted fetch left: (a pair that was not written down, whether to begin the branch again).
 
-    Raises Refused where somebody else wrote to the branch: it would not be what the remote has any more.
+    Raises Refused if something else wrote to the branch: the branch would no longer be what the remote has.
     """
     name = following_name(follows.remote, follows.branch)
     after = 0 if follows.newest is None else follows.newest.local
@@ -84,8 +84,8 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
             continue  # the same rows, read from another place
         if trace is None or trace.action not in (BEGIN, FETCH, PUSH):
             raise Refused(
-                f"Somebody wrote version {version} to '{name}', which follows {follows.uri}.",
-                hint=f"Bring that to a branch of your own (lance-git branch mine {name}), delete '{name}', and fetch.",
+                f"No fetch wrote version {version} of '{name}', which follows {follows.uri}.",
+                hint=f"Keep it in a branch of your own (lance-git branch mine {name}), delete '{name}', and fetch.",
             )
         last = (version, trace)
     if last is None:
@@ -96,7 +96,7 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
 
 
 def _fetched_version(trace: Trace, chain: RemoteChain) -> int | None:
-    """The remote's version that was fetched; None if that was not finished, or cannot be told any more."""
+    """The remote's version that was fetched; None if the fetch did not finish, or the version is not known any more."""
     if trace.action == FETCH:
         return trace.source.version
     if trace.action == PUSH:  # its source is what was pushed

@@ -1,4 +1,4 @@
-"""Which remotes a dataset knows by the branches that follow them, and which branches nobody but a fetch writes to."""
+"""Which remotes a dataset knows by the branches that follow them, and which branches only a fetch writes to."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def known_remotes(table: RefTable) -> dict[str, str]:
 
 
 def check_own(location: DatasetLocation, branch: str | None) -> None:
-    """Raise Refused for a branch that follows a remote's. One that is not there is not looked at."""
+    """Raise Refused for a branch that follows a remote's branch. A branch that does not exist passes."""
     ref = None if branch is None else refs.read_branch(location, branch)
     if ref is not None:
         _check_no_follower(ref)
 
 
 def check_writable(location: DatasetLocation, branch: str | None) -> None:
-    """Raise NotFound for a branch that is not there, and Refused for one that follows a remote's."""
+    """Raise NotFound for a branch that does not exist, and Refused for one that follows a remote's branch."""
     ref = None if branch is None else refs.read_branch(location, branch)
     if ref is None:
         check_branch(location, branch)
@@ -45,11 +45,11 @@ def check_writable(location: DatasetLocation, branch: str | None) -> None:
 def _check_no_follower(branch: Branch) -> None:
     follows = read_follows(branch)
     if follows is not None:
-        raise follower_refused(follows, "nothing but a fetch writes to it")
+        raise follower_refused(follows, "only a fetch writes to it")
 
 
 def follower_refused(follows: Follows, why: str) -> Refused:
-    """The error for somebody who wants to work on a branch that follows a remote's."""
+    """The error for whoever wants to work on a branch that follows a remote's branch."""
     name, short = following_name(follows.remote, follows.branch), follows.branch or MAIN
     return Refused(
         f"'{name}' follows '{short}' of {follows.remote}: {why}.",

@@ -33,7 +33,7 @@ def command(session: Session) -> None:
 def _lines(session: Session, now: Status) -> Iterator[str]:
     yield f"On branch {now.branch}, version {now.version}."
     if now.follows is not None:
-        yield f"It follows {now.follows}: nothing but a fetch writes to it."
+        yield f"It follows {now.follows}: only a fetch writes to it."
         yield f"  lance-git switch {now.branch.partition('/')[2]}   goes to a branch of your own"
         return
     counterparts = [remote for remote in now.remotes if remote.is_counterpart(now.branch)]
