@@ -1,4 +1,4 @@
-"""What every verb starts from, whichever of the commands it is of."""
+"""What every verb of every command starts from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Call:
 
     @property
     def engine(self) -> Engine:
-        """What copies files and the like: threads of this process."""
+        """The engine for copying files and other work: threads of this process."""
         from lance_spark.runner.local import LocalRunner
 
         return LocalRunner()

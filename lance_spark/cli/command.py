@@ -34,7 +34,7 @@ class Verb(click.Command):
 
 
 class VerbGroup(click.Group):
-    """A verb with verbs of its own, such as ``remote add``."""
+    """A verb that has further verbs, such as ``remote add``."""
 
     command_class = Verb
 
@@ -45,7 +45,7 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, with the nearest verb in the error."""
+        """As in click, with the nearest verb in the error."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             ctx.fail(f"'{args[0]}' is no verb of {ctx.command_path}." + (f" Did you mean '{near[0]}'?" if near else ""))

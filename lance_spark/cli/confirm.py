@@ -1,4 +1,4 @@
-"""Asking before something is taken away."""
+"""Asks before something is removed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _YES, _NO = frozenset({"y", "yes"}), frozenset({"n", "no", ""})
 
 
 def confirm(what: str, yes: bool) -> None:
-    """Go on only if the user wants ``what`` to happen, which is a sentence.
+    """Go on only if the user agrees to ``what``, a sentence.
 
-    Asks on a terminal. Raises Refused where nobody can answer: a script must not hang.
+    Asks on a terminal. Raises Refused without a terminal: a script must not hang.
     """
     if yes:
         return
@@ -28,9 +28,9 @@ def confirm(what: str, yes: bool) -> None:
 
 
 def _said_yes() -> bool:
-    """The answer. Raises Abort where the terminal was closed.
+    """The answer. Raises Abort if the terminal was closed.
 
-    Not input(), which click.confirm takes: it drops a Ctrl-C that arrives while it flushes, and goes on waiting.
+    Not input(), which click.confirm uses: it loses a Ctrl-C that arrives while it flushes, and goes on waiting.
     """
     while True:
         click.echo("Go on? [y/N]: ", nl=False, err=True)

@@ -8,13 +8,13 @@ PARTLY_DONE = 6
 
 EXIT_CODES = (
     (0, "done"),
-    (NOT_DONE, "you said no, or something went wrong that has no code of its own"),
+    (NOT_DONE, "you said no, or something else went wrong"),
     (2, "what was typed is wrong; nothing was touched"),
     (3, "refused: it would lose data or strand files"),
     (5, "columns or types do not fit"),
     (10, "not found"),
     (11, "the name is taken"),
-    (12, "somebody else committed first; nothing of this was committed"),
+    (12, "another process committed first; nothing was committed"),
     (20, "the store did not answer"),
     (21, "the store denied access"),
     (22, "a file cannot be understood"),

@@ -12,14 +12,14 @@ from typing import Any
 
 
 class _NoPandas(MetaPathFinder):
-    """Says that there is no pandas, which pyarrow and pylance can live with."""
+    """Reports that there is no pandas, which pyarrow and pylance do not need."""
 
     def find_spec(self, fullname: str, *_: Any) -> None:
-        """None for whatever somebody else may find. Raises ModuleNotFoundError for pandas."""
+        """None for all other modules, which other finders find. Raises ModuleNotFoundError for pandas."""
         if fullname == "pandas":
             raise ModuleNotFoundError("This command does without pandas.", name=fullname)
 
 
 def without_pandas() -> None:
-    """From now on nothing in this process can import pandas, unless it is there already."""
+    """Keep this process from importing pandas, unless pandas is loaded already."""
     sys.meta_path.insert(0, _NoPandas())

@@ -23,7 +23,7 @@ _PARTLY = "gc: some files could not be deleted; a next run finishes"
 
 
 class _Place(click.Path):
-    """A directory, which has to be there, or the URI of a dataset."""
+    """A directory, which has to exist, or the URI of a dataset."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, file_okay=False)
@@ -50,7 +50,7 @@ class _Place(click.Path):
 @click.option("-C", "place", type=_Place(), metavar="DIR|URI", help="Run in this directory, or on this dataset.")
 @click.option("--dataset", metavar="URI", help="Work on this dataset, without a workspace.")
 @click.option("--storage", multiple=True, metavar="KEY=VALUE", help="A storage option; never stored (repeatable).")
-@click.option("--no-color", is_flag=True, help="Plain text, also on a terminal (as NO_COLOR).")
+@click.option("--no-color", is_flag=True, help="Plain text even on a terminal (as with NO_COLOR).")
 @click.version_option(package_name="lance-spark", prog_name=NAME)
 @click.pass_context
 def cli(
@@ -58,8 +58,8 @@ def cli(
 ) -> None:
     """Git's verbs for Lance datasets: branches, tags, versions.
 
-    In or below a dataset's directory lance-git works on that dataset; elsewhere -C names one. The current branch is
-    main then, or in a branch's own directory, tree/BRANCH, that branch.
+    In or below a dataset's directory lance-git works on that dataset; elsewhere -C names one. Then the current branch
+    is main, or in a branch's own directory, tree/BRANCH, that branch.
 
     A workspace is a directory with .lance-git/config.toml, which names the dataset, the current branch and the
     remotes; init and clone make it. The nearest workspace or dataset counts, in this directory or above; of two in one

@@ -35,7 +35,7 @@ class Output:
             click.echo(text, color=self.color)
 
     def note(self, text: str) -> None:
-        """Something to know beside the result, on stderr."""
+        """A note beside the result, on stderr."""
         if not self.json:
             click.echo(text, err=True)
 
@@ -69,7 +69,7 @@ class Output:
 
 
 def wants_color(no_color: bool) -> bool:
-    """Whether stdout is a terminal that nobody asked to stay plain (https://no-color.org)."""
+    """Whether stdout is a terminal, and the user did not ask for plain text (https://no-color.org)."""
     if no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return sys.stdout.isatty()

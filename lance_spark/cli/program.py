@@ -1,6 +1,6 @@
 """What the commands have in common: verbs that load when they are needed, and errors as a line, a hint and a code.
 
-Nothing heavy is imported here: ``--help`` should answer at once.
+No slow import here: ``--help`` should answer at once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
 
 
 def _misplaced(program: click.Command, error: click.ClickException) -> str | None:
-    """A hint for an option that there is, but before the verb."""
+    """A hint for an option that belongs before the verb."""
     context = getattr(error, "ctx", None)
     if not isinstance(error, click.NoSuchOption) or context is None or context.command is program:
         return None

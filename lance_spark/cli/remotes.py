@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def find_remote(session: Session, typed: str | None) -> Remote:
-    """The remote of a name or a URI; without one origin, or the only one.
+    """The remote with a name or a URI; by default origin, or the only remote.
 
-    Without a workspace it is one that branches of the dataset follow. Raises NotFound, InvalidOption.
+    Without a workspace, the remotes are those that branches of the dataset follow. Raises NotFound, InvalidOption.
     """
-    from lance_spark.actions.sync.tracking_branches import Remote  # pulls in what a short answer does without
+    from lance_spark.actions.sync.tracking_branches import Remote  # slow imports, which a short answer does not need
 
     known = known_here(session)
     name = _default(session, known) if typed is None else typed
@@ -36,7 +36,7 @@ def find_remote(session: Session, typed: str | None) -> Remote:
 
 
 def known_here(session: Session) -> Mapping[str, str]:
-    """URIs of the remotes by name: those of the workspace; without one those that branches of the dataset follow."""
+    """URIs of the remotes by name: the workspace's, or without one those that branches of the dataset follow."""
     if not session.has_workspace:
         return known_remotes(all_refs(session.location))
     return {name: session.workspace.remote_uri(name) for name in session.workspace.workspace.remotes}
@@ -73,7 +73,7 @@ def _how_to_add(session: Session) -> str:
     if session.has_workspace:
         return "Add one with: lance-git remote add NAME URI."
     how = session.how_to_init if session.dataset is None else "leave --dataset out where there is one"
-    return f"Without a workspace only places count that were fetched from before; {how}."
+    return f"Without a workspace, only places that were fetched from before are known; {how}."
 
 
 def _is_place(text: str) -> bool:

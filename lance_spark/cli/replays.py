@@ -17,5 +17,5 @@ def report(output: Output, result: MergeResult) -> int:
 
 
 def exit_code(result: MergeResult) -> int:
-    """What a verb with this result ends with."""
+    """The exit code of a verb with this result."""
     return CONFLICT if result.conflicts else 0

@@ -27,15 +27,15 @@ class Session(Call):
     """One call of ``lance-git``. The workspace and the dataset are looked up when a verb first asks for them."""
 
     dataset: str | None = None
-    """``--dataset``, or a URI after ``-C``: a URI or path; then no workspace counts."""
+    """``--dataset``, or a URI after ``-C``: a URI or path; then workspaces are ignored."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """``--storage``. Values may be secrets; they are never stored."""
     moved: bool = False
-    """Whether ``-C`` named another directory than the one the user's shell is in."""
+    """Whether ``-C`` named another directory than the current one of the user's shell."""
 
     @cached_property
     def _here(self) -> OpenWorkspace | PlainDataset:
-        """What the directory belongs to, without ``--dataset``. Raises NotFound where that is nothing."""
+        """What the directory belongs to, without ``--dataset``. Raises NotFound if it belongs to nothing."""
         here = find_here(os.curdir)
         if here is None:
             raise NotFound(
@@ -70,7 +70,7 @@ class Session(Call):
 
     @property
     def how_to_init(self) -> str:
-        """The command that makes a workspace for a dataset without one, in the beginning of a sentence."""
+        """The command that makes a workspace for a dataset without one, to begin a sentence with."""
         plain = located(self._here_uri if self.dataset is None else self.dataset).uri
         if not self.moved and plain == os.path.realpath(os.curdir):
             return "lance-git init . makes a workspace here"
@@ -82,7 +82,7 @@ class Session(Call):
 
     @cached_property
     def location(self) -> DatasetLocation:
-        """The dataset. Raises NotFound where there is none; nothing is asked of the store yet."""
+        """The dataset. Raises NotFound if none was named; no request is sent to the store yet."""
         return self.at(self._here_uri if self.dataset is None else self.dataset)
 
     @property
@@ -114,12 +114,12 @@ class Session(Call):
         return dataset_at(uri, self.storage)
 
     def resolve(self, ref: str | None) -> PinnedVersion:
-        """The version a ref names; HEAD where none was given."""
+        """The version that a ref names; without a ref that of HEAD."""
         return resolve_expression(self.location, HEAD if ref is None else ref, self.branch)
 
 
 def check_finished(workspace: OpenWorkspace) -> None:
-    """Raise Refused for the workspace of a clone that was begun and is not finished."""
+    """Raise Refused for the workspace of an unfinished clone."""
     if workspace.workspace.cloning is not None:
         raise Refused(
             f"The clone in {workspace.directory} is not finished.",

@@ -33,7 +33,7 @@ _TIMES = ("last_modified", "updated", "LastModified", "mtime", "created")
 """Where fsspec's file systems put the time of the last modification. The time of creation comes last: it is earlier,
 and a file that looks older than it is may be deleted too soon."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
-"""What Python makes of the bytes of a name that is no UTF-8."""
+"""What Python makes of the bytes of a name that is not UTF-8."""
 _NO_NAMES = frozenset({"", ".", ".."})
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -155,7 +155,7 @@ def _row_of(entry: os.DirEntry[str], path: str) -> _Row | None:
     except FileNotFoundError:
         return None
     if not path.isascii() and _NO_TEXT.search(path):
-        raise StorageFailure(f"The name of the file {path!r} is no UTF-8.", hint="Rename or remove the file.")
+        raise StorageFailure(f"The name of the file {path!r} is not UTF-8.", hint="Rename or remove the file.")
     return path, status.st_size, status.st_mtime_ns // 1000
 
 

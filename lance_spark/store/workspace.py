@@ -98,7 +98,7 @@ def _read(directory: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError:
-        raise InvalidOption(f"{path} is no UTF-8 text.", hint="Restore the file, or write it again.") from None
+        raise InvalidOption(f"{path} is not UTF-8 text.", hint="Restore the file, or write it again.") from None
     except OSError as problem:
         raise _failure(problem, path, "read") from None
 

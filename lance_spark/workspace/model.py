@@ -191,9 +191,9 @@ def _document(text: str) -> tomlkit.TOMLDocument:
         return tomlkit.parse(text)
     except ParseError as problem:
         said = _POSITION.sub("", str(problem)).replace("'\\x00'", "the end").rstrip(".")
-        raise InvalidOption(f"{CONFIG}, line {problem.line}: this is no TOML: {said}.") from None
+        raise InvalidOption(f"{CONFIG}, line {problem.line}: this is not TOML: {said}.") from None
     except TOMLKitError as problem:
-        raise InvalidOption(f"{CONFIG} is no TOML: {problem}.") from None
+        raise InvalidOption(f"{CONFIG} is not TOML: {problem}.") from None
 
 
 def _remotes(document: tomlkit.TOMLDocument) -> Any:

@@ -186,7 +186,7 @@ def test_a_tag_that_protects_a_clone_is_hidden_and_only_goes_by_force(flights, t
     [
         ('dataset = "."\nbrunch = "exp"\n', "line 2: 'brunch' is not known"),
         ('dataset = "."\n\n[storage]\naws_region = "x"\n', "line 3: 'storage' does not belong here"),
-        ("dataset = \n", "line 1: this is no TOML"),
+        ("dataset = \n", "line 1: this is not TOML"),
     ],
 )
 def test_a_workspace_that_was_edited_badly_names_the_line(flights, text, words):

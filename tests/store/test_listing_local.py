@@ -227,7 +227,7 @@ def test_a_file_whose_state_cannot_be_read_is_an_error(location, monkeypatch):
 
 def test_a_name_that_is_no_text_is_an_error_in_its_range_only(location):
     Path(location.uri, os.fsdecode(b"data/\xff")).touch()
-    with pytest.raises(StorageFailure, match=r"data/\\udcff.* is no UTF-8"):
+    with pytest.raises(StorageFailure, match=r"data/\\udcff.* is not UTF-8"):
         listed(location)
     assert listed(location, KeyRange("tree", None)) == sorted(path for path in PATHS if path > "tree")
 

@@ -38,7 +38,7 @@ def attempt(catalog: Catalog, what: str, *given: Any) -> Outcome:
 
 
 def create(catalog: Catalog, name: str, value: int) -> int:
-    """A table whose only row tells who made it."""
+    """A table whose only row says which writer made it."""
     declared = declare_table(catalog, name)
     try:
         write(catalog, declared, pa.table({"id": pa.array([value], pa.int64())}))
@@ -99,7 +99,7 @@ def wander(catalog: Catalog, names: list[str], member: int, seed: int, steps: in
 
 
 def value_of(catalog: Catalog, name: Any) -> int:
-    """Who made a table, read by pylance."""
+    """The writer that made a table, read by pylance."""
     location = locate_table(catalog, name)
     (value,) = (
         lance.dataset(location.uri, storage_options=location.storage_options or None).to_table()["id"].to_pylist()
@@ -113,7 +113,7 @@ def soon() -> datetime:
 
 
 def assert_sound(catalog: Catalog) -> dict[str, int]:
-    """No id and no directory twice, every table can be read, no remainder is left by the collector; who made each."""
+    """No id and no directory twice, every table can be read, the collector left no remainder; the writer of each."""
     tables = [str(identifier) for identifier in list_tables(catalog, recursive=True)]
     assert max(Counter(tables).values(), default=1) == 1
     spaces = {str(identifier) for identifier in list_namespaces(catalog, recursive=True)}

@@ -32,7 +32,7 @@ RUNNER = LocalRunner(2)
 BLOB_DIGITS = "0" * 32
 KEEPING = {"older_than": NOW, "error_if_tagged_old_versions": False}
 AT_ONCE = {"commit_window": NOW}
-"""Nobody else commits in most tests, so that no version has to wait for a day."""
+"""In most tests no other process commits, so that no version has to wait for a day."""
 UUID = "11111111-2222-4333-8444-555555555555"
 
 

@@ -153,7 +153,7 @@ def clean(root: str, policy: CleanupPolicy) -> CleanupReport:
 
 
 def unnamed(places: list[Place]) -> set[str]:
-    """Files below the places' datasets that nobody has a use for, by manifests and by pylance."""
+    """Files below the places' datasets that no version needs, by manifests and by pylance."""
     named, manifests = set(), set()
     for place in places:
         tracked = {f"{row['base_uri']}/{row['path']}" for row in _tracked(place)}
@@ -179,6 +179,6 @@ def _is_known(path: str, named: set[str]) -> bool:
 
 
 def _is_kept_anyway(path: str) -> bool:
-    # A run that ended before it had its plan recorded leaves parts of the record, which nobody takes for one.
+    # A run that ended before it had recorded its plan leaves parts of the record, which do not count.
     begun = "/_cleanup/" in path and not Path(path).with_name("_plan.json").exists()
     return begun or path.endswith("/latest_version_hint.json") or "/_refs/" in path or "/_clones/" in path

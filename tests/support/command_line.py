@@ -96,7 +96,7 @@ def config(directory: str | Path) -> str:
 def make_flights(parent: Path) -> Path:
     """A dataset that is its own workspace.
 
-    main has versions 1 to 4, exp was made from main@3 and has 3 to 5, idle was made from main@4 and nobody wrote to
+    main has versions 1 to 4, exp was made from main@3 and has 3 to 5, idle was made from main@4 and nothing wrote to
     it; tag v1 is main@2; 'both' is a branch and a tag.
     """
     directory = parent / "flights.lance"

@@ -1,4 +1,4 @@
-"""The truth about merges: the rows of every version in plain Python, who descends from whom, and a merge by row."""
+"""The truth about merges: the rows of every version in plain Python, their ancestors, and a merge by row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Cell = int | None
 
 
 class Column(NamedTuple):
-    """A column is the same one under another name, and another one when it was dropped and made anew."""
+    """A column is the same under another name, and another column after it was dropped and added again."""
 
     token: int
     name: str

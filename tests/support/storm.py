@@ -34,7 +34,7 @@ ENOUGH = 2_000
 """Rows from which the deleter deletes more at a time."""
 BEGAN, SINCE = 0, 1
 CONFLICTS = ("commit conflict", "concurrent transaction", "too much write contention", "too many concurrent writers")
-"""What pylance says when somebody else was first."""
+"""What pylance says when another process was first."""
 TAGS = ("t0", "t1", "t2")
 
 
@@ -144,7 +144,7 @@ class Worker:
 
 
 def is_conflict(problem: Exception) -> bool:
-    """Whether somebody else was first, and nothing happened."""
+    """Whether another process was first, and nothing happened."""
     if isinstance(problem, LanceSparkError):
         return isinstance(problem, Conflict)
     return isinstance(problem, (OSError, RuntimeError)) and any(words in str(problem).lower() for words in CONFLICTS)

@@ -56,7 +56,7 @@ def account(place: Place) -> None:
 
 
 def clean_up(place: Place) -> None:
-    """The cleanup for when nobody writes any more."""
+    """The cleanup for when no process writes any more."""
     alone = policy(commit_window=timedelta(0), delete_unverified=True)
     assert plan_cleanup(place.location, alone, LocalRunner(), time.time_ns()).apply().complete
 
@@ -88,7 +88,7 @@ def read_all(place: Place) -> tuple[dict[str | None, dict[int, list[int]]], list
                 continue
             ids = ids_of_versions[branch][version] = rows["id"].to_pylist()
             if len(set(ids)) < len(ids) or rows["v"].to_pylist() != [value_of(key) for key in ids]:
-                wrong.append(f"{branch or 'main'}@{version} has rows twice, or values that nobody wrote")
+                wrong.append(f"{branch or 'main'}@{version} has rows twice, or values that no writer wrote")
     return ids_of_versions, wrong
 
 

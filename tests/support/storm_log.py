@@ -1,7 +1,7 @@
-"""What the workers of the everything-at-once run were told, and the account that has to come out of it. Pure but files.
+"""What the workers of the everything-at-once run were told, and the account that has to come out of it. Pure except for files.
 
 Every row has an id of its own that is never used again. So it is known of each row at the end whether it must be there,
-must not, or may, and who said so.
+must not, or may, and which worker said so.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def summary(entries: Iterable[Entry]) -> str:
 
 
 def unexpected(entries: Iterable[Entry]) -> list[str]:
-    """Errors of a kind that nobody should meet only because others are at work as well."""
+    """Errors of a kind that must not come only because other processes are at work."""
     return [str(entry) for entry in entries if entry.outcome == UNKNOWN]
 
 
@@ -127,7 +127,7 @@ class _Account:
         there = set(self.there)
         kinds = {
             "rows are there more than once": {key for key, count in self.there.items() if count > 1},
-            "rows are there that nobody was told were added": there - self._ids("added", OK, UNKNOWN),
+            "rows are there that no writer reported as added": there - self._ids("added", OK, UNKNOWN),
             "rows that were added are lost": added - gone - self._ids("deleted", UNKNOWN) - there,
             "rows that were deleted are back": there & gone,
         }

@@ -166,7 +166,7 @@ def _drop(place: Place, name: str) -> dict[str, Any]:
 
 
 def _change(worker: Worker, name: str) -> tuple[list[int], list[int]]:
-    """Append to a branch and delete from it, nothing of which anybody else should disturb."""
+    """Append to a branch and delete from it, which no other process should disturb."""
     place, own = worker.place, worker.fresh(6)
     there = opened(place, name).to_table(columns=["id"])["id"].to_pylist()
     others = worker.chance.sample(there, worker.chance.choice([0, 0, 1, 2])) if len(there) > 9 else []
@@ -232,7 +232,7 @@ def _read(worker: Worker) -> dict[str, Any]:
     rows = dataset.to_table()
     ids = rows["id"].to_pylist()
     if len(set(ids)) < len(ids) or rows["v"].to_pylist() != [value_of(key) for key in ids]:
-        raise ValueError(f"Version {dataset.version} has rows twice, or values that nobody wrote.")
+        raise ValueError(f"Version {dataset.version} has rows twice, or values that no writer wrote.")
     return {"version": dataset.version, "rows": len(ids)}
 
 

@@ -89,8 +89,8 @@ def test_remotes_in_other_spellings_of_toml():
 
 
 WRONG = [
-    ("dataset =", "line 1: this is no TOML"),
-    ('dataset = "."\ndataset = "x"', "line 2: this is no TOML"),
+    ("dataset =", "line 1: this is not TOML"),
+    ('dataset = "."\ndataset = "x"', "line 2: this is not TOML"),
     ("", "'dataset' is missing"),
     ("dataset = 5", "line 1: 'dataset' is 5"),
     ('dataset = ""', "line 1: The URI is empty"),
@@ -215,7 +215,7 @@ def test_a_change_that_makes_no_sense_is_not_written(tmp_path):
 def test_a_file_that_is_no_text_is_said_so(tmp_path):
     create_workspace(str(tmp_path), Workspace("."))
     (tmp_path / ".lance-git" / "config.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidOption, match="no UTF-8"):
+    with pytest.raises(InvalidOption, match="not UTF-8"):
         open_workspace(str(tmp_path))
 
 

@@ -183,7 +183,7 @@ class _Fetch:
     def _plant(self, chain: RemoteChain, follows: Follows, version: int) -> Follows:
         name = following_name(follows.remote, follows.branch)
         pin = pin_version(self.remote.location, chain.branch, version)
-        begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} anew")
+        begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} again")
         materialize.truncate(self.local, name, self.remote.location, pin, begin)
         after = 0 if follows.newest is None else follows.newest.remote
         message = message_of(chain, after, version, self.remote.name)
@@ -285,7 +285,7 @@ class _Fetch:
         )
 
     def _gone(self) -> list[Fetched]:
-        """Branches that the remote no longer has. Their following branches stay: somebody may still need them."""
+        """Branches that the remote no longer has. Their following branches stay, as they may still be needed."""
         if self.options.branches is not None:
             return []
         return [

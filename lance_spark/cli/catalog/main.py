@@ -44,7 +44,7 @@ _PARTLY = "doctor: something is not as it should be"
     help="v1: directories only; v2: __manifest only; compatibility (default): both. Or $LANCE_CATALOG_MODE.",
 )
 @click.option("--storage", multiple=True, metavar="KEY=VALUE", help="A storage option; never stored (repeatable).")
-@click.option("--no-color", is_flag=True, help="Plain text, also on a terminal (as NO_COLOR).")
+@click.option("--no-color", is_flag=True, help="Plain text even on a terminal (as with NO_COLOR).")
 @click.version_option(package_name="lance-spark", prog_name=NAME)
 @click.pass_context
 def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[str, ...], no_color: bool) -> None:

@@ -1,4 +1,4 @@
-"""Says what is in a catalog, for people and for programs."""
+"""Shows what is in a catalog, to people and to programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMESPACE_STYLE = {"fg": "blue", "bold": True}
 
 
 def name_json(identifier: Identifier) -> dict[str, Any]:
-    """A name as JSON has it: as it is typed, and in parts."""
+    """A name as JSON has it: whole, as users type it, and in parts."""
     return {"name": str(identifier), "id": list(identifier.parts)}
 
 
@@ -41,7 +41,7 @@ def item_text(output: Output, item: Item, name: str | None = None) -> str:
 
 
 def item_place(item: Item) -> str:
-    """The directory of a table, and whether it is all there is of it."""
+    """The directory of a table, and whether the table is nothing but that directory."""
     if item.kind != "table":
         return ""
     return (item.path or "none") + ("" if item.registered else " (not registered)")

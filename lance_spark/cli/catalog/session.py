@@ -24,13 +24,13 @@ class CatalogSession(Call):
     """``--catalog``: a URI or path."""
     mode: str = "compatibility"
     typed: str = "lance-catalog"
-    """How the command was called, up to the verb: for what is said to type next."""
+    """How the command was called, up to the verb, for hints on what to type next."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """``--storage``. Values may be secrets; they are never stored."""
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog. Raises InvalidOption where none was named; nothing is asked of the store yet."""
+        """The catalog. Raises InvalidOption if none was named; no request is sent to the store yet."""
         if not self.root:
             raise InvalidOption(
                 "No catalog was named.", hint="Say lance-catalog -C ROOT ..., or set LANCE_CATALOG to its directory."
@@ -39,5 +39,5 @@ class CatalogSession(Call):
         return open_catalog(self.root, self.storage, cast("Mode", self.mode))
 
     def show(self, data: Mapping[str, Any], text: str) -> None:
-        """The result; as JSON with the catalog it is of."""
+        """Show the result; JSON also names the catalog."""
         self.output.show({"catalog": self.catalog.uri, **data}, text)

@@ -24,9 +24,9 @@ from lance_spark.show.words import counted
 from lance_spark.sync.tracking import Follows, read_follows
 
 FORGOTTEN = (
-    "What it has in common with your branches is forgotten: once it is fetched anew, no pull or push combines the two."
+    "What it has in common with your branches is forgotten: after the next fetch no pull or push can combine them."
 )
-"""What goes with a branch that follows a remote's."""
+"""What is lost with a branch that follows a remote's branch."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ class BranchArguments:
 @click.option("-d", "--delete", metavar="NAME", help="Delete a branch that nothing else needs.")
 @click.option("-m", "--move", nargs=2, metavar="OLD NEW", help="Rename a branch that has no versions of its own yet.")
 @click.option("-r", "--remotes", is_flag=True, help="List the branches that follow a remote's.")
-@click.option("-a", "--all", "everything", is_flag=True, help="List your own branches and those.")
+@click.option(
+    "-a", "--all", "everything", is_flag=True, help="List your own branches and those that follow a remote's."
+)
 @click.option("-v", "--verbose", is_flag=True, help="List with newest version, fork point, age and own bytes.")
 @dry_run_option
 @yes_option
@@ -95,7 +97,7 @@ def create(session: Session, name: str, ref: str | None, dry_run: bool) -> Pinne
 
 
 def _check_no_remote(session: Session, name: str) -> None:
-    """Raise Refused for a name that a fetch would want for a branch of a remote's."""
+    """Raise Refused for a name that a fetch would give to the branch that follows a remote's branch."""
     remote, slash, rest = name.partition("/")
     if slash and session.has_workspace and remote in session.workspace.workspace.remotes:
         raise Refused(
@@ -143,7 +145,7 @@ def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
 
 
 def _details(session: Session, branches: list[Branch]) -> dict[str, dict[str, Any]]:
-    from lance_spark.actions.branch_usage import own_files  # pulls in pyarrow, which a short list does without
+    from lance_spark.actions.branch_usage import own_files  # pulls in pyarrow, which a short list does not need
 
     own = own_files(session.location, [branch.name for branch in branches])
     details: dict[str, dict[str, Any]] = {
@@ -184,7 +186,7 @@ def _verbose_text(session: Session, branches: list[Branch], entries: list[dict[s
 
 
 def _origin(branch: Branch) -> str:
-    """What a branch was made from, or what it follows."""
+    """What a branch was created from, or what it follows."""
     follows = read_follows(branch)
     if follows is None:
         return str(_fork(branch))

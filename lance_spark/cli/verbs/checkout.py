@@ -26,7 +26,7 @@ class Chosen(NamedTuple):
 
     name: str
     begin: PinnedVersion | None = None
-    """Where it has to begin, as it is not there yet: the newest version fetched of a remote's branch."""
+    """Where to create the branch, if it does not exist yet: the newest version fetched of a remote's branch."""
 
 
 @verb("checkout")
@@ -38,8 +38,8 @@ def command(session: Session, ref: str | None, new: str | None, dry_run: bool) -
     """Make a branch the current one.
 
     With -b NAME a new branch, which starts at REF, by default the newest version of the current branch. A branch that
-    only a remote has is created from what was fetched of it. The workspace remembers the current branch. There is no
-    detached state: a tag or an older version cannot be the current one, but a branch can start there.
+    only a remote has is created from its newest version fetched. The workspace remembers the current branch. There is
+    no detached state: a tag or an older version cannot be current, but a branch can start there.
     """
     directory = session.workspace.directory
     if new is not None:
@@ -74,7 +74,7 @@ def _said(chosen: Chosen, was: str, dry_run: bool) -> str:
 
 
 def _choose(session: Session, ref: str) -> Chosen:
-    """The branch that was named. Raises Refused for a tag or a version, and for a branch that follows a remote's."""
+    """The branch of that name. Raises Refused for a tag, a version, and a branch that follows a remote's branch."""
     typed = parse_expression(ref)
     try:
         named = find_ref(session.location, typed, session.branch)

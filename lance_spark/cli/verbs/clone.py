@@ -1,4 +1,4 @@
-"""``lance-git clone``: a dataset of one's own that follows another one, and a workspace for it."""
+"""``lance-git clone``: a new dataset that follows another one, and a workspace for it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = "Name another directory: lance-git clone SRC DIR."
 _SHOWN = 8
-"""Branches that are named."""
+"""So many branches are named."""
 
 
 @dataclass(frozen=True)
 class ClonePaths:
-    """Where from, where to, and where the workspace is."""
+    """The places of the source, of the clone, and of the workspace."""
 
     source: DatasetLocation
     target: DatasetLocation
@@ -43,7 +43,7 @@ class ClonePaths:
 
     @property
     def is_one_directory(self) -> bool:
-        """Whether the dataset's directory has the workspace, too."""
+        """Whether the workspace is in the dataset's directory."""
         return self.workspace == self.target.uri
 
 
@@ -96,7 +96,7 @@ def _places(session: Session, source: str, directory: str | None) -> ClonePaths:
 
 
 def _check_free(places: ClonePaths) -> OpenWorkspace | None:
-    """The workspace of this very clone, if it was begun and not finished. Raises AlreadyExists for anything else."""
+    """The workspace of this very clone, if the clone is unfinished. Raises AlreadyExists for anything else."""
     if places.source.uri == places.target.uri:
         raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
     begun = workspace_in(places.workspace)
@@ -118,9 +118,9 @@ def _check_free(places: ClonePaths) -> OpenWorkspace | None:
 
 
 def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> PinnedVersion:
-    """The version to be at: that of a clone that was begun, or where the ref is now.
+    """The version to clone: that of the unfinished clone, or the one that the ref names now.
 
-    A clone that is half one version and half the next would not be what was asked for.
+    A clone that is half one version and half the next is what no user asked for.
     """
     pin = resolve_expression(source, ref, None)
     before = None if begun is None else begun.workspace.cloning
@@ -142,7 +142,7 @@ def _pin(source: DatasetLocation, ref: str, begun: OpenWorkspace | None) -> Pinn
 def _workspace(places: ClonePaths, pin: PinnedVersion, begun: OpenWorkspace | None) -> Iterator[None]:
     """Write the workspace first, so that the same call finishes a clone that was killed.
 
-    One that failed, or was interrupted, takes away what it made.
+    A clone that failed, or was interrupted, removes what it made.
     """
     if begun is not None:
         yield
@@ -163,7 +163,7 @@ def _undo(places: ClonePaths) -> None:
 def _release(places: ClonePaths) -> None:
     from lance_spark.actions.sync.release_protection import release
 
-    # The error that ended the clone is the one to tell; at worst a few tags stay at the source.
+    # The error that ended the clone is the one to report; at worst a few tags stay at the source.
     with contextlib.suppress(LanceSparkError):
         release(places.source, places.target)
 

@@ -17,7 +17,7 @@ from lance_spark.cli.session import Session
 def command(session: Session, range_: str, stat: bool, rows: bool, limit: int) -> None:
     """Say what is different between two versions.
 
-    That is what B has that A has not, and the other way round: columns, rows and files. A..B are two refs, such as
+    That is what B has and A does not, and the other way round: columns, rows and files. A..B are two refs, such as
     main..exp. An updated row counts as one deleted and one added, unless --rows compares the rows by the table's key.
     """
     from lance_spark.actions.diff import diff

@@ -1,4 +1,4 @@
-"""``lance-git fetch``: bring what a remote has, beside what is here."""
+"""``lance-git fetch``: bring what a remote has, without a change to the user's branches."""
 
 from __future__ import annotations
 

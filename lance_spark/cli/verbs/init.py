@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def command(session: Session, uri: str, directory: str | None, source: str | None, dry_run: bool) -> None:
     """Make a workspace for a dataset, new or existing.
 
-    A dataset that is at URI stays as it is. Where there is none, it is made without rows, and without --from it has no
-    columns yet; the first overwrite brings them. The workspace is made in DIR. That is by default the dataset's own
-    directory, or ./NAME for a dataset on an object store. What is there already is not made again.
+    A dataset that is at URI stays as it is. If there is none, it is made without rows, and without --from it has no
+    columns yet; the first overwrite brings them. The workspace is made in DIR, by default the dataset's own directory,
+    or ./NAME for a dataset on an object store. What exists already is not made again.
     """
     from lance_spark.actions.init import init_dataset, init_location, plan_init
 
@@ -62,7 +62,7 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
 
 
 def _default_place(location: DatasetLocation) -> str:
-    """The workspace that counts here if it is for this dataset: whoever repeats a call in it wants no second one."""
+    """The workspace of the current directory, if it is for this dataset: a repeated call makes no second one."""
     here = find_here(os.curdir)
     if isinstance(here, OpenWorkspace) and is_for(here, location):
         return here.directory
@@ -74,7 +74,7 @@ def _default_place(location: DatasetLocation) -> str:
 def _check_free(place: str, location: DatasetLocation) -> bool:
     """Whether the directory has a workspace for this very dataset.
 
-    Raises AlreadyExists for another one's, Refused for that of a clone that is not finished.
+    Raises AlreadyExists for the workspace of another dataset, Refused for that of an unfinished clone.
     """
     workspace = workspace_in(place)
     if workspace is None:
@@ -90,7 +90,7 @@ def _check_free(place: str, location: DatasetLocation) -> bool:
 
 @contextlib.contextmanager
 def _workspace(place: str, location: DatasetLocation) -> Iterator[None]:
-    """A new workspace; where it may not be made, say where it may."""
+    """Make a workspace; if that is not allowed here, say where it is."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(new_workspace(place, Workspace("." if place == location.uri else location.uri)))

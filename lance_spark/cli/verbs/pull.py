@@ -27,8 +27,8 @@ def command(
 ) -> int:
     """Fetch a remote's branch and merge it into the current one.
 
-    REMOTE is by default origin, or the only one, BRANCH the one named as the current branch. Files stay where they are.
-    With --dry-run it fetches, and only says what the merge would do.
+    REMOTE is by default origin, or the only one, BRANCH the one named like the current branch. Files stay where they
+    are. With --dry-run it fetches, and only says what the merge would do.
     """
     from lance_spark.actions.merge.merge import MergeOptions
     from lance_spark.actions.sync.pull import pull
@@ -50,7 +50,7 @@ def command(
 
 
 def _check_counterpart(remote: Remote, branch: str) -> None:
-    """Raise NotFound, and say what to do, where the remote has other branches but none of this name."""
+    """Raise NotFound, with what to do, if the remote has other branches but none of this name."""
     from lance_spark.actions.resolve import all_refs
 
     if branch not in all_refs(remote.location).branches:

@@ -19,9 +19,9 @@ def command(session: Session, remote: str | None, branch: str | None, message: s
     """Give a remote what a branch has.
 
     REMOTE is by default origin, or the only one, BRANCH the current branch. Its versions become one there, and files
-    that the remote does not have are copied. Refused where the remote has versions that the branch has not: pull first.
-    What is not there yet, the branch or the whole dataset, is created. With --dry-run it fetches, and only says what
-    would be pushed.
+    that the remote does not have are copied. Refused if the remote has versions that the branch does not have: pull
+    first. A branch or a dataset that the remote lacks is created. With --dry-run it fetches, and only says what would
+    be pushed.
     """
     from lance_spark.actions.sync.push import PushOptions, push
     from lance_spark.actions.sync.write_guards import check_own

@@ -18,7 +18,7 @@ _NOT_FOUND, _NO_ANSWER = 10, 20
 
 
 @verb("relocate")
-@click.option("--from", "old", metavar="URI", help="A place where the files were; without, it is found out.")
+@click.option("--from", "old", metavar="URI", help="A place where the files were; by default it is found out.")
 @click.option("--to", "new", metavar="URI", help="Where they are now, if not in this dataset.")
 @dry_run_option
 @yes_option
@@ -27,9 +27,9 @@ def command(session: Session, old: str | None, new: str | None, dry_run: bool, y
     """Repair branches after a move or a copy.
 
     A branch names the files of its parent by their absolute place. After the dataset was moved, the branch breaks;
-    after it was copied, the branch reads from the original. This checks the base paths of main and of every branch,
-    and makes a version that reads from here where every file is here. A clone whose source was moved needs --from
-    OLD --to NEW.
+    after it was copied, the branch reads from the original. This checks the base paths of main and of every branch.
+    If every file of a base path is here, it makes a version that reads the files from here. A clone whose source was
+    moved needs --from OLD --to NEW.
     """
     from lance_spark.actions.relocate.relocate import relocate
     from lance_spark.cli.printing import painted

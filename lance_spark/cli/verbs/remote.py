@@ -35,8 +35,8 @@ _STATES = {"new": "not fetched yet", "updated": "fetch brings it", "gone": "gone
 def command(context: click.Context, verbose: bool) -> None:
     """List, show, add, change or remove remotes.
 
-    A remote is another place with the same dataset. Only `show` asks it for anything. Without a workspace those are
-    listed that branches of the dataset follow.
+    A remote is another place with the same dataset. Only `show` sends requests to it. Without a workspace, it lists the
+    remotes that branches of the dataset follow.
     """
     if context.invoked_subcommand is not None:
         return
@@ -117,8 +117,8 @@ def set_url(session: Session, name: str, uri: str, dry_run: bool) -> None:
 def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     """Forget a remote, and the branches that follow it.
 
-    What is there stays, and so does what branches of your own read from there. A following branch from which one of
-    your own was made stays, too.
+    The remote itself stays as it is, and your own branches go on reading its files. A following branch stays as well
+    if one of your own branches was created from it.
     """
     from lance_spark.cli.confirm import confirm
     from lance_spark.cli.verbs.branch import FORGOTTEN
@@ -140,7 +140,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
 
 
 def _remote(session: Session, name: str, uri: str) -> RemoteEntry:
-    """The remote, with a path counted from where the user is, not from the workspace."""
+    """The remote, with a path relative to the current directory, not to the workspace."""
     check_uri(uri)
     whole = located(uri).uri
     if whole == session.location.uri:
@@ -149,12 +149,12 @@ def _remote(session: Session, name: str, uri: str) -> RemoteEntry:
 
 
 def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> None:
-    """Change the workspace's file; a trial only finds out whether that could be done."""
+    """Change the workspace's file; a dry run only checks that it could be changed."""
     change_remotes(session.workspace.directory, change, dry_run)
 
 
 def _followers(session: Session, remote: str) -> list[str]:
-    """The branches that follow a remote's: those made from others first, so that they can be deleted in this order."""
+    """The branches that follow a remote's branches, children before parents, so that they can be deleted in order."""
     from lance_spark.actions.resolve import all_refs
     from lance_spark.actions.sync.write_guards import following
 
@@ -169,7 +169,7 @@ def _followers(session: Session, remote: str) -> list[str]:
 
 
 def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
-    """The branches to delete, and those that stay with the reason."""
+    """The branches to delete, and those that stay, with the reason."""
     from dataclasses import replace
 
     from lance_spark.actions.resolve import all_refs

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def command(session: Session) -> None:
     """Show where the current branch stands.
 
-    That is its newest version, how far it is ahead of and behind the branch it was made from, and the one of the same
-    name at its remotes. Remotes are not asked: what they have is what was fetched last.
+    That is its newest version, and how far it is ahead of and behind its parent branch and the branches of the same
+    name at its remotes. No request is sent to remotes: what they have is what was fetched last.
     """
     from lance_spark.actions.status import status
 
@@ -57,7 +57,7 @@ def _arguments(remote: Tracking) -> str:
 
 
 def _remote_lines(remote: Tracking, arguments: str | None) -> Iterator[str]:
-    """How the branch stands, and what to do; ``arguments`` are those of a pull, None if there is nothing to say."""
+    """How the branch stands, and what to do; ``arguments`` are those of a pull, None for no advice."""
     fetched = f"as fetched last (version {remote.version} there)"
     if not remote.ahead and not remote.behind:
         yield f"Up to date with {remote.name}, {fetched}."

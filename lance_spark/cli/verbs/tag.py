@@ -47,8 +47,8 @@ class TagArguments:
 @click.argument("ref", required=False)
 @click.option("-d", "--delete", metavar="NAME", help="Delete a tag.")
 @click.option("-f", "--force", is_flag=True, help="Move a tag that exists; with -d, also one that protects a clone.")
-@click.option("--old", metavar="REF", help="With -f: the version the tag is at now. Then nothing is asked.")
-@click.option("-a", "--all", "show_all", is_flag=True, help="List also those that protect what clones and merges read.")
+@click.option("--old", metavar="REF", help="With -f: the version the tag is at now. Then it asks no question.")
+@click.option("-a", "--all", "show_all", is_flag=True, help="List also tags that protect what clones and merges read.")
 @dry_run_option
 @yes_option
 @click.pass_obj

@@ -14,7 +14,7 @@ from lance_spark.errors import InvalidOption
 @verb("create")
 @click.argument("name")
 @click.option("-t", "--table", is_flag=True, help="A table, without data: the first write brings its columns.")
-@click.option("--parents", is_flag=True, help="Also the namespaces above; and no error if it is there.")
+@click.option("--parents", is_flag=True, help="Also the namespaces above; no error if it exists already.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property (repeatable).")
 @dry_run_option
 @click.pass_obj
@@ -78,7 +78,7 @@ def _namespace(session: CatalogSession, name: str, properties: dict[str, str], p
             create_namespace(catalog, parent, exist_ok=True)
         created = create_namespace(catalog, identifier, properties, exist_ok=parents)
     else:
-        # Below one that is missing nothing can be in the way.
+        # Below a missing namespace nothing can be in the way.
         rehearse_namespace(catalog, missing[0] if missing else identifier, None if missing else properties)
     verb_text = "would be created" if dry_run else "was created"
     lines = [f"Namespace '{namespace}' {verb_text}." for namespace in (*missing, identifier)]

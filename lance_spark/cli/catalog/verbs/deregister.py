@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(session: CatalogSession, name: str, dry_run: bool) -> None:
     """Take a table out of the catalog; keep its data.
 
-    What it prints puts the table back, with its properties. Nobody is asked, as nothing is lost.
+    It prints the command that puts the table back, with its properties. It asks no question, as nothing is lost.
     """
     from lance_spark.actions.catalog.lookup import find_table
     from lance_spark.actions.catalog.registering import deregister_table

@@ -109,6 +109,6 @@ def _properties(properties: dict[str, str]) -> Rows:
 
 
 def _named(name: str, values: list[str]) -> Rows:
-    """One value a line, the name beside the first."""
+    """One value on each line, the name beside the first."""
     for number, value in enumerate(values):
         yield (name if number == 0 else ""), value

@@ -1,4 +1,4 @@
-"""``lance-catalog doctor``: what is wrong with a catalog, and mend what is reversible."""
+"""``lance-catalog doctor``: find what is wrong with a catalog, and mend what can be undone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def command(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> in
     """Say what is wrong with the catalog, and mend it.
 
     Looks for rows without files, directories and ids that are taken twice, missing namespaces and indexes, marks that
-    hide tables, and directories that no row names. Those are deleted by jobs/cleanup.py --catalog, after a day.
+    hide tables, and directories that no row names. jobs/cleanup.py --catalog deletes such directories after a day.
     """
     from lance_spark.actions.catalog.doctor import examine
     from lance_spark.actions.catalog.doctor import mend as mend_findings
@@ -101,4 +101,4 @@ def _lines(
     elif any(finding.mendable for finding in wrong):
         yield f"{counted(len(wrong), 'finding')}; {session.typed} doctor --mend mends those that can be mended."
     else:
-        yield f"{counted(len(wrong), 'finding')}; nothing of it can be mended without losing something."
+        yield f"{counted(len(wrong), 'finding')}; none of it can be mended without a loss."

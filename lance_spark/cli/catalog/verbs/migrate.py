@@ -16,8 +16,8 @@ from lance_spark.errors import InvalidOption
 def command(session: CatalogSession, dry_run: bool) -> None:
     """Give tables that are directories only a row.
 
-    All in one commit; no data is moved, and jobs that know V1 only may go on. Run it again for what they make
-    meanwhile. Afterwards --mode v2 finds every table, without looking at directories.
+    All in one commit; no data is moved, and jobs that know V1 only may go on. Run it again for the tables that they
+    make meanwhile. Afterwards --mode v2 finds every table without looking at directories.
     """
     from lance_spark.actions.catalog.migrate import migrate
 

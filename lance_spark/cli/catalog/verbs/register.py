@@ -21,8 +21,8 @@ def command(
 ) -> None:
     """Put a directory with a table into the catalog.
 
-    LOCATION is relative to ROOT, or a whole URI below it. Without one it is the directory that is called as if it
-    were that table, if there is just one. The data stays where it is.
+    LOCATION is relative to ROOT, or a whole URI below it. Without LOCATION it is the one directory that is called like
+    the table. The data stays where it is.
     """
     from lance_spark.actions.catalog.dry_run import rehearse_registration
     from lance_spark.actions.catalog.registering import register_table
