@@ -21,7 +21,7 @@ from lance_spark.store import copying, version_reader
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import find_latest, open_latest, open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.store.merge_commit import add_bases, base_path, conflicts, fragment_json, fragments_from
+from lance_spark.store.merge_commit import add_bases, base_path, fragment_json, fragments_from, translate_id_conflict
 from lance_spark.store.scanning import blob_columns
 
 CopyAll = Callable[[Sequence[tuple[DatasetLocation, Copy, DatasetLocation]]], object]
@@ -109,7 +109,7 @@ def populate(
     operation = lance.LanceOperation.Update(
         removed_fragment_ids=[], updated_fragments=[], new_fragments=fragments_from(added), fields_modified=[]
     )
-    with conflicts():
+    with translate_id_conflict():
         return commit_on(target, ours.pin, operation, properties).version
 
 

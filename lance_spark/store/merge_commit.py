@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from lance_spark.errors import Conflict, CorruptData, NotCommittable
+from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Field, Fragment
 from lance_spark.merge.assembly import Assembly
@@ -67,7 +68,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
     if isinstance(operation, lance.LanceOperation.Update):
         operation.fields_modified = sorted({*operation.fields_modified, *returned})
     properties = {**plan.trace.properties(plan.message), **_told(plan)}
-    with conflicts():
+    with translate_id_conflict():
         return commit_on(location, plan.ours.pin, operation, properties).version
 
 
@@ -82,14 +83,15 @@ def _told(plan: ReplayPlan) -> dict[str, str]:
     return {key: str(value).lower() for key, value in told.items()}
 
 
-class conflicts:  # noqa: N801 - used like a function
+@contextmanager
+def translate_id_conflict() -> Iterator[None]:
     """An id that a concurrent commit took meanwhile is a conflict as well."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if problem is not None and _SAME_ID in str(problem):
+    try:
+        yield
+    except LanceSparkError as problem:
+        if _SAME_ID in str(problem):
             raise Conflict("A concurrent commit took the same fragment ids.", hint="Run it again.") from None
+        raise
 
 
 class _Fragments(NamedTuple):

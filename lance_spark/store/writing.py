@@ -56,7 +56,7 @@ def write_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> list[str]:
 
     pylance deletes what it wrote when the stream fails half-way. No rows, no file.
     """
-    rows = _Rows(batches, plan.schema)
+    rows = _ConformedBatches(batches, plan.schema)
     first = next(rows, None)
     if first is None:
         return []
@@ -97,7 +97,7 @@ def _destination(plan: WritePlan) -> lance.LanceDataset | str:
     return plan.location.uri if plan.start is None else open_pinned(plan.location, plan.start)
 
 
-class _Rows(Iterator[pa.RecordBatch]):
+class _ConformedBatches(Iterator[pa.RecordBatch]):
     """Non-empty batches brought to the stored schema; remembers what went wrong."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:

@@ -1,4 +1,4 @@
-"""What the workers of the everything-at-once run were told, and the account that has to come out of it. Pure except for files.
+"""What the workers of the everything-at-once run did, and the account that has to come out. Pure except for files.
 
 Every row has an id of its own that is never used again. So it is known of each row at the end whether it must be there,
 must not, or may, and which worker said so.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lance_spark.actions.sync.tracking_branches import is_own_push
 from lance_spark.errors import CorruptData, NotFound
@@ -17,7 +17,7 @@ from lance_spark.refs.names import MAIN, is_dataset_directory
 from lance_spark.refs.resolve import missing
 from lance_spark.store import refs, version_listing
 from lance_spark.store.datasets import open_latest
-from lance_spark.store.parallel import THREADS
+from lance_spark.store.parallel import each
 from lance_spark.store.version_cache import VersionCache
 from lance_spark.sync.fetch_steps import Received, RemoteChain, RemoteMerge, reshaping, with_parents
 from lance_spark.sync.merge_notes import merged_notes
@@ -59,10 +59,7 @@ def look(
                 open_latest(remote)  # without a dataset, that is what is missing
                 raise missing("branch", name or MAIN, [MAIN, *own])
         names = with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
-    with ThreadPoolExecutor(THREADS) as pool:
-        versions = dict(
-            zip(names, pool.map(lambda name: version_listing.version_numbers(remote, name), names), strict=True)
-        )
+    versions = dict(zip(names, each(remote, partial(version_listing.version_numbers, remote), names), strict=True))
     chains = {}
     for name in names:
         if not versions[name]:
