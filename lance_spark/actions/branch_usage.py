@@ -31,7 +31,7 @@ def own_files(location: DatasetLocation, branches: Collection[str]) -> dict[str,
     owners = Roots(names)
     versions: dict[str, list[int]] = {name: [] for name in branches}
     files, sizes = dict.fromkeys(branches, 0), dict.fromkeys(branches, 0)
-    for batch in list_range(location, KeyRange("tree/", "tree0")):
+    for batch in list_range(location, KeyRange.below("tree")):
         for path, size in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True):
             root = owners.owner(path)
             if root not in names:

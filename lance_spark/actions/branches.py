@@ -6,6 +6,7 @@ from functools import partial
 
 from lance_spark.actions.resolve import resolve
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
+from lance_spark.layout.names import versions_directory
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_create_branch, check_delete_branch
 from lance_spark.refs.listing import BranchList
@@ -72,7 +73,7 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
 def _check_free(location: DatasetLocation, name: str) -> None:
     found = refs.read_branch(location, name)
     check_create_branch(RefTable({} if found is None else {name: found}, {}), name)
-    if files.list_names(location, f"tree/{name}/_versions") and not clear_unfinished(location, name):
+    if files.list_names(location, versions_directory(name)) and not clear_unfinished(location, name):
         raise AlreadyExists(
             f"The directory of branch '{name}' is still there, without its ref file.",
             hint="Another job may be creating it right now, or was killed at that: try again in a minute. If that does "

@@ -27,6 +27,11 @@ class KeyRange:
     until: str | None
     """Inclusive upper bound; None to the end."""
 
+    @staticmethod
+    def below(directory: str) -> KeyRange:
+        """The paths below a directory, which is given without a slash at its end."""
+        return KeyRange(f"{directory}/", f"{directory}0")
+
     @property
     def prefix(self) -> str:
         """What all paths in the range begin with; it may be empty."""

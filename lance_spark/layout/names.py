@@ -75,11 +75,11 @@ def transaction_path(branch: str | None, name: str) -> str:
     return f"{branch_root(branch)}_transactions/{name}"
 
 
-def deletion_name(fragment: int, read_version: int, number: int, file_type: int) -> str:
-    """File name of a deletion file below ``_deletions``. Raises CorruptData for a type that is not known."""
+def deletion_path(fragment: int, read_version: int, number: int, file_type: int) -> str:
+    """Path of a deletion file below the root. Raises CorruptData for a type that is not known."""
     if file_type not in _DELETION_SUFFIXES:
         raise CorruptData(f"Fragment {fragment} has a deletion file of the unknown type {file_type}.")
-    return f"{fragment}-{read_version}-{number}.{_DELETION_SUFFIXES[file_type]}"
+    return f"_deletions/{fragment}-{read_version}-{number}.{_DELETION_SUFFIXES[file_type]}"
 
 
 def stored_name(name: str) -> str:

@@ -14,7 +14,7 @@ from uuid import UUID
 from pyroaring import BitMap
 
 from lance_spark.errors import CorruptData
-from lance_spark.layout.names import deletion_name
+from lance_spark.layout.names import deletion_path
 from lance_spark.manifest.decode import head_of
 from lance_spark.manifest.flags import check_flags
 from lance_spark.manifest.fragments import NO_FRAGMENTS, compare
@@ -49,9 +49,9 @@ class DeletionFile(NamedTuple):
     """How many rows are deleted."""
     base_id: int | None
 
-    def name(self, fragment: int) -> str:
-        """File name below ``_deletions`` for the fragment of that id. Raises CorruptData for an unknown type."""
-        return deletion_name(fragment, self.read_version, self.id, self.file_type)
+    def path_for(self, fragment: int) -> str:
+        """Path below the root, for the fragment of that id. Raises CorruptData for an unknown type."""
+        return deletion_path(fragment, self.read_version, self.id, self.file_type)
 
 
 class Fragment(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from lance_spark.errors import CorruptData
-from lance_spark.layout.names import deletion_name, stored_name, transaction_path
+from lance_spark.layout.names import deletion_path, stored_name, transaction_path
 from lance_spark.manifest.messages import NO_BASE, parse, text
 from lance_spark.manifest.model import BasePath, NamedFile
 
@@ -61,15 +61,14 @@ def _data_files(files: Iterable[Any], bases: Bases) -> list[NamedFile]:
 
 def _deletion_files(content: bytes, bases: Bases) -> list[NamedFile]:
     # A base without a "_deletions" directory has no place for these files; pylance refuses such a manifest as well.
-    places = _places({key: base for key, base in bases.items() if base.is_dataset_root}, "_deletions/")
+    places = _places({key: base for key, base in bases.items() if base.is_dataset_root}, "")
     named = []
     for fragment in parse("Deletions", content).fragments:
         if not fragment.HasField("deletion_file"):
             continue
         file = fragment.deletion_file
-        base, prefix = _place(places, file.base_id)
-        name = deletion_name(fragment.id, file.read_version, file.id, file.file_type)
-        named.append(NamedFile(base, prefix + name))
+        path = deletion_path(fragment.id, file.read_version, file.id, file.file_type)
+        named.append(NamedFile(_place(places, file.base_id)[0], path))
     return named
 
 

@@ -158,8 +158,7 @@ def _deletion(
     root = theirs.root_of(fragment.deletion)
     if new_id == fragment.id and (root == ours.root or bases[root] is not None):
         return []
-    directory = "_deletions/"
-    return [Copy(root, directory + fragment.deletion.name(fragment.id), directory + fragment.deletion.name(new_id))]
+    return [Copy(root, fragment.deletion.path_for(fragment.id), fragment.deletion.path_for(new_id))]
 
 
 def _paths(fragment: Fragment) -> set[str]:

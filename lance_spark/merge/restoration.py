@@ -92,7 +92,7 @@ def with_own_ids(plan: ReplayPlan) -> ReplayPlan:
 def _deletion_path(fragment: Fragment, number: int | None = None) -> str:
     if fragment.deletion is None:
         return ""
-    return f"_deletions/{fragment.deletion.name(fragment.id if number is None else number)}"
+    return fragment.deletion.path_for(fragment.id if number is None else number)
 
 
 @dataclass(frozen=True)

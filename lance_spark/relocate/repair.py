@@ -112,7 +112,7 @@ def _named(fragment: Fragment, bases: Mapping[int, BasePath]) -> Iterator[tuple[
             yield file.base_id, Needed(directory + stored_name(file.path), file.size)
     deletion = fragment.deletion
     if deletion is not None and deletion.base_id is not None and _base(deletion, bases) is not None:
-        yield deletion.base_id, Needed(f"_deletions/{deletion.name(fragment.id)}", 0)
+        yield deletion.base_id, Needed(deletion.path_for(fragment.id), 0)
 
 
 def _base(file: DataFile | DeletionFile, bases: Mapping[int, BasePath]) -> BasePath | None:

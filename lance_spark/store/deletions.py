@@ -22,17 +22,17 @@ def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fra
     root = snapshot.root_of(deletion)
     if not root.is_dataset:
         raise CorruptData(f"Fragment {fragment.id} has a deletion file in base {deletion.base_id}, where none can be.")
-    name = deletion.name(fragment.id)
-    content = files.read(DatasetLocation(root.uri, location.options), f"_deletions/{name}")
+    path = deletion.path_for(fragment.id)
+    content = files.read(DatasetLocation(root.uri, location.options), path)
     if content is None:
         raise NotFound(
-            f"The deletion file {name} of {snapshot.pin} is gone: {root.uri} does not have it.",
+            f"The deletion file {path} of {snapshot.pin} is gone: {root.uri} does not have it.",
             hint="Without it no reader can read the version.",
         )
     try:
-        return _bitmap(content) if name.endswith(".bin") else _arrow(content)
+        return _bitmap(content) if path.endswith(".bin") else _arrow(content)
     except (pa.ArrowException, ValueError, KeyError) as problem:
-        raise CorruptData(f"The deletion file {name} is damaged: {problem}.") from None
+        raise CorruptData(f"The deletion file {path} is damaged: {problem}.") from None
 
 
 def _bitmap(content: bytes) -> pa.Array:

@@ -13,6 +13,7 @@ from itertools import islice
 
 from lance_spark.errors import LanceSparkError, StorageFailure
 from lance_spark.layout.key_ranges import KeyRange
+from lance_spark.layout.names import branch_root, versions_directory
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.refs.parse import BRANCHES, ref_file
@@ -36,7 +37,7 @@ def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] 
     directories: set[str] = set()
     failed: list[tuple[str, str]] = []
     while batch := list(islice(paths, BATCH)):
-        directories |= {above for path in batch for above in _directories(path, f"tree/{name}")}
+        directories |= {above for path in batch for above in _directories(path, branch_root(name).rstrip("/"))}
         failed += delete_batch(location, batch).failed
     if failed:
         _raise_failed(location, name, failed)
@@ -62,13 +63,13 @@ def _own_files(location: DatasetLocation, name: str) -> list[str]:
     """Manifests first: a version without its data must not be opened."""
     from lance_spark.store.listing import list_paths
 
-    root = f"tree/{name}/"
+    root = branch_root(name)
     own = (
         path
-        for path in list_paths(location, KeyRange(root, f"tree/{name}0"))
+        for path in list_paths(location, KeyRange.below(root.rstrip("/")))
         if path.startswith(root) and is_dataset_directory(path[len(root) :].partition("/")[0])
     )
-    return sorted(own, key=lambda path: not path.startswith(f"{root}_versions/"))
+    return sorted(own, key=lambda path: not path.startswith(f"{versions_directory(name)}/"))
 
 
 def _directories(path: str, top: str) -> Iterator[str]:

@@ -149,7 +149,7 @@ class _Transfer:
         """A deletion file is found by the id of its fragment: under another one it has to be copied."""
         if fragment.deletion is not None:
             there = self._there(self.theirs.root_of(fragment.deletion))
-            before, after = (f"_deletions/{fragment.deletion.name(key)}" for key in (fragment.id, new_id))
+            before, after = (fragment.deletion.path_for(key) for key in (fragment.id, new_id))
             copying.copy_file(there, before, self._here, after)
 
     def _there(self, root: Root) -> DatasetLocation:

@@ -73,7 +73,7 @@ def canonical(path: str) -> str | None:
 def list_sizes(place: DatasetLocation, directory: str) -> dict[str, int | None]:
     """The files of a directory below a place ("" for all of it): path as manifests name it, and bytes."""
     sizes = {}
-    part = KeyRange(f"{directory}/", f"{directory}0") if directory else KeyRange(None, None)
+    part = KeyRange.below(directory) if directory else KeyRange(None, None)
     for batch in list_range(place, part):
         for path, size in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True):
             sizes[data_key(path) if path.startswith("data/") and path.endswith(".lance") else path] = size

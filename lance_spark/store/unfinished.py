@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from lance_spark.layout.key_ranges import KeyRange
+from lance_spark.layout.names import VERSIONS, branch_root
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.store import files
@@ -21,16 +22,16 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     """
     from lance_spark.store.listing import list_range  # pulls in pyarrow, for which commands do not wait
 
-    root = f"tree/{name}/"
+    root = branch_root(name)
     files_there: list[tuple[str, int | None]] = []
-    for batch in list_range(location, KeyRange(root, f"tree/{name}0")):
+    for batch in list_range(location, KeyRange.below(root.rstrip("/"))):
         paths, times = batch["path"].to_pylist(), batch["last_modified"].cast("int64").to_pylist()
         files_there += [(path[len(root) :], moment) for path, moment in zip(paths, times, strict=True)]
     own = [(path, moment) for path, moment in files_there if is_dataset_directory(path.partition("/")[0])]
     oldest = (time.time() - GRACE) * 1_000_000
     if any(moment is None or moment > oldest for _, moment in own):
         return False
-    if any(path.partition("/")[0] not in ("_versions", "_transactions") for path, _ in own):
+    if any(path.partition("/")[0] not in (VERSIONS, "_transactions") for path, _ in own):
         return False
     if sum(path.endswith(".manifest") for path, _ in own) > 1:
         return False

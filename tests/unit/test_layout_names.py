@@ -12,7 +12,7 @@ from lance_spark.errors import CorruptData
 from lance_spark.layout.names import (
     ManifestName,
     branch_root,
-    deletion_name,
+    deletion_path,
     is_generated,
     manifest_names,
     manifest_paths,
@@ -73,9 +73,9 @@ def test_a_branch_has_its_files_below_tree():
 
 
 def test_a_deletion_file_of_an_unknown_type_has_no_name():
-    assert deletion_name(3, 7, 2**63, 1) == "3-7-9223372036854775808.bin"
+    assert deletion_path(3, 7, 2**63, 1) == "_deletions/3-7-9223372036854775808.bin"
     with pytest.raises(CorruptData, match="Fragment 3 has a deletion file of the unknown type 2"):
-        deletion_name(3, 7, 1, 2)
+        deletion_path(3, 7, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_what_pylance_writes_has_the_names_that_are_expected(tmp_path, version):
     names = {directory.name: sorted(path.name for path in directory.iterdir()) for directory in uri.iterdir()}
     assert names["data"]
     assert all(is_generated(name) for name in names["data"])
-    assert deletion_name(1, deletion.read_version, deletion.id, 0) in names["_deletions"]
+    assert deletion_path(1, deletion.read_version, deletion.id, 0) in names["_deletions"]
     written = {name for name in names["_versions"] if name != "latest_version_hint.json"}
     assert written == {manifest_names(entry["version"])[0] for entry in dataset.versions()}
     assert all(re.fullmatch(r"\d+-[0-9a-f-]{36}\.txn", name) for name in names["_transactions"])

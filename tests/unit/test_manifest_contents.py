@@ -128,13 +128,13 @@ def test_few_and_many_deleted_rows_have_files_of_those_names(uri):
     for predicate in ("id = 3", "id % 2 = 0"):
         lance.dataset(uri).delete(predicate)
         (fragment,) = newest(uri).fragments()
-        assert (Path(uri) / "_deletions" / fragment.deletion.name(fragment.id)).is_file()
+        assert (Path(uri) / fragment.deletion.path_for(fragment.id)).is_file()
     assert {path.suffix for path in Path(uri, "_deletions").iterdir()} == {".arrow", ".bin"}
 
 
 def test_a_deletion_file_of_an_unknown_type_has_no_name():
     with pytest.raises(CorruptData, match="unknown type 2"):
-        DeletionFile(2, 1, 1, 1, None).name(0)
+        DeletionFile(2, 1, 1, 1, None).path_for(0)
 
 
 def test_two_versions_differ_in_the_fragments_that_a_commit_touched(uri):

@@ -64,7 +64,7 @@ class _Fetch:
         self.before = followed(table, remote.name)
         self.follows = dict(self.before)
         self.reader = VersionCache()
-        """Of the remote's versions."""
+        """The versions of the remote, each read once."""
         self.chains = look(local, remote.location, self.before, options.branches, self.reader)
         self.reader.read_ahead(remote.location, self._looked_at())
         self.planted: dict[str | None, VersionPair] = {}

@@ -89,5 +89,5 @@ def _files(snapshot: Snapshot) -> Iterator[File]:
     for fragment in snapshot.contents.fragments():
         named: list[DataFile | DeletionFile] = [*fragment.files, *([fragment.deletion] if fragment.deletion else [])]
         for file in named:
-            path = file.path if isinstance(file, DataFile) else file.name(fragment.id)
+            path = file.path if isinstance(file, DataFile) else file.path_for(fragment.id)
             yield snapshot.root_of(file).uri, path
