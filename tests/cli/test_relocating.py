@@ -33,8 +33,8 @@ def test_a_day_after_a_move(flights, moved):
         "both: 3 files would be read from the new place; 1 older version can only be read with the old place.\n"
         "exp: 2 files would be read from the new place; 3 older versions can only be read with the old place.\n"
         "idle: 3 files would be read from the new place; 1 older version can only be read with the old place.\n"
-        f"  note: {old} can never be taken out of the lists of base paths. When that is gone, a cleanup has to be told "
-        "that it is known (known_bases, --known-base).\n"
+        f"  note: The lists of base paths keep {old} for ever. Once that is gone, a cleanup has to be told that it is "
+        "known (known_bases, --known-base).\n"
     )
     refused = call(moved, "relocate")
     assert refused.code == 3

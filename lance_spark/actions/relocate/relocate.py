@@ -172,8 +172,8 @@ def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[B
     paths = sorted({base.path for base in bases if base.moves})
     if paths:
         yield (
-            f"{', '.join(paths)} stays in the lists of base paths for ever. Once the place is gone, a cleanup has "
-            "to be told that it is known (known_bases, --known-base)."
+            f"The lists of base paths keep {', '.join(paths)} for ever. Once that is gone, a cleanup has to be told "
+            "that it is known (known_bases, --known-base)."
         )
     for old in sorted(former) if paths else ():
         for clone in sorted(set(recorded_clones(location).values())):
