@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.s3_tables import objects, opened, prepare, rows, write
@@ -36,7 +35,6 @@ def appender(uri, storage, ids, **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
     )
 
 
