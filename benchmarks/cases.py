@@ -159,7 +159,7 @@ def _fresh_paths(home: Path) -> Iterator[str]:
 
 
 def _planning(peers: Peers) -> Case:
-    """Through Spark, with the schema; and what of it is ours, in this process. Both open the dataset anew."""
+    """Through Spark, with the schema; and what of it is ours, in this process. Both open the dataset again."""
     uri = many_fragments()
     turn = count()
 

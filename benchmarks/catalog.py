@@ -18,18 +18,18 @@ def main() -> None:
     arguments = _arguments()
     facts = {**report.machine(), "rounds": arguments.rounds}
     tables: list[str] = []
-    found: list[Measured] = []
+    measured: list[Measured] = []
     if "local" in arguments.only:
-        found += local(arguments.tables, arguments.rounds)
-        tables.append(local_table(found))
+        measured += local(arguments.tables, arguments.rounds)
+        tables.append(local_table(measured))
     if "s3" in arguments.only:
         there = list(object_store(arguments.tables, arguments.rounds))
         tables.append(store_table(there))
-        found += there
+        measured += there
     print(f"\n{report.machine_line(facts)}; median of {arguments.rounds}\n")
-    print("\n\n".join([*tables, *missed(found), *problems(found)]) + "\n")
-    requests = [{"operation": each.operation, "tables": each.tables, **each.requests} for each in found]
-    report.save(arguments.json, {**facts, "requests": requests}, [_named(each) for each in found])
+    print("\n\n".join([*tables, *missed(measured), *problems(measured)]) + "\n")
+    requests = [{"operation": each.operation, "tables": each.tables, **each.requests} for each in measured]
+    report.save(arguments.json, {**facts, "requests": requests}, [_named(each) for each in measured])
     print(f"all rounds: {arguments.json}")
 
 

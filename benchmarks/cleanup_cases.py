@@ -23,7 +23,7 @@ from lance_spark.spark.engines import engine_of
 from lance_spark.store.uri import locate
 
 KEEP_LATEST = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), error_if_tagged_old_versions=False)
-"""Nobody writes while it is measured."""
+"""Nothing writes while it is measured."""
 
 
 def histories(dataset: Dataset, spark: SparkSession | None) -> Scenario:
@@ -107,7 +107,7 @@ def reference_until_quiet(uri: str, branches: list[str]) -> dict[str, Any]:
 
 
 def floor(uri: str, stale: frozenset[str]) -> None:
-    """What nobody can avoid: see and stat every file, remove the stale ones."""
+    """What no cleanup can avoid: see and stat every file, remove the stale ones."""
     gone = [path for path, _ in _scan(uri, "") if path in stale]
     for path in gone:
         os.unlink(f"{uri}/{path}")

@@ -79,9 +79,9 @@ class Dataset:
     def check(self, uri: str, storage: dict[str, str] | None = None) -> None:
         """Read the latest version of main and of all branches. Raises AssertionError where rows are missing."""
         for branch, expected in self.rows.items():
-            found = lance.dataset(branch_uri(uri, branch), storage_options=storage).to_table(["id"])["id"].to_pylist()
-            if sorted(found) != list(expected):
-                raise AssertionError(f"{branch or 'main'} has {len(found)} rows, not {len(expected)}, or others.")
+            ids = lance.dataset(branch_uri(uri, branch), storage_options=storage).to_table(["id"])["id"].to_pylist()
+            if sorted(ids) != list(expected):
+                raise AssertionError(f"{branch or 'main'} has {len(ids)} rows, not {len(expected)}, or others.")
 
 
 def branch_uri(uri: str, branch: str) -> str:

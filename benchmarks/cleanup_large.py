@@ -1,6 +1,6 @@
 """(e): ``python -m benchmarks.cleanup_large FILES VERSIONS``: a Spark job on many files; prints what it took as JSON.
 
-In a process of its own, whose memory nobody else has used before, and with executors in others again.
+In a process of its own, whose memory nothing else has used before, and with executors in others again.
 """
 
 from __future__ import annotations

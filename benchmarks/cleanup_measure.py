@@ -28,7 +28,7 @@ class Scenario:
 
 
 def measure(name: str, scenario: Scenario, rounds: int) -> Result:
-    """Everyone in turn, ``rounds`` times. Who fails, loses rows or removes another number of files is told."""
+    """Each peer in turn, ``rounds`` times. One that fails, loses rows or removes other files is reported."""
     result = Result(name, Case(dict.fromkeys(scenario.work, tuple), scenario.targets))
     for turn in range(rounds):
         order = list(scenario.work) if turn % 2 == 0 else list(reversed(scenario.work))
@@ -37,7 +37,7 @@ def measure(name: str, scenario: Scenario, rounds: int) -> Result:
                 continue
             try:
                 seconds, details = _once(scenario, scenario.work[who])
-            except Exception as error:  # noqa: BLE001 - who fails is a finding, not the end of the run
+            except Exception as error:  # noqa: BLE001 - a failure is a finding, not the end of the run
                 result.problems[who] = f"{type(error).__name__}: {error}"[:200]
                 result.seconds.pop(who, None)
                 continue

@@ -119,4 +119,4 @@ def _wait_for(url: str, tries: int = 600) -> None:
             return
         except OSError:
             time.sleep(0.1)
-    raise TimeoutError(f"Nobody answers at {url}.")
+    raise TimeoutError(f"Nothing answers at {url}.")

@@ -59,7 +59,7 @@ class Result:
 
 
 def run(name: str, case: Case, rounds: int) -> Result:
-    """Ask everyone in turn, once to warm up and then ``rounds`` times. Who fails is left out, with the reason."""
+    """Ask each peer in turn, once to warm up and then ``rounds`` times. One that fails is left out, with the reason."""
     result = Result(name, case)
     answers: dict[str, Answer] = {}
     for peer, work in case.work.items():

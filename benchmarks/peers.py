@@ -1,4 +1,4 @@
-"""Who is measured: lance_spark, the floor, Spark's Parquet, pylance in one process, and the JVM connector."""
+"""What is measured: lance_spark, the floor, Spark's Parquet, pylance in one process, and the JVM connector."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ def fetched(frame: DataFrame) -> list[float | int | None]:
 
 def arrow_totals(batches: Iterable[pa.RecordBatch]) -> list[float | int | None]:
     """The same over Arrow batches."""
-    found: list[float] = []
+    sums_so_far: list[float] = []
     for batch in batches:
         sums = [pc.sum(_arrow_number(column)).as_py() or 0 for column in batch.columns]
-        found = [float(a) + float(b) for a, b in zip(found or [0] * len(sums), sums, strict=True)]
-    return list(found)
+        sums_so_far = [float(a) + float(b) for a, b in zip(sums_so_far or [0] * len(sums), sums, strict=True)]
+    return list(sums_so_far)
 
 
 def _number(field: st.StructField) -> Column:

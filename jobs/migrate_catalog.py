@@ -3,7 +3,7 @@
     spark-submit jobs/migrate_catalog.py s3://lake              # which tables would get a row
     spark-submit jobs/migrate_catalog.py s3://lake --execute    # one commit
 
-No data is moved, and jobs that know V1 only may go on meanwhile: run it again for the tables they make. Afterwards the
+No data is moved, and jobs that know only V1 may go on: run it again for the tables they make. Afterwards the
 catalog can be opened in mode v2, which lists no directories. The driver does all of it: plain Python runs it as well.
 
 Exit codes: 0 done; 2 bad option; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission; 22 a file
@@ -30,31 +30,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         storage = storage_from(arguments.storage)
-        found = migrate(open_catalog(arguments.root, storage), dry_run=not arguments.execute)
-        print(_text(found))
+        migration = migrate(open_catalog(arguments.root, storage), dry_run=not arguments.execute)
+        print(_text(migration))
         if arguments.report:
-            _write_report(found, arguments.report, storage)
+            _write_report(migration, arguments.report, storage)
     except LanceSparkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 
 
-def _text(found: Migration) -> str:
+def _text(migration: Migration) -> str:
     """A row per directory, and one line that sums it up."""
-    rows = [(str(name), f"{name.name}.lance", found.state) for name in found.tables]
-    rows += [("", skipped.directory, f"skipped: {skipped.why}") for skipped in found.skipped]
-    parts = [table(("table", "directory", "state"), rows), f"{'' if found.executed else 'dry run: '}{found.summary}"]
-    return "\n\n".join(part for part in parts if part)
+    rows = [(str(name), f"{name.name}.lance", migration.state) for name in migration.tables]
+    rows += [("", skipped.directory, f"skipped: {skipped.why}") for skipped in migration.skipped]
+    summary = migration.summary if migration.executed else f"dry run: {migration.summary}"
+    return "\n\n".join(part for part in (table(("table", "directory", "state"), rows), summary) if part)
 
 
-def _write_report(found: Migration, path: str, storage: dict[str, str]) -> None:
+def _write_report(migration: Migration, path: str, storage: dict[str, str]) -> None:
     said = {
-        "catalog": found.catalog.uri,
-        "executed": found.executed,
-        "tables": [{"name": str(name), "directory": f"{name.name}.lance"} for name in found.tables],
-        "registered_before": found.registered,
-        "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in found.skipped],
+        "catalog": migration.catalog.uri,
+        "executed": migration.executed,
+        "tables": [{"name": str(name), "directory": f"{name.name}.lance"} for name in migration.tables],
+        "registered_before": migration.registered,
+        "skipped": [{"directory": skipped.directory, "why": skipped.why} for skipped in migration.skipped],
     }
     write_report(path, json.dumps(said, indent=2), storage)
 

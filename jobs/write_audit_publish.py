@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
@@ -120,7 +120,7 @@ class Story:
     def _clean(self, table: LanceTable) -> None:
         """Old versions of main and of the branch go, but what a tag is on or a branch was made from."""
         with step("clean", "versions that no tag and no branch needs") as say:
-            # Nobody else commits to the demo's table, so that no job can need the versions of the last day.
+            # No other process commits to the demo's table, so that no job can need the versions of the last day.
             policy = CleanupPolicy(retain_versions=1, commit_window=timedelta(0), error_if_tagged_old_versions=False)
             report = table.cleanup(policy, execute=True)
             versions = sum(counts["removed"] for counts in report.versions.values())

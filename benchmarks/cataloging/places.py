@@ -40,8 +40,8 @@ class Measured:
     note: str = ""
 
     def milliseconds(self, who: str) -> float | None:
-        found = self.result.medians.get(who)
-        return None if found is None else 1000 * found / self.times
+        median = self.result.medians.get(who)
+        return None if median is None else 1000 * median / self.times
 
 
 def local(sizes: Sequence[int], rounds: int) -> Iterator[Measured]:
@@ -79,18 +79,18 @@ def _migration(place: str, tables: int, uri: str, storage: dict[str, str] | None
         if storage is None:
             shutil.rmtree(Path(uri) / "__manifest", ignore_errors=True)
         started = time.perf_counter()
-        found = migrate(catalog)
+        migration = migrate(catalog)
         result.seconds.setdefault("ours", []).append(time.perf_counter() - started)
         commits = _commits_of_rows(catalog.manifest.uri, catalog.manifest.storage_options)
-        if len(found.tables) != tables:
-            result.problems["ours"] = f"{len(found.tables)} of {tables} tables were registered"
+        if len(migration.tables) != tables:
+            result.problems["ours"] = f"{len(migration.tables)} of {tables} tables were registered"
     if commits != 1:
         result.problems["ours"] = f"{commits} commits of rows"
     return Measured(place, tables, "migrate", result, note=f"{commits} commit")
 
 
 def _commits_of_rows(uri: str, storage: dict[str, str] | None) -> int:
-    versions = [found["version"] for found in lance.dataset(uri, storage_options=storage).versions()]
+    versions = [entry["version"] for entry in lance.dataset(uri, storage_options=storage).versions()]
     counts = [lance.dataset(uri, version=each, storage_options=storage).count_rows() for each in sorted(versions)]
     return sum(after != before for before, after in zip([0, *counts], counts, strict=False))
 
@@ -132,11 +132,11 @@ def _v2_there(store: Store, root: Path, tables: int, rounds: int) -> Iterator[Me
 
 def _counted(store: Store, tables: int, name: str, case: Case, rounds: int) -> Measured:
     print(f"measuring: S3, {tables:,} tables, {name}", flush=True)
-    found = Measured("S3", tables, name, measure.run(name, case, rounds))
+    measured = Measured("S3", tables, name, measure.run(name, case, rounds))
     for who, once in case.work.items():
-        if who not in found.result.problems:
-            found.requests[who] = _requests_of(store, once)
-    return found
+        if who not in measured.result.problems:
+            measured.requests[who] = _requests_of(store, once)
+    return measured
 
 
 def _requests_of(store: Store, once: Callable[[], object]) -> dict[str, int]:

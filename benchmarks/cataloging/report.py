@@ -9,47 +9,47 @@ from benchmarks.cataloging.places import Measured
 _WORDS = {True: "reached", False: "**MISSED**", None: "not measured"}
 
 
-def local_table(found: Sequence[Measured]) -> str:
+def local_table(measured: Sequence[Measured]) -> str:
     """Milliseconds of one operation."""
     lines = ["| operation | tables | ours, ms | pylance, ms | with its indexes, ms | pylance by ours | goal |"]
     lines.append("|---|---:|---:|---:|---:|---:|---|")
-    for each in found:
+    for each in measured:
         cells = [_milliseconds(each, who) for who in ("ours", "pylance", "pylance_indexed")]
         lines.append(f"| {each.operation} | {each.tables:,} | {' | '.join(cells)} | {_ratio(each)} | {_goal(each)} |")
     return "\n".join(lines)
 
 
-def store_table(found: Sequence[Measured]) -> str:
+def store_table(measured: Sequence[Measured]) -> str:
     """Milliseconds and requests of one operation on an object store."""
     lines = ["| operation on S3 | tables | ours, ms | requests | pylance, ms | requests | pylance by ours | goal |"]
     lines.append("|---|---:|---:|---|---:|---|---:|---|")
-    for each in found:
+    for each in measured:
         cells = [text for who in ("ours", "pylance") for text in (_milliseconds(each, who), _requests(each, who))]
         lines.append(f"| {each.operation} | {each.tables:,} | {' | '.join(cells)} | {_ratio(each)} | {_goal(each)} |")
     return "\n".join(lines)
 
 
-def problems(found: Sequence[Measured]) -> list[str]:
+def problems(measured: Sequence[Measured]) -> list[str]:
     return [
         f"{each.place}, {each.operation}, {each.tables:,} tables, {who}: {why}"
-        for each in found
+        for each in measured
         for who, why in each.result.problems.items()
     ]
 
 
-def missed(found: Sequence[Measured]) -> Iterator[str]:
+def missed(measured: Sequence[Measured]) -> Iterator[str]:
     """What was promised and is not so."""
-    for each in found:
+    for each in measured:
         for target in each.result.case.targets:
             if target.reached(each.result.medians) is False or each.result.problems.get("ours"):
                 yield f"MISSED: {each.place}, {each.operation}, {each.tables:,} tables: {target.text}"
 
 
 def _milliseconds(each: Measured, who: str) -> str:
-    found = each.milliseconds(who)
-    if found is None:
+    median = each.milliseconds(who)
+    if median is None:
         return "none" if who == "pylance" and each.operation in ("rename", "migrate") else ""
-    return f"{found:,.2f}" if found < 10 else f"{found:,.0f}"
+    return f"{median:,.2f}" if median < 10 else f"{median:,.0f}"
 
 
 def _requests(each: Measured, who: str) -> str:

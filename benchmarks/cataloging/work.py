@@ -20,7 +20,7 @@ from lance_spark.catalog.model import Catalog
 LEVEL = Target("at least level with pylance", "pylance", 1.0)
 FIVE_TIMES = Target("5 times faster than pylance", "pylance", 5.0)
 IN_A_ROW = 13
-"""Changes that are measured together: every twelfth of ours writes the whole table anew, and this has one of them."""
+"""Changes that are measured together: every twelfth of ours rewrites the whole table, and this has one of them."""
 
 LOOKS = 50
 """Look-ups that are measured together: one takes a millisecond, which other programs may double."""

@@ -36,7 +36,7 @@ class Shape:
     deletes: bool = True
     """Whether the branch also deleted a few rows of main's."""
     moved: bool = False
-    """Whether main moved meanwhile: rows appended, rows of other fragments deleted."""
+    """Whether main moved in the meantime: rows appended, rows of other fragments deleted."""
 
     @property
     def rows(self) -> int:
@@ -86,7 +86,7 @@ class Table:
 
     @contextmanager
     def copy(self) -> Iterator[str]:
-        """A copy that may be written to; it is gone afterwards. Its files are hard links: nobody changes a file."""
+        """A copy that may be written to; it is gone afterwards. Its files are hard links: files are never changed."""
         _link(self.pristine, self.place)
         try:
             yield str(self.place)
@@ -96,21 +96,21 @@ class Table:
     def check(self, uri: str) -> None:
         """Raise AssertionError unless main has exactly the rows it should have after the merge, as pylance reads it."""
         ids = lance.dataset(uri).to_table(["id"])["id"]
-        found = (len(ids), int(ids.to_numpy().sum()))
-        if found != self.shape.merged_ids:
-            raise AssertionError(f"main has {found[0]} rows, not {self.shape.merged_ids[0]}, or others.")
+        counted = (len(ids), int(ids.to_numpy().sum()))
+        if counted != self.shape.merged_ids:
+            raise AssertionError(f"main has {counted[0]} rows, not {self.shape.merged_ids[0]}, or others.")
 
 
 def table(shape: Shape) -> Table:
     """Make it, if it is not there yet."""
-    found = Table(shape)
-    if not found.pristine.exists():
+    table = Table(shape)
+    if not table.pristine.exists():
         print(f"making {shape.home.relative_to(HOME.parent)} ...", flush=True)
-        shutil.rmtree(found.place, ignore_errors=True)
-        found.place.parent.mkdir(parents=True, exist_ok=True)
-        _make(str(found.place), shape)
-        found.place.rename(found.pristine)
-    return found
+        shutil.rmtree(table.place, ignore_errors=True)
+        table.place.parent.mkdir(parents=True, exist_ok=True)
+        _make(str(table.place), shape)
+        table.place.rename(table.pristine)
+    return table
 
 
 def once(home: Path, make: Callable[[str], None]) -> str:
@@ -127,10 +127,10 @@ def once(home: Path, make: Callable[[str], None]) -> str:
 
 def files_of(directory: str) -> dict[str, int]:
     """Size in bytes of every file below a directory, by path."""
-    found = {}
+    sizes = {}
     for parent, _, names in os.walk(directory):
-        found.update({f"{parent}/{name}": os.path.getsize(f"{parent}/{name}") for name in names})
-    return found
+        sizes.update({f"{parent}/{name}": os.path.getsize(f"{parent}/{name}") for name in names})
+    return sizes
 
 
 def append(uri: str, first: int, rows: int, per_file: int) -> lance.LanceDataset:

@@ -110,7 +110,7 @@ def _line(fragments: str, values: Sequence[float]) -> str:
 
 
 def _row(result: Result) -> tuple[str, list[float]] | None:
-    """None where somebody failed."""
+    """None where a peer failed."""
     if result.problems:
         return None
     seconds, details = result.medians, result.details

@@ -27,7 +27,7 @@ class Work:
 
 
 def measure(name: str, work: Mapping[str, Work], targets: tuple[Target, ...], rounds: int) -> Result:
-    """Everyone in turn, once to warm up and then ``rounds`` times. Who fails or loses rows is told."""
+    """Each peer in turn, once to warm up and then ``rounds`` times. Peers that fail or lose rows are reported."""
     print(f"measuring: {name}", flush=True)
     result = Result(name, Case(dict.fromkeys(work, tuple), targets))
     for turn in range(rounds + 1):
@@ -36,7 +36,7 @@ def measure(name: str, work: Mapping[str, Work], targets: tuple[Target, ...], ro
                 continue
             try:
                 seconds, details = _once(work[who])
-            except Exception as error:  # noqa: BLE001 - who fails is a finding, not the end of the run
+            except Exception as error:  # noqa: BLE001 - a failure is a finding, not the end of the run
                 result.problems[who] = f"{type(error).__name__}: {error}"[:200]
                 result.seconds.pop(who, None)
                 continue
@@ -61,5 +61,5 @@ def _once(work: Work) -> tuple[float, Details]:
 
 
 def problems(results: Sequence[Result]) -> list[str]:
-    """Who failed, and why."""
+    """Which peers failed, and why."""
     return [f"{result.name}, {who}: {why}" for result in results for who, why in result.problems.items()]

@@ -20,7 +20,7 @@ _FRAGMENTS = 100
 
 
 def peers(rows: int, spark: Callable[[], SparkSession], rounds: int) -> Result:
-    """``rows`` in main; the branch appended 100,000. But for the copy, everyone leaves the same rows in main."""
+    """``rows`` in main; the branch appended 100,000. Except for the copy, each leaves the same rows in main."""
     shape = Shape(_FRAGMENTS, rows // _FRAGMENTS, deletes=False)
     made = table(shape)
     warm = spark()
@@ -61,14 +61,14 @@ def _with_spark(spark: SparkSession, uri: str, shape: Shape) -> None:
 def _with_pylance(uri: str, shape: Shape) -> None:
     """The new fragments, which a program has to find out; no process, no session."""
     branch = lance.dataset(f"{uri}/tree/{BRANCH}")
-    new = [found for found in branch.get_fragments() if found.fragment_id >= shape.fragments]
+    new = [fragment for fragment in branch.get_fragments() if fragment.fragment_id >= shape.fragments]
     lance.write_dataset(branch.scanner(fragments=new).to_reader(), uri, mode="append")
 
 
 def _floor(uri: str, shape: Shape) -> Run:
-    """Copy the files, which somebody else found out, and append them: what a merge cannot do without."""
+    """Copy the files, which are known already, and append them: what a merge cannot do without."""
     branch = lance.dataset(f"{uri}/tree/{BRANCH}")
-    new = [found.metadata for found in branch.get_fragments() if found.fragment_id >= shape.fragments]
+    new = [fragment.metadata for fragment in branch.get_fragments() if fragment.fragment_id >= shape.fragments]
 
     def run() -> None:
         for fragment in new:

@@ -194,13 +194,13 @@ def _rows(first: int) -> pa.Table:
     return pa.table({"id": pa.array(range(first, first + 10), pa.int64())})
 
 
-def requests_table(found: list[Requests]) -> str:
+def requests_table(measured: list[Requests]) -> str:
     """A Markdown table."""
     lines = ["| verb | requests | of them | least | what for | s |", "|---|---:|---|---:|---|---:|"]
     lines += [
         f"| {each.verb} | {each.total} | {_types(each.counts)} | {each.fewest}: {_types(each.least)} | {each.why} "
         f"| {each.seconds:.2f} |"
-        for each in found
+        for each in measured
     ]
     return "\n".join(lines)
 

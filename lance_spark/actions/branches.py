@@ -18,7 +18,7 @@ from lance_spark.store.unfinished import clear_unfinished
 
 
 def list_branches(location: DatasetLocation) -> BranchList:
-    """All branches but main, by name."""
+    """All branches except for main, by name."""
     return BranchList(sorted(refs.read_refs(location).branches.values(), key=lambda branch: branch.name))
 
 
@@ -43,7 +43,7 @@ def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -
     try:
         refs.create_branch(location, name, pin)
     except (AlreadyExists, Conflict, NotFound, StorageFailure):
-        # Who loses the race to create a branch is told one of four things, by how far the winner was.
+        # Whoever loses the race to create a branch is told one of four things, by how far the winner was.
         if refs.read_branch(location, name) is not None:
             _check_one_start(location, name)
         _check_free(location, name)
@@ -56,7 +56,7 @@ def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -
 
 
 def _check_one_start(location: DatasetLocation, name: str) -> None:
-    """Raise Conflict when two jobs created the branch from different versions in the same moment.
+    """Raise Conflict when two jobs created the branch from different versions at the same time.
 
     pylance writes the first manifest before the ref file. Then both manifests lie in the branch's directory, and
     the branch made from version 1 shows the rows of version 2. Whoever comes last sees both and says so.
@@ -65,14 +65,20 @@ def _check_one_start(location: DatasetLocation, name: str) -> None:
     if len(starts) > 1:
         versions = " and ".join(str(version) for version in starts)
         raise Conflict(
-            f"Branch '{name}' was created from version {versions} in the same moment and holds both.",
+            f"Branch '{name}' was created from version {versions} at the same time and holds both.",
             hint="Delete it and create it again.",
         )
 
 
+def check_new(location: DatasetLocation, name: str) -> None:
+    """Raise InvalidName or AlreadyExists unless a branch of that name may be created."""
+    branch = refs.read_branch(location, name)
+    check_create_branch(RefTable({} if branch is None else {name: branch}, {}), name)
+
+
 def _check_free(location: DatasetLocation, name: str) -> None:
-    found = refs.read_branch(location, name)
-    check_create_branch(RefTable({} if found is None else {name: found}, {}), name)
+    """As check_new. Also removes what a killed creation of the branch left behind."""
+    check_new(location, name)
     if files.list_names(location, versions_directory(name)) and not clear_unfinished(location, name):
         raise AlreadyExists(
             f"The directory of branch '{name}' is still there, without its ref file.",

@@ -48,9 +48,9 @@ def look_at_branches(what: str, location: DatasetLocation) -> Card:
 
     def look() -> Card:
         datasets.open_latest(location)
-        found = RefNames(refs.list_ref_names(location, BRANCHES))
-        branches = refs.read_branches(location, found.shown).branches
-        return branches_card(what, location.uri, found, tuple(branches.values()))
+        names = RefNames(refs.list_ref_names(location, BRANCHES))
+        branches = refs.read_branches(location, names.shown).branches
+        return branches_card(what, location.uri, names, tuple(branches.values()))
 
     return or_why(look, lambda why: unknown_card(what, location.uri, why))
 
@@ -60,8 +60,8 @@ def look_at_tags(what: str, location: DatasetLocation) -> Card:
 
     def look() -> Card:
         datasets.open_latest(location)
-        found = RefNames(refs.list_ref_names(location, TAGS))
-        return tags_card(what, location.uri, found, tuple(refs.read_tags(location, found.shown).values()))
+        names = RefNames(refs.list_ref_names(location, TAGS))
+        return tags_card(what, location.uri, names, tuple(refs.read_tags(location, names.shown).values()))
 
     return or_why(look, lambda why: unknown_card(what, location.uri, why))
 

@@ -26,7 +26,7 @@ class NamedTable:
 
 @dataclass(frozen=True)
 class Target:
-    """What the options of a read or a write name. Nobody has looked whether it exists."""
+    """What the options of a read or a write name. It may not exist."""
 
     place: DatasetLocation | NamedTable
     options: dict[str, str]
@@ -57,12 +57,12 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
     """The dataset at a URI. Raises InvalidOption for a branch's own directory, ``<root>/tree/<branch>``.
 
     pylance opens it, but then takes the branch for a dataset of its own: a tag made there lands on main, and a
-    branch made there in a place where nobody looks.
+    branch made there in a place where it is never seen.
     """
     location = locate(uri, storage_options)
-    found = branch_of_directory(location)
-    if found is not None:
-        root, branch = found
+    directory = branch_of_directory(location)
+    if directory is not None:
+        root, branch = directory
         raise InvalidOption(
             f"{location.uri} is the directory of branch '{branch}'.",
             hint=f"Use the dataset's root {root} and the branch option: option('branch', '{branch}').",

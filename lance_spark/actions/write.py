@@ -1,94 +1,70 @@
-"""Writing: options, the version to start from, a plan, fragments, one commit."""
+"""Writing: options, the version to start from, a plan; then the job: begin, fragments, one commit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
 
 import pyarrow as pa
 
-from lance_spark.actions.branches import create_branch_at
+from lance_spark.actions.branches import check_new, create_branch_at
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.actions.target import take_target
-from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
+from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions, parse_write_options
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import write_commit, writing
 from lance_spark.store.datasets import find_latest, pin_latest
 from lance_spark.store.dropping import drop_branch
-from lance_spark.write.plan import Mode, WritePlan, WriteTarget, append_schema, check_names, check_replaces
+from lance_spark.write.plan import Claim, Mode, WriteJob, WritePlan, append_schema, check_names, check_replaces
 
 
 def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> WritePlan:
-    """Check everything that can be checked before a task starts, then create the branch if that was asked for.
+    """Check everything that can be checked before the job begins. Changes nothing.
 
-    ``frame`` is the DataFrame's schema in Arrow types. Raises InvalidOption, Refused, NotFound, AlreadyExists or
-    SchemaMismatch; then nothing was changed.
+    ``frame`` is the DataFrame's schema in Arrow types. Raises InvalidOption, Refused, NotFound, AlreadyExists, Conflict
+    or SchemaMismatch.
     """
     target = take_target(options, "save")
-    assert isinstance(target.place, DatasetLocation)
-    return plan_write_to(target.place, parse_write_options(target.options), frame, overwrite)
+    parsed, place = parse_write_options(target.options), target.place
+    if isinstance(place, DatasetLocation):
+        return _plan(place, parsed, frame, overwrite)
+    from lance_spark.actions.catalog.writing import claim_table  # a write to a path does not wait for catalogs
+
+    claim = claim_table(place, parsed)
+    return _plan(claim.location, parsed, frame, overwrite, claim)
 
 
-def plan_write_to(location: DatasetLocation, parsed: WriteOptions, frame: pa.Schema, overwrite: bool) -> WritePlan:
-    """The same for a dataset that was looked up already."""
-    start = _start(location, parsed)
+def _plan(
+    location: DatasetLocation, options: WriteOptions, frame: pa.Schema, overwrite: bool, claim: Claim | None = None
+) -> WritePlan:
+    start = _start(location, options)
     if start is None:
-        return WritePlan(location, parsed, "create", new_schema(frame, parsed), None)
-    if parsed.create_table:
+        check_names(frame, new=True)
+        schema = writing.storage_schema(frame, options.files.data_storage_version)
+        return WritePlan(location, options, "create", schema, None, claim)
+    if options.create_table:
         raise AlreadyExists(
             f"There is a dataset at {location.uri} already.", hint="Leave create_table out to write to it."
         )
     check_names(frame, new=overwrite)
     target = writing.read_target(location, start)
-    check_replaces(target, parsed)
+    check_replaces(target, options)
     mode: Mode = "overwrite" if overwrite else "append"
-    plan = WritePlan(location, parsed, mode, _stored_schema(target, frame, mode), start)
-    return plan if parsed.create_from is None else _with_new_branch(plan, start)
-
-
-def new_schema(frame: pa.Schema, options: WriteOptions) -> pa.Schema:
-    """The schema of a dataset that is made for a DataFrame. Raises SchemaMismatch."""
-    check_names(frame, new=True)
-    return writing.storage_schema(frame, options.files.data_storage_version)
-
-
-def finish(plan: WritePlan, fragments: Sequence[str]) -> int | None:
-    """Commit what all tasks wrote as one version and return its number; None when there was nothing to append.
-
-    A conflict is certain not to have committed, so its files and a branch made for it are removed here. After any
-    other error that is not certain: a request that timed out may have arrived. Then the files stay for cleanup to
-    find, because deleting committed files would lose data.
-    """
-    if plan.mode == "append" and not fragments:
-        return None
-    try:
-        return write_commit.commit(plan, fragments)
-    except Conflict as conflict:
-        try:
-            give_up(plan, fragments)
-        except LanceSparkError as failure:
-            raise Conflict(
-                f"{conflict.message} Cleaning up after it failed: {failure.message}", conflict.hint
-            ) from failure
-        raise
-
-
-def give_up(plan: WritePlan, fragments: Sequence[str]) -> None:
-    """Leave the dataset as it was before a job that did not reach its commit."""
-    write_commit.discard(plan, fragments)
-    branch = plan.options.branch
-    # A branch that somebody has committed to meanwhile is theirs as well by now.
-    if plan.created_branch and branch is not None and find_latest(plan.location, branch) == plan.start:
-        drop_branch(plan.location, branch)
+    stored = (
+        writing.storage_schema(frame, target.data_storage_version) if overwrite else append_schema(target.schema, frame)
+    )
+    return WritePlan(location, options, mode, stored, start)
 
 
 def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:
     """The version the job starts from; None when there is no dataset yet and one may be created."""
     if options.create_from is not None:
-        return resolve(location, options.create_from)
+        start = resolve(location, options.create_from)
+        check_new(location, str(options.branch))
+        return start
     if options.branch is None:
         return find_latest(location, None)
     try:
@@ -100,13 +76,77 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
     return pin_latest(location, options.branch)
 
 
-def _stored_schema(target: WriteTarget, frame: pa.Schema, mode: Mode) -> pa.Schema:
-    if mode == "overwrite":
-        return writing.storage_schema(frame, target.data_storage_version)
-    return append_schema(target.schema, frame)
+def begin(plan: WritePlan) -> WriteJob:
+    """Execute the first step of a plan: create the branch, or declare the table, where either is new.
 
-
-def _with_new_branch(plan: WritePlan, source: PinnedVersion) -> WritePlan:
+    Executors write to what is there from now on, and of several jobs that create the same one, the others are told
+    here, before they write. Raises AlreadyExists, Conflict, NotFound; then nothing was changed.
+    """
+    if plan.claim is not None:
+        return WriteJob(plan, None, plan.claim.take())
+    if plan.start is None or not plan.creates_branch:
+        return WriteJob(plan, plan.start)
     branch = str(plan.options.branch)
-    create_branch_at(plan.location, branch, source)
-    return replace(plan, created_branch=True, start=pin_latest(plan.location, branch))
+    create_branch_at(plan.location, branch, plan.start)
+    return WriteJob(plan, pin_latest(plan.location, branch))
+
+
+def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
+    """Commit what all tasks wrote as one version and return its number; None when there was nothing to append.
+
+    Raises Conflict where another process committed what cannot be combined, or dropped or renamed a new table in the
+    meantime; then the job leaves nothing behind. After any other error it is not certain that nothing was committed: a
+    request that timed out may have arrived. Then the files stay for cleanup to find, because deleting committed files
+    would lose data.
+    """
+    claim = job.claim
+    if claim is None:
+        return _commit(job, fragments)
+    try:
+        claim.confirm()
+    except LanceSparkError:
+        with suppress(LanceSparkError):
+            give_up(job, fragments)
+        raise
+    try:
+        version = _commit(job, fragments)
+    except BaseException:
+        with suppress(LanceSparkError):
+            claim.withdraw()
+        raise
+    # The rows are committed. Reported as a failure, because the store did not answer now, they would be written twice.
+    with suppress(StorageFailure):
+        claim.confirm()
+    return version
+
+
+def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
+    if job.plan.mode == "append" and not fragments:
+        return None
+    try:
+        return write_commit.commit(job, fragments)
+    except Conflict as conflict:
+        try:
+            _discard(job, fragments)
+        except LanceSparkError as failure:
+            raise Conflict(
+                f"{conflict.message} Cleaning up after it failed: {failure.message}", conflict.hint
+            ) from failure
+        raise
+
+
+def give_up(job: WriteJob, fragments: Sequence[str]) -> None:
+    """Leave dataset and catalog as they were before a job that did not reach its commit."""
+    try:
+        _discard(job, fragments)
+    finally:
+        if job.claim is not None:
+            job.claim.withdraw()
+
+
+def _discard(job: WriteJob, fragments: Sequence[str]) -> None:
+    plan, branch = job.plan, job.plan.options.branch
+    write_commit.discard(plan, fragments)
+    # A branch that another process has committed to in the meantime is not this job's alone any more.
+    if plan.creates_branch and branch is not None and find_latest(plan.location, branch) == job.start:
+        drop_branch(plan.location, branch)

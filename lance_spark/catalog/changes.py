@@ -17,23 +17,23 @@ from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFoun
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowFilter:
     """Which rows a decision needs."""
 
     ids: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
-    """Ids of which all rows are wanted whose ids go on from them."""
+    """Ids; all rows are needed whose ids go on from one of them."""
     locations: tuple[str, ...] = ()
     everything: bool = False
 
-    def filter(self) -> str | None:
-        """As a predicate for pylance; None for all rows."""
+    def predicate(self) -> str | None:
+        """For pylance; None for all rows."""
         if self.everything:
             return None
         parts = []
         if self.ids:
             parts.append(f"{OBJECT_ID} IN ({', '.join(map(quoted, self.ids))})")
-        parts += [below(found) for found in self.below]
+        parts += [below(object_id) for object_id in self.below]
         if self.locations:
             parts.append(f"{LOCATION} IN ({', '.join(map(quoted, self.locations))})")
         return " OR ".join(parts) or "false"
@@ -67,7 +67,7 @@ class Edit:
         return not self.remove and (self.add is None or self.add.num_rows == 0)
 
 
-class Change(Protocol):
+class CatalogChange(Protocol):
     """A wish."""
 
     @property
@@ -75,7 +75,7 @@ class Change(Protocol):
         """Completes "Cannot ..."."""
 
     @property
-    def wanted(self) -> Wanted:
+    def needs(self) -> RowFilter:
         """The rows it is decided on."""
 
     def edit(self, rows: Rows) -> Edit:
@@ -92,50 +92,50 @@ def check_parent(rows: Rows, identifier: Identifier, doing: str) -> None:
     parent = identifier.parent
     if parent.is_root:
         return
-    found = rows.find(parent.object_id)
-    if found is None or not found.is_namespace:
+    entry = rows.find(parent.object_id)
+    if entry is None or not entry.is_namespace:
         raise refusal(NotFound, doing, f"there is no namespace '{parent}'", hint="Create the namespace first.")
 
 
 def check_free(rows: Rows, identifier: Identifier, doing: str) -> None:
     """Raise AlreadyExists if the id is taken, whatever by."""
-    found = rows.find(identifier.object_id)
-    if found is not None:
-        raise refusal(AlreadyExists, doing, f"there is a {found.object_type} of that name already")
+    entry = rows.find(identifier.object_id)
+    if entry is not None:
+        raise refusal(AlreadyExists, doing, f"there is a {entry.object_type} of that name already")
 
 
 def check_unclaimed(rows: Rows, location: str, doing: str) -> None:
     """Raise AlreadyExists if a row names the directory: with two, dropping one table deletes the other's rows."""
-    found = rows.at(location)
-    if found:
-        raise refusal(AlreadyExists, doing, f"the directory '{location}' is that of '{found[0].identifier}'")
+    entry = rows.at(location)
+    if entry:
+        raise refusal(AlreadyExists, doing, f"the directory '{location}' is that of '{entry[0].identifier}'")
 
 
 def find_table(rows: Rows, identifier: Identifier, doing: str) -> Entry:
     """The row of a table. Raises NotFound."""
-    found = rows.find(identifier.object_id)
-    if found is None or not found.is_table:
+    entry = rows.find(identifier.object_id)
+    if entry is None or not entry.is_table:
         raise missing_table(rows, identifier, doing)
-    return found
+    return entry
 
 
 def missing_table(rows: Rows, identifier: Identifier, doing: str) -> LanceSparkError:
     """NotFound, which tells if there is a namespace of that name."""
-    found = rows.find(identifier.object_id)
-    hint = "There is a namespace of that name." if found is not None and found.is_namespace else None
+    entry = rows.find(identifier.object_id)
+    hint = "There is a namespace of that name." if entry is not None and entry.is_namespace else None
     return refusal(NotFound, doing, "there is no such table", hint=hint)
 
 
 def find_namespace(rows: Rows, identifier: Identifier, doing: str) -> Entry:
     """The row of a namespace. Raises NotFound."""
-    found = rows.find(identifier.object_id)
-    if found is None or not found.is_namespace:
-        hint = "There is a table of that name." if found is not None and found.is_table else None
+    entry = rows.find(identifier.object_id)
+    if entry is None or not entry.is_namespace:
+        hint = "There is a table of that name." if entry is not None and entry.is_table else None
         raise refusal(NotFound, doing, "there is no such namespace", hint=hint)
-    return found
+    return entry
 
 
 def check_same(entry: Entry, location: str | None, doing: str) -> None:
     """Raise Conflict when a table is not in the directory any more where it was when it was looked up."""
     if entry.location != location:
-        raise refusal(Conflict, doing, "it was moved or made anew in this moment", hint="Run it again.")
+        raise refusal(Conflict, doing, "it was moved or created again in the meantime", hint="Run it again.")

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from itertools import islice
 
 from lance_spark.catalog.names import Identifier
 
@@ -69,17 +68,8 @@ def hashed_directory(identifier: Identifier, entropy: int) -> str:
 
 def hashed_id(directory: str) -> str | None:
     """The object id for which V2 made a directory; None for other directories."""
-    found = _HASHED.fullmatch(directory)
-    return found[2] if found else None
-
-
-def first_after(names: Collection[str], token: str | None, limit: int | None) -> tuple[list[str], str | None]:
-    """A page of names: sorted, behind the token, and the token for what follows."""
-    behind = sorted(name for name in names if token is None or name > token)
-    if limit is None or len(behind) <= limit:
-        return behind, None
-    page = list(islice(behind, limit))
-    return page, page[-1] if page else None
+    match = _HASHED.fullmatch(directory)
+    return match[2] if match else None
 
 
 @dataclass(frozen=True)
@@ -89,7 +79,7 @@ class Mark:
     why: str
     """``deregister``, ``drop``, ``rename``, or ``keep`` for what a rename left behind."""
     token: str
-    """Tells who wrote it."""
+    """Tells which process wrote it."""
     to: str = ""
     """The directory that a renamed table gets."""
 
@@ -101,19 +91,19 @@ class Mark:
 def read_mark(content: bytes | None) -> Mark | None:
     """The mark in a file; None for files of other tools."""
     try:
-        found = json.loads(content or b"")
-        return Mark(found["why"], found["token"], found["to"]) if found["by"] == _WRITER else None
+        decoded = json.loads(content or b"")
+        return Mark(decoded["why"], decoded["token"], decoded["to"]) if decoded["by"] == _WRITER else None
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def is_leaving(mark: Mark | None) -> bool:
-    """Whether somebody is dropping or renaming the table in a marked directory, or was when he was interrupted."""
+    """Whether a process is dropping or renaming the table in a marked directory, or was interrupted at that."""
     return mark is not None and mark.why in ("drop", "rename")
 
 
 def is_dropped(mark: Mark | None) -> bool:
-    """Whether what is in a marked directory is nobody's any more."""
+    """Whether nothing needs what is in a marked directory any more."""
     return mark is not None and mark.why == "drop"
 
 

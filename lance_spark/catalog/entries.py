@@ -82,12 +82,12 @@ def decode_metadata(text: str | None, object_id: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found = json.loads(text)
+        decoded = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        decoded = None
+    if not isinstance(decoded, dict):
         raise CorruptData(f"The metadata of '{object_id}' in the catalog is no JSON object.")
-    return found
+    return decoded
 
 
 def encode_properties(properties: Mapping[str, Any]) -> str | None:
@@ -127,13 +127,13 @@ class Rows:
 
     def find(self, object_id: str) -> Entry | None:
         """The row of an id; None where there is none. Raises CorruptData for an id that has several."""
-        found = [entry for entry in self.entries if entry.object_id == object_id]
-        if len(found) > 1:
+        rows = [entry for entry in self.entries if entry.object_id == object_id]
+        if len(rows) > 1:
             raise CorruptData(
-                f"The catalog has {len(found)} rows for '{from_object_id(object_id)}'.",
+                f"The catalog has {len(rows)} rows for '{from_object_id(object_id)}'.",
                 hint="Another tool wrote them without checking; the catalog's doctor tells more.",
             )
-        return found[0] if found else None
+        return rows[0] if rows else None
 
     def below(self, object_id: str) -> list[Entry]:
         """Rows of any type whose id goes on from this one."""
@@ -146,8 +146,8 @@ class Rows:
 
     def only(self, object_ids: Iterable[str]) -> pa.Table:
         """The rows of some ids, with all columns."""
-        wanted = pa.array(list(object_ids), pa.string())
-        return self.table.filter(pc.is_in(self.table[OBJECT_ID].cast(pa.string()), value_set=wanted))
+        ids = pa.array(list(object_ids), pa.string())
+        return self.table.filter(pc.is_in(self.table[OBJECT_ID].cast(pa.string()), value_set=ids))
 
 
 def column_text(table: pa.Table, name: str) -> list[str | None]:

@@ -50,7 +50,7 @@ def row_findings(entries: Collection[Entry]) -> Iterator[Finding]:
     """What the rows tell by themselves."""
     ids = Counter(entry.object_id for entry in entries)
     kinds = {entry.object_id: entry.object_type for entry in entries}
-    namespaces = {found for found, kind in kinds.items() if kind == "namespace"}
+    namespaces = {object_id for object_id, kind in kinds.items() if kind == "namespace"}
     locations: dict[str, list[str]] = {}
     for entry in entries:
         if entry.location:

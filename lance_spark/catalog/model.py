@@ -95,7 +95,7 @@ class TableInfo(Shown):
     registered: bool
     """Whether it has a row in ``__manifest``; else it is only a directory."""
     declared: bool | None = None
-    """Whether it has no data yet, only a name; None where nobody looked."""
+    """Whether it has no data yet, only a name; None if it was not looked up."""
 
     def _card(self) -> Card:
         state = "declared, without data" if self.declared else ""

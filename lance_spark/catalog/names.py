@@ -71,17 +71,17 @@ Name = str | Sequence[str] | Identifier
 
 def identify_table(name: Name) -> Identifier:
     """The table a name means. Raises InvalidName, naming the broken rule, for what can be the name of no table."""
-    found = _identify(name)
-    _rule(not found.is_root, TABLE, "", "it cannot be empty")
-    _check_parts(found, TABLE)
-    return found
+    identifier = _identify(name)
+    _rule(not identifier.is_root, TABLE, "", "it cannot be empty")
+    _check_parts(identifier, TABLE)
+    return identifier
 
 
 def identify_namespace(name: Name) -> Identifier:
     """The namespace a name means; the root for an empty one. Raises InvalidName."""
-    found = _identify(name)
-    _check_parts(found, NAMESPACE)
-    return found
+    identifier = _identify(name)
+    _check_parts(identifier, NAMESPACE)
+    return identifier
 
 
 def check_new(identifier: Identifier, kind: str) -> None:

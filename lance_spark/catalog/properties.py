@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from lance_spark.catalog.changes import Edit, Wanted, find_namespace, find_table
+from lance_spark.catalog.changes import Edit, RowFilter, find_namespace, find_table
 from lance_spark.catalog.entries import METADATA, Rows, changed_rows, decode_metadata, encode_properties
 from lance_spark.catalog.names import TABLE, Identifier
 
@@ -25,16 +26,20 @@ class AlterProperties:
         return f"alter the properties of {self.kind} '{self.identifier}'"
 
     @property
-    def wanted(self) -> Wanted:
+    def needs(self) -> RowFilter:
         """The id."""
-        return Wanted(ids=(self.identifier.object_id,))
+        return RowFilter(ids=(self.identifier.object_id,))
+
+    def after(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """The properties afterwards."""
+        return {key: value for key, value in {**before, **self.put}.items() if key not in self.unset}
 
     def edit(self, rows: Rows) -> Edit:
         """Raises NotFound. What another tool wrote beside the properties stays as it is."""
         find = find_table if self.kind == TABLE else find_namespace
         entry = find(rows, self.identifier, self.doing)
         before = decode_metadata(entry.metadata, entry.object_id)
-        after = {key: value for key, value in {**before, **self.put}.items() if key not in set(self.unset)}
+        after = self.after(before)
         if after == before:
             return Edit(before=(entry,))
         altered = changed_rows(rows.only([entry.object_id]), METADATA, [encode_properties(after)])

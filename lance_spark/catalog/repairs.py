@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lance_spark.catalog.changes import Edit, Wanted
+from lance_spark.catalog.changes import Edit, RowFilter
 from lance_spark.catalog.entries import Entry, Rows, new_rows
 from lance_spark.catalog.names import NAMESPACE
 
 
 @dataclass(frozen=True)
 class AddNamespaces:
-    """Namespaces that rows are in, but that nobody created."""
+    """Namespaces that rows are in, but that were never created."""
 
     object_ids: tuple[str, ...]
     doing: str = "add missing namespaces"
 
     @property
-    def wanted(self) -> Wanted:
+    def needs(self) -> RowFilter:
         """The ids."""
-        return Wanted(ids=self.object_ids)
+        return RowFilter(ids=self.object_ids)
 
     def edit(self, rows: Rows) -> Edit:
         """Raises nothing."""
-        entries = [Entry(found, NAMESPACE) for found in self.object_ids if rows.find(found) is None]
+        entries = [Entry(object_id, NAMESPACE) for object_id in self.object_ids if rows.find(object_id) is None]
         return Edit(add=new_rows(rows.table.schema, entries))
 
 
@@ -35,9 +35,9 @@ class RemoveRows:
     doing: str = "remove dead rows"
 
     @property
-    def wanted(self) -> Wanted:
+    def needs(self) -> RowFilter:
         """The ids."""
-        return Wanted(ids=tuple(entry.object_id for entry in self.entries))
+        return RowFilter(ids=tuple(entry.object_id for entry in self.entries))
 
     def edit(self, rows: Rows) -> Edit:
         """Rows that were changed since stay."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lance_spark.catalog.changes import (
     Edit,
-    Wanted,
+    RowFilter,
     check_free,
     check_parent,
     check_same,
@@ -29,7 +29,7 @@ class AddTable:
     properties: Mapping[str, str]
     verb: str = "create"
     unique: bool = False
-    """Whether nobody else can have made up this location."""
+    """Whether no other process can have made up this location."""
 
     @property
     def doing(self) -> str:
@@ -42,14 +42,14 @@ class AddTable:
         return Entry(self.identifier.object_id, TABLE, self.location, encode_properties(self.properties))
 
     @property
-    def wanted(self) -> Wanted:
+    def needs(self) -> RowFilter:
         """The id, its parent, and whoever names the directory."""
-        return Wanted((self.identifier.object_id, self.identifier.parent.object_id), locations=(self.location,))
+        return RowFilter((self.identifier.object_id, self.identifier.parent.object_id), locations=(self.location,))
 
     def edit(self, rows: Rows) -> Edit:
         """Raises AlreadyExists, NotFound for a missing parent."""
-        found = rows.find(self.identifier.object_id)
-        if self.unique and found is not None and found.location == self.location:
+        same = rows.find(self.identifier.object_id)
+        if self.unique and same is not None and same.location == self.location:
             return Edit()  # an attempt that seemed to fail had arrived
         check_free(rows, self.identifier, self.doing)
         check_parent(rows, self.identifier, self.doing)
@@ -66,9 +66,9 @@ class AddTables:
     doing: str = "add tables"
 
     @property
-    def wanted(self) -> Wanted:
+    def needs(self) -> RowFilter:
         """All rows: any of them may name one of the directories."""
-        return Wanted(everything=True)
+        return RowFilter(everything=True)
 
     def edit(self, rows: Rows) -> Edit:
         """Raises nothing: two that migrate at once have the same wish."""
@@ -97,19 +97,19 @@ class RemoveTable:
         return f"{self.verb} table '{self.identifier}'"
 
     @property
-    def wanted(self) -> Wanted:
+    def needs(self) -> RowFilter:
         """The id, what belongs to it, and whoever names the same directory."""
-        found = self.identifier.object_id
-        return Wanted((found,), (found,), () if self.location is None else (self.location,))
+        own = self.identifier.object_id
+        return RowFilter((own,), (own,), () if self.location is None else (self.location,))
 
     def edit(self, rows: Rows) -> Edit:
-        """Raises NotFound, and Conflict for a table that was made anew in another directory."""
+        """Raises NotFound, and Conflict for a table that was created again in another directory."""
         entry = find_table(rows, self.identifier, self.doing)
         check_same(entry, self.location, self.doing)
         family = _family(rows, entry)
-        others = self.location and [found for found in rows.at(self.location) if found.object_id != entry.object_id]
+        others = self.location and [row for row in rows.at(self.location) if row.object_id != entry.object_id]
         return Edit(
-            remove=tuple(found.object_id for found in family),
+            remove=tuple(row.object_id for row in family),
             before=tuple(family),
             shared=frozenset({self.location}) if self.location and others else frozenset(),
         )
@@ -131,13 +131,13 @@ class RenameTable:
         return f"rename table '{self.old}' to '{self.new}'"
 
     @property
-    def wanted(self) -> Wanted:
+    def needs(self) -> RowFilter:
         """Both ids, the new parent, what belongs to the table, and whoever names the new directory."""
         ids = (self.old.object_id, self.new.object_id, self.new.parent.object_id)
-        return Wanted(ids, (self.old.object_id,), (self.location, self.new_location))
+        return RowFilter(ids, (self.old.object_id,), (self.location, self.new_location))
 
     def edit(self, rows: Rows) -> Edit:
-        """Raises NotFound, AlreadyExists, and Conflict for a table that was made anew."""
+        """Raises NotFound, AlreadyExists, and Conflict for a table that was created again."""
         renamed = rows.find(self.new.object_id)
         if rows.find(self.old.object_id) is None and renamed is not None and self._is_done(renamed):
             return Edit()  # an attempt that seemed to fail had arrived
@@ -148,12 +148,12 @@ class RenameTable:
         if self.new_location != self.location:
             check_unclaimed(rows, self.new_location, self.doing)
         family = _family(rows, entry)
-        ids = [found.object_id for found in family]
+        ids = [row.object_id for row in family]
         table = rows.only(ids)
-        names = [self.new.object_id + found[len(self.old.object_id) :] for found in table[OBJECT_ID].to_pylist()]
-        places = [self.new_location if found == self.location else found for found in table[LOCATION].to_pylist()]
+        names = [self.new.object_id + name[len(self.old.object_id) :] for name in table[OBJECT_ID].to_pylist()]
+        places = [self.new_location if path == self.location else path for path in table[LOCATION].to_pylist()]
         moved = changed_rows(changed_rows(table, OBJECT_ID, names), LOCATION, places)
-        others = [found for found in rows.at(self.location) if found.object_id != entry.object_id]
+        others = [row for row in rows.at(self.location) if row.object_id != entry.object_id]
         return Edit(
             remove=tuple(ids),
             add=moved,
@@ -170,4 +170,4 @@ def _family(rows: Rows, entry: Entry) -> list[Entry]:
 
     Left behind, they would be taken for those of the next table of that name.
     """
-    return [entry, *(found for found in rows.below(entry.object_id) if found.object_type not in _KNOWN)]
+    return [entry, *(row for row in rows.below(entry.object_id) if row.object_type not in _KNOWN)]

@@ -13,7 +13,7 @@ CATALOG_OPTIONS = ("catalog", "catalog_mode")
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """A table, named; nobody has looked whether it is there."""
+    """A table, named. It may not exist."""
 
     root: str
     """Path or URI of the catalog's directory, as it was typed."""

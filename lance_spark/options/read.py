@@ -32,7 +32,7 @@ READ_OPTIONS = (
     "split_size",
     "blob_handling",
 )
-"""Every option of a read but ``path``, a catalog's and ``storage.<key>``."""
+"""Every option of a read except for ``path``, a catalog's and ``storage.<key>``."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 
 
 def check_known(given: Iterable[str], known: Collection[str], where: str, also: Collection[str] = ()) -> None:
-    """Raise InvalidOption for the first option nobody knows, naming the nearest known one.
+    """Raise InvalidOption for the first unknown option, naming the nearest known one.
 
     ``also`` are options that were taken out before: misspelt, they come here.
     """

@@ -24,7 +24,7 @@ WRITE_OPTIONS = (
     "enable_stable_row_ids",
     "commit_message",
 )
-"""Every option of a write but ``path``, a catalog's and ``storage.<key>``."""
+"""Every option of a write except for ``path``, a catalog's and ``storage.<key>``."""
 
 FILE_FORMATS = ("0.1", "2.0", "2.1", "2.2", "2.3", "legacy", "stable", "next")
 """File formats that pylance writes, and its names for the oldest, the recommended and the newest."""

@@ -145,7 +145,7 @@ def _find_null(
             _find_null(array.field(index), child.type, child.nullable, f"{path}.{child.name}", valid)
             for index, child in enumerate(kind)
         )
-        return next((found for found in children if found), None)
+        return next((inner for inner in children if inner), None)
     if parent is not None:
         array = array.filter(parent)
     if pt.is_map(kind):

@@ -23,13 +23,13 @@ def project(schema: pa.Schema, paths: Sequence[str] | None) -> pa.Schema:
     """
     if paths is None:
         return schema
-    wanted: dict[str, list[tuple[str, ...]]] = {}
+    inside: dict[str, list[tuple[str, ...]]] = {}
     for path in paths:
         head, *rest = path_segments(path)
         if schema.get_field_index(head) < 0:
             head, rest = _whole_name(schema, path, head)
-        wanted.setdefault(head, []).append(tuple(rest))
-    fields = [_prune(schema.field(name), inner, name) for name, inner in wanted.items()]
+        inside.setdefault(head, []).append(tuple(rest))
+    fields = [_prune(schema.field(name), inner, name) for name, inner in inside.items()]
     return pa.schema(fields, metadata=schema.metadata)
 
 
@@ -38,7 +38,7 @@ def add_row_columns(schema: pa.Schema, row_id: bool, row_address: bool) -> pa.Sc
 
     They are unsigned in Lance and read as bigint: neither ever reaches the sign bit.
     """
-    extra = [name for name, wanted in ((ROW_ID, row_id), (ROW_ADDRESS, row_address)) if wanted]
+    extra = [name for name, added in ((ROW_ID, row_id), (ROW_ADDRESS, row_address)) if added]
     for name in extra:
         if schema.get_field_index(name) < 0:
             schema = schema.append(pa.field(name, pa.int64()))
@@ -74,12 +74,12 @@ def _prune(field: pa.Field, inner: list[tuple[str, ...]], path: str) -> pa.Field
             f"Column '{path}' is {field.type}, so '{path}.{inner[0][0]}' cannot be read on its own.",
             hint=f"Only fields of structs can be selected; read '{path}' whole.",
         )
-    wanted: dict[str, list[tuple[str, ...]]] = {}
+    inside: dict[str, list[tuple[str, ...]]] = {}
     for head, *rest in inner:
-        wanted.setdefault(head, []).append(tuple(rest))
+        inside.setdefault(head, []).append(tuple(rest))
     children = {child.name: child for child in field.type}
-    for name in wanted:
+    for name in inside:
         if name not in children:
             raise unknown_column(f"{path}.{name}", [f"{path}.{child}" for child in children])
-    pruned = [_prune(children[name], rest, f"{path}.{name}") for name, rest in wanted.items()]
+    pruned = [_prune(children[name], rest, f"{path}.{name}") for name, rest in inside.items()]
     return field.with_type(pa.struct(pruned))

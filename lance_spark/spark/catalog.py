@@ -96,14 +96,14 @@ class LanceCatalog(Shown):
         self, name: Name, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()
     ) -> NamespaceInfo:
         """Set and remove properties of a namespace, or of the root. Raises NotFound."""
-        return namespaces.alter_namespace(self.catalog, name, put, unset)
+        return properties.alter_namespace(self.catalog, name, put, unset)
 
     def drop_namespace(self, name: Name, cascade: bool = False, force: bool = False) -> tuple[Removed, ...]:
         """Drop a namespace, and with ``cascade`` all that is in it; returns the tables that went.
 
         Raises NotFound, and Refused for one that is not empty and, without ``force``, if clones read a table in it.
         """
-        return namespaces.drop_namespace(self.catalog, name, cascade, force)
+        return dropping.drop_namespace(self.catalog, name, cascade, force)
 
     def list_namespaces(
         self, parent: Name = "", recursive: bool = False, limit: int | None = None, after: Name | None = None
@@ -142,7 +142,7 @@ class LanceCatalog(Shown):
     ) -> LanceTable:
         """A handle on a table, at a ref as of :meth:`LanceTable.checkout`.
 
-        It stays with the directory: a rename does not disturb it, but for that of a table in the root, which moves.
+        It stays with the directory: a rename does not disturb it, except for that of a table in the root, which moves.
         Raises NotFound for an unknown table and for one that has no data yet.
         """
         location, _ = open_table(self.catalog, name, RefSpec())
@@ -217,7 +217,7 @@ class LanceCatalog(Shown):
 
 
 def _names(page: Page) -> list[str]:
-    return [str(found) for found in page]
+    return [str(identifier) for identifier in page]
 
 
 def _token(after: Name | None) -> str | None:

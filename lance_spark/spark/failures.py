@@ -31,9 +31,9 @@ _OWN = re.compile(r"lance_spark\.errors\.(\w+): (.*?)(?:\n  hint: ([^\n]*))?(?:\
 
 def own_error(text: str) -> LanceSparkError | None:
     """The error of this package that a task raised, from the text Spark made of it; None for other failures."""
-    found = _OWN.search(text)
-    kind = getattr(errors, found[1], None) if found else None
-    if found is None or not (isinstance(kind, type) and issubclass(kind, LanceSparkError)):
+    match = _OWN.search(text)
+    kind = getattr(errors, match[1], None) if match else None
+    if match is None or not (isinstance(kind, type) and issubclass(kind, LanceSparkError)):
         return None
-    error: LanceSparkError = kind(found[2], found[3])
+    error: LanceSparkError = kind(match[2], match[3])
     return error

@@ -33,7 +33,7 @@ class Branches(Shown):
     spark: SparkSession | None
 
     def list(self) -> list[Branch]:
-        """All branches but main, by name."""
+        """All branches except for main, by name."""
         return branch_actions.list_branches(self.location)
 
     def create(

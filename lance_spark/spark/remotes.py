@@ -70,8 +70,8 @@ class Remotes(Shown):
 
         Metadata only: data files stay where they are. Raises NotFound, StorageFailure, Refused.
         """
-        wanted = None if branches is None else [branch_or_none(branch) for branch in branches]
-        options = FetchOptions(branches=wanted, dry_run=dry_run)
+        names = None if branches is None else [branch_or_none(branch) for branch in branches]
+        options = FetchOptions(branches=names, dry_run=dry_run)
         return fetch(self.location, self._remote(remote), engine_of(self.spark), options)
 
     def pull(

@@ -11,7 +11,7 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark.runner.interface import Item
 from lance_spark.runner.work import Work

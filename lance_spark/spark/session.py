@@ -44,14 +44,14 @@ def session_or_none(given: SparkSession | None) -> SparkSession | None:
 
 def needed_session(given: SparkSession | None, hint: str) -> SparkSession:
     """The session that was given, or the active one. Raises Refused, with the hint, where there is none."""
-    found = session_or_none(given)
-    if found is None:
+    session = session_or_none(given)
+    if session is None:
         raise Refused("There is no Spark session in this process.", hint=hint)
-    return found
+    return session
 
 
 class JobSession:
-    """The session of a job, which starts when somebody asks for it; and stops at the end if it was started here.
+    """The session of a job, which starts when it is asked for, and stops at the end if it was started here.
 
     ``with JobSession("name") as session`` gives it; ``session()`` is the Spark session.
     """
@@ -75,16 +75,16 @@ class JobSession:
         Without PYSPARK_PYTHON Spark starts whichever ``python3`` is first on the PATH for the Python workers, and the
         first query ends with "No module named 'lance'" although the driver has it.
         """
-        found = self._started or session_or_none(None)
-        if found is None:
+        session = self._started or session_or_none(None)
+        if session is None:
             self._say("start Spark")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
             from pyspark.sql import SparkSession
 
             builder = SparkSession.builder.appName(self._name).config("spark.log.level", self._log_level)
-            self._started = found = builder.getOrCreate()
-        return found
+            self._started = session = builder.getOrCreate()
+        return session
 
     def stop(self) -> None:
         """Stop what was started here: nothing is said on the terminal afterwards. Safe to repeat."""

@@ -78,7 +78,7 @@ class LanceTable(Shown):
     def for_path(spark: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
         """The dataset at a path or URI, at the newest version of main. Raises NotFound when there is none.
 
-        With None for the session everything works but DataFrames, which raise Refused.
+        With None for the session everything works except for DataFrames, which raise Refused.
         """
         location = dataset_at(uri, storage_options)
         datasets.open_latest(location)

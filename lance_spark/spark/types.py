@@ -179,8 +179,8 @@ _WRITABLE = frozenset(
 
 def _decode_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
     """Arrow metadata as Spark's; keys that describe Arrow's own encoding stay behind."""
-    found = {key.decode(): value.decode(errors="replace") for key, value in (metadata or {}).items()}
-    return {key: value for key, value in found.items() if not key.startswith(("ARROW:", "lance-encoding:"))}
+    texts = {key.decode(): value.decode(errors="replace") for key, value in (metadata or {}).items()}
+    return {key: value for key, value in texts.items() if not key.startswith(("ARROW:", "lance-encoding:"))}
 
 
 def _encode_metadata(metadata: Mapping[str, Any]) -> dict[str, str] | None:

@@ -26,9 +26,9 @@ def register_views(
     """
     frames = {}
     for table, view in view_names(list_tables(catalog, namespace, recursive), prefix).items():
-        found = describe_table(catalog, table)
-        if not found.declared:
-            frames[view] = LanceTable(spark, found.location).to_df()
+        described = describe_table(catalog, table)
+        if not described.declared:
+            frames[view] = LanceTable(spark, described.location).to_df()
     for view, frame in frames.items():
         frame.createOrReplaceTempView(quoted_view(view))
     return list(frames)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lance_spark.actions.catalog.writing import finish_job, give_up_job, plan_job
+from lance_spark.actions.write import begin, finish, give_up, plan_write
 from lance_spark.spark.failures import plainly
 from lance_spark.spark.types import to_arrow
 from lance_spark.store.writing import write_rows
@@ -26,28 +26,29 @@ class LanceWriter(DataSourceArrowWriter):
     """One write job. Made on the driver, carried to the executors, and back to the driver for the commit."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        # Spark asks for a writer when the write is executed, right before its first task, and never to plan it.
         with plainly():
-            self._job = plan_job(options, to_arrow(schema), overwrite)
+            self._job = begin(plan_write(options, to_arrow(schema), overwrite))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> LanceCommitMessage:
         """Write one task's rows; runs on an executor."""
         with plainly():
-            return LanceCommitMessage(write_rows(self._job.plan, iterator))
+            return LanceCommitMessage(write_rows(self._job, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit all tasks' fragments as one version; runs on the driver."""
         with plainly():
-            finish_job(self._job, _fragments(messages))
+            finish(self._job, _fragments(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what finished tasks wrote, when another task failed.
 
-        When every task has a message, what failed was the commit, which has cleaned up already if that was safe:
-        see lance_spark.actions.write.finish and lance_spark.actions.catalog.writing.finish_job.
+        When every task has a message, what failed was the commit, which has cleaned up already if that was safe: see
+        lance_spark.actions.write.finish.
         """
         if any(message is None for message in messages):
             with plainly():
-                give_up_job(self._job, _fragments(messages))
+                give_up(self._job, _fragments(messages))
 
 
 def _fragments(messages: list[WriterCommitMessage | None]) -> list[str]:

@@ -11,15 +11,16 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import files
 from lance_spark.store.commits import check_nothing_missing, check_still_there
+from lance_spark.store.creating import create_dataset
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.write.plan import WritePlan
+from lance_spark.write.plan import WriteJob, WritePlan
 
 if TYPE_CHECKING:
     from lance.schema import LanceField
 
 
-def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
+def commit(job: WriteJob, fragments: Sequence[str]) -> int:
     """Commit all fragments as one version and return its number.
 
     pylance's rules decide whether the commit can be combined with commits made since the job started. If not, it
@@ -28,6 +29,7 @@ def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
     import lance
     from lance.fragment import FragmentMetadata
 
+    plan = job.plan
     metadata = [FragmentMetadata.from_json(fragment) for fragment in fragments]
     operation = (
         lance.LanceOperation.Append(metadata)
@@ -35,13 +37,13 @@ def commit(plan: WritePlan, fragments: Sequence[str]) -> int:
         else lance.LanceOperation.Overwrite(plan.schema, metadata)
     )
     arguments: dict[str, Any] = {"max_retries": 0}
-    if plan.start is not None:
-        check_still_there(plan.location, plan.start)
+    if job.start is not None:
+        check_still_there(plan.location, job.start)
         if plan.mode == "append":
-            _check_same_columns(plan, plan.start)
+            _check_same_columns(plan, job.start)
         else:
-            check_nothing_missing(plan.location, plan.start)
-        arguments = {"read_version": plan.start.version}
+            check_nothing_missing(plan.location, job.start)
+        arguments = {"read_version": job.start.version}
     try:
         with translated(plan.location, "committing"):
             if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
@@ -87,22 +89,14 @@ def _ids(field: LanceField) -> tuple[Any, ...]:
 
 
 def _create_empty(plan: WritePlan) -> int:
-    """Create a dataset without rows in a chosen file format, which a commit can only take from its fragments.
-
-    Unlike a commit this is not atomic: of two jobs that create the dataset at the same time, the later one may win.
-    The version of the other job stays in the history.
-    """
-    import lance
-
-    dataset = lance.write_dataset(
-        plan.schema.empty_table(),
-        plan.location.uri,
+    """A dataset without rows in a chosen file format, which a commit can only take from its fragments."""
+    return create_dataset(
+        plan.location,
+        plan.schema,
         data_storage_version=plan.options.files.data_storage_version,
         enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
         commit_message=plan.options.commit_message,
-        storage_options=plan.location.storage_options,
     )
-    return int(dataset.version)
 
 
 def discard(plan: WritePlan, fragments: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from lance_spark.schema.blobs import BLOB_KEY, is_blob_extension, plain_bytes
 from lance_spark.schema.conform import conform
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.write.plan import WritePlan, WriteTarget
+from lance_spark.write.plan import WriteJob, WriteTarget
 
 if TYPE_CHECKING:
     import lance
@@ -32,7 +32,7 @@ def read_target(location: DatasetLocation, pin: PinnedVersion) -> WriteTarget:
     """What an existing version fixes for new files."""
     dataset = open_pinned(location, pin)
     with translated(location, "reading the schema"):
-        return WriteTarget(pin, dataset.schema, str(dataset.data_storage_version), bool(dataset.has_stable_row_ids))
+        return WriteTarget(dataset.schema, str(dataset.data_storage_version), bool(dataset.has_stable_row_ids))
 
 
 def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Schema:
@@ -51,11 +51,12 @@ def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Sc
     return pa.schema(fields, metadata=schema.metadata)
 
 
-def write_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> list[str]:
+def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
     """Write one task's rows as uncommitted data files; returns the fragments' metadata as JSON.
 
     pylance deletes what it wrote when the stream fails half-way. No rows, no file.
     """
+    plan = job.plan
     rows = _ConformedBatches(batches, plan.schema)
     first = next(rows, None)
     if first is None:
@@ -63,7 +64,7 @@ def write_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> list[str]:
     reader = pa.RecordBatchReader.from_batches(plan.schema, chain((first,), rows))
     try:
         with translated(plan.location, "writing data files"):
-            fragments = _write_fragments(plan, reader)
+            fragments = _write_fragments(job, reader)
     except AlreadyExists as error:
         raise Conflict(
             f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
@@ -74,15 +75,15 @@ def write_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> list[str]:
     return [json.dumps(fragment.to_json()) for fragment in fragments]
 
 
-def _write_fragments(plan: WritePlan, reader: pa.RecordBatchReader) -> Sequence[FragmentMetadata]:
+def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[FragmentMetadata]:
     from lance.fragment import write_fragments
 
-    options = plan.options.files
+    plan, options = job.plan, job.plan.options.files
     sizes = {"max_rows_per_file": options.max_rows_per_file, "max_bytes_per_file": options.max_bytes_per_file}
     arguments: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
     written: Sequence[FragmentMetadata] = write_fragments(
         reader,
-        _destination(plan),
+        _destination(job),
         schema=plan.schema,
         mode=plan.mode,
         data_storage_version=options.data_storage_version,
@@ -92,9 +93,10 @@ def _write_fragments(plan: WritePlan, reader: pa.RecordBatchReader) -> Sequence[
     return written
 
 
-def _destination(plan: WritePlan) -> lance.LanceDataset | str:
-    """The version that the job started from: all tasks use its field ids, even if another commit comes between."""
-    return plan.location.uri if plan.start is None else open_pinned(plan.location, plan.start)
+def _destination(job: WriteJob) -> lance.LanceDataset | str:
+    """The version the job started from, so that all tasks use its field ids even if a commit comes between."""
+    location = job.plan.location
+    return location.uri if job.start is None else open_pinned(location, job.start)
 
 
 class _ConformedBatches(Iterator[pa.RecordBatch]):

@@ -1,11 +1,11 @@
-"""Whether a DataFrame fits the dataset it is written to, decided from schemas alone."""
+"""What a write will do, and whether a DataFrame fits the dataset it is written to, decided from schemas alone."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
@@ -13,26 +13,40 @@ from lance_spark.errors import Refused, SchemaMismatch
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
 from lance_spark.schema.blobs import holds_bytes, is_blob
 from lance_spark.schema.casts import why_not
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
 
 Mode = Literal["create", "append", "overwrite"]
+_STEPS = {"create": "create", "append": "append to {} of", "overwrite": "overwrite {} of"}
 
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """The version a write starts from, and what it fixes for the new files."""
+    """What the version that a write starts from fixes for the new files."""
 
-    pin: PinnedVersion
     schema: pa.Schema
     data_storage_version: str
     stable_row_ids: bool
 
 
+class Claim(Protocol):
+    """The name of a table in a catalog, which a write holds until the table has its first rows."""
+
+    def take(self) -> Claim | None:
+        """Begin: declare the table, unless it is declared. None where nothing can be held."""
+
+    def confirm(self) -> None:
+        """Raise Conflict if another process dropped, renamed or deregistered the table since."""
+
+    def withdraw(self) -> None:
+        """Give the name back, if this write declared it."""
+
+
 @dataclass(frozen=True)
 class WritePlan:
-    """One write job, resolved: what executors and the final commit need to know."""
+    """What a write will do, checked. Nothing is done yet: it can be printed, pickled, and executed later or never."""
 
     location: DatasetLocation
     options: WriteOptions
@@ -40,9 +54,34 @@ class WritePlan:
     schema: pa.Schema
     """Schema of the rows as they are stored: the dataset's own types on append, the DataFrame's otherwise."""
     start: PinnedVersion | None
-    """Version the job started from; None when it creates the dataset."""
-    created_branch: bool = False
-    """Whether this job made the branch, so that a failed job takes it away again."""
+    """Version the write starts from; None when it creates the dataset."""
+    claim: Claim | None = None
+    """The table of a catalog that gets its first rows; None for all other writes."""
+
+    @property
+    def creates_branch(self) -> bool:
+        """Whether the branch is a new one, so that a failed job deletes it."""
+        return self.options.create_from is not None
+
+    def __str__(self) -> str:
+        """The steps, one a line."""
+        branch = self.options.branch or MAIN
+        steps = [f"create branch '{branch}' at {self.start}"] if self.creates_branch else []
+        steps += ["declare the table in its catalog"] if self.claim is not None else []
+        steps += [f"{_STEPS[self.mode].format(branch)} {self.location.uri}"]
+        columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
+        return "\n".join([*steps, f"columns: {columns}"])
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """A plan whose execution has begun: what executors and the final commit need to know."""
+
+    plan: WritePlan
+    start: PinnedVersion | None
+    """Version the commit follows: that of the plan, or the first one of the new branch."""
+    claim: Claim | None = None
+    """What is held in a catalog; None for all other writes."""
 
 
 def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
@@ -108,16 +147,16 @@ def check_replaces(target: WriteTarget, options: WriteOptions) -> None:
         )
 
 
-def _check_type(given: pa.Field, wanted: pa.Field) -> None:
-    if is_blob(wanted):
+def _check_type(given: pa.Field, stored: pa.Field) -> None:
+    if is_blob(stored):
         reason = None if holds_bytes(given.type) else "a blob column takes bytes"
         hint = "Read blobs with option('blob_handling', 'bytes') before writing them."
     else:
-        reason = why_not(given.type, wanted.type)
+        reason = why_not(given.type, stored.type)
         hint = f"Cast it: df.withColumn('{given.name}', col('{given.name}').cast(...))."
     if reason:
         raise SchemaMismatch(
-            f"Column '{given.name}' is {given.type} in the DataFrame and {wanted.type} in the dataset: {reason}.",
+            f"Column '{given.name}' is {given.type} in the DataFrame and {stored.type} in the dataset: {reason}.",
             hint=hint,
         )
 

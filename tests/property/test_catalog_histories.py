@@ -18,20 +18,14 @@ from lance_namespace import DescribeTableRequest, ListNamespacesRequest, ListTab
 
 from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
 from lance_spark.actions.catalog.doctor import examine
-from lance_spark.actions.catalog.dropping import drop_table
+from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
 from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
 from lance_spark.actions.catalog.migrate import migrate
-from lance_spark.actions.catalog.namespaces import (
-    alter_namespace,
-    create_namespace,
-    describe_namespace,
-    drop_namespace,
-    namespace_exists,
-)
+from lance_spark.actions.catalog.namespaces import create_namespace, describe_namespace, namespace_exists
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.orphans import plan_orphans
-from lance_spark.actions.catalog.properties import alter_table
+from lance_spark.actions.catalog.properties import alter_namespace, alter_table
 from lance_spark.actions.catalog.registering import deregister_table, register_table
 from lance_spark.actions.catalog.renaming import rename_table
 from lance_spark.errors import AlreadyExists, NotFound, Refused

@@ -14,7 +14,7 @@ from lance_spark.actions.branches import create_branch, delete_branch, list_bran
 from lance_spark.actions.read import PinnedRead, pin_read, plan_read, read_schema
 from lance_spark.actions.restore import restore
 from lance_spark.actions.tags import create_tag, delete_tag, list_tags, move_tag
-from lance_spark.actions.write import finish, give_up, plan_write
+from lance_spark.actions.write import begin, finish, give_up, plan_write
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.refs.model import RefSpec
 from lance_spark.runner.local import LocalRunner
@@ -59,10 +59,10 @@ class Refs(RuleBasedStateMachine):
 
     def job(self, branch, count, tasks=1, overwrite=False, **options):
         given = {"path": self.uri, **options, **({"branch": branch} if branch else {})}
-        plan = plan_write(given, SCHEMA, overwrite)
+        job = begin(plan_write(given, SCHEMA, overwrite))
         written = [self.batch(count) for _ in range(tasks)]
-        fragments = [fragment for _, batch in written for fragment in write_rows(plan, [batch])]
-        return plan, fragments, [number for ids, _ in written for number in ids]
+        fragments = [fragment for _, batch in written for fragment in write_rows(job, [batch])]
+        return job, fragments, [number for ids, _ in written for number in ids]
 
     def pin(self, **options):
         return pin_read({"path": self.uri, **{key: str(value) for key, value in options.items() if value is not None}})
@@ -76,22 +76,22 @@ class Refs(RuleBasedStateMachine):
 
     @initialize(count=st.integers(0, 3))
     def create(self, count):
-        plan, fragments, ids = self.job(None, count)
-        assert finish(plan, fragments) == 1
+        job, fragments, ids = self.job(None, count)
+        assert finish(job, fragments) == 1
         self.rows[None, 1] = ids
 
     @rule(data=st.data(), count=st.integers(1, 3), tasks=st.integers(1, 2), overwrite=st.booleans())
     def write(self, data, count, tasks, overwrite):
         branch, version = data.draw(st.sampled_from(self.heads()))
-        plan, fragments, ids = self.job(branch, count, tasks, overwrite)
-        assert finish(plan, fragments) == version + 1
+        job, fragments, ids = self.job(branch, count, tasks, overwrite)
+        assert finish(job, fragments) == version + 1
         self.rows[branch, version + 1] = ids if overwrite else self.rows[branch, version] + ids
 
     @rule(data=st.data(), count=st.integers(1, 3))
     def give_up_a_job(self, data, count):
         branch, _ = data.draw(st.sampled_from(self.heads()))
-        plan, fragments, _ = self.job(branch, count)
-        give_up(plan, fragments)
+        job, fragments, _ = self.job(branch, count)
+        give_up(job, fragments)
 
     @rule(data=st.data(), remainder=st.integers(0, 2))
     def delete_rows(self, data, remainder):
@@ -126,8 +126,8 @@ class Refs(RuleBasedStateMachine):
             with pytest.raises(AlreadyExists):
                 create_branch(self.location, name, RefSpec(branch=branch, version=version))
         elif by_write:
-            plan, fragments, ids = self.job(name, 1, **source)
-            assert finish(plan, fragments) == version + 1
+            job, fragments, ids = self.job(name, 1, **source)
+            assert finish(job, fragments) == version + 1
             self.rows[name, version] = self.rows[branch, version]
             self.rows[name, version + 1] = self.rows[branch, version] + ids
             self.parent[name] = branch

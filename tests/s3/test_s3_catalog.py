@@ -20,11 +20,11 @@ from support.catalog_work import assert_sound, attempt, create, value_of, wander
 from support.processes import Job, Team
 
 from lance_spark.actions.catalog.declaring import declare_table, withdraw
-from lance_spark.actions.catalog.dropping import drop_table
+from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
 from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
 from lance_spark.actions.catalog.migrate import migrate
-from lance_spark.actions.catalog.namespaces import create_namespace, drop_namespace
+from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.registering import deregister_table, register_table
 from lance_spark.actions.catalog.renaming import rename_table

@@ -8,7 +8,7 @@ from lance_spark.actions.catalog.dropping import drop_table
 from lance_spark.actions.catalog.lookup import locate_table, table_exists
 from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.writing import finish_job, give_up_job, plan_job
+from lance_spark.actions.write import begin, finish, give_up, plan_write
 from lance_spark.errors import Conflict
 from lance_spark.store.writing import write_rows
 
@@ -24,8 +24,8 @@ def catalog(bucket, storage):
 
 
 def prepare(catalog, name, ids):
-    job = plan_job(given(name, catalog.root.storage_options, catalog=catalog.uri), IDS, overwrite=False)
-    return job, write_rows(job.plan, [pa.record_batch({"id": pa.array(ids, pa.int64())})])
+    job = begin(plan_write(given(name, catalog.root.storage_options, catalog=catalog.uri), IDS, overwrite=False))
+    return job, write_rows(job, [pa.record_batch({"id": pa.array(ids, pa.int64())})])
 
 
 def left(client, bucket):
@@ -34,26 +34,26 @@ def left(client, bucket):
 
 def test_a_table_is_made_written_to_and_read_by_its_name(catalog, storage):
     for name in NAMES:
-        assert [finish_job(*prepare(catalog, name, ids)) for ids in ([1, 2], [3])] == [1, 2]
+        assert [finish(*prepare(catalog, name, ids)) for ids in ([1, 2], [3])] == [1, 2]
         assert read(name, storage, catalog=catalog.uri) == [1, 2, 3]
         assert rows(locate_table(catalog, name).uri, storage) == [1, 2, 3]
 
 
 def test_a_failed_job_and_a_dropped_table_leave_nothing(catalog, client, bucket):
     for name in NAMES:
-        give_up_job(*prepare(catalog, name, [1]))
+        give_up(*prepare(catalog, name, [1]))
         assert (table_exists(catalog, name), left(client, bucket)) == (False, set())
         job = prepare(catalog, name, [1])
         drop_table(catalog, name)
         with pytest.raises(Conflict, match="while it was written"):
-            finish_job(*job)
+            finish(*job)
         assert (table_exists(catalog, name), left(client, bucket)) == (False, set())
 
 
 def test_of_two_that_make_one_table_one_does(catalog, storage):
     for name in NAMES:
         first, second = prepare(catalog, name, [1]), prepare(catalog, name, [2])
-        finish_job(*second)
+        finish(*second)
         with pytest.raises(Conflict, match="first"):
-            finish_job(*first)
+            finish(*first)
         assert rows(locate_table(catalog, name).uri, storage) == [2]

@@ -11,11 +11,13 @@ import pytest
 from lance_namespace import CreateNamespaceRequest
 from support.catalogs import indexes, make_table, namespaces, raw, rows, tables
 
-from lance_spark.actions.catalog.namespaces import alter_namespace, create_namespace, describe_namespace, drop_namespace
+from lance_spark.actions.catalog.dropping import drop_namespace
+from lance_spark.actions.catalog.namespaces import create_namespace, describe_namespace
 from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.catalog.properties import alter_namespace
 from lance_spark.actions.catalog.renaming import rename_table
 from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.catalog.changes import Wanted
+from lance_spark.catalog.changes import RowFilter
 from lance_spark.catalog.entries import INDEXES, PRIMARY_KEY, SCHEMA, Entry, new_rows
 from lance_spark.catalog.names import identify_namespace
 from lance_spark.catalog.namespaces import AddNamespace
@@ -108,7 +110,7 @@ def test_a_change_is_refused_if_any_row_or_column_was_committed_since_it_was_dec
     """Else a parent could be gone, or an id taken, by the time the change arrives."""
     filled(catalog)
     seen = newest(catalog.manifest)
-    found, addresses = seen.addressed(Wanted(everything=True))
+    found, addresses = seen.addressed(RowFilter(everything=True))
     edit = AddNamespace(identify_namespace("mine"), {}).edit(found)
     monkeypatch.setattr(manifest, "_FRAGMENTS", 1 if rewrites else 100)
     before = raw(catalog).version
@@ -332,7 +334,7 @@ def test_a_version_that_is_cleaned_up_while_it_is_read_is_followed_by_the_newest
 
     monkeypatch.setattr(snapshots, "newest", slow)
     monkeypatch.setattr(snapshots, "_session", lance.Session)  # what is cached would hide that the files are gone
-    assert len(read_rows(catalog.manifest, Wanted(everything=True)).entries) == 3
+    assert len(read_rows(catalog.manifest, RowFilter(everything=True)).entries) == 3
 
 
 def test_a_catalog_that_lost_a_file_is_an_error_and_no_empty_one(catalog, monkeypatch):
@@ -341,7 +343,7 @@ def test_a_catalog_that_lost_a_file_is_an_error_and_no_empty_one(catalog, monkey
     for path in (open_path(catalog) / "data").iterdir():
         path.unlink()
     with pytest.raises((CorruptData, NotFound)):
-        read_rows(catalog.manifest, Wanted(everything=True))
+        read_rows(catalog.manifest, RowFilter(everything=True))
     with pytest.raises((CorruptData, NotFound)):
         create_namespace(catalog, "x")
 

@@ -14,10 +14,10 @@ from support.local_datasets import numbers
 from lance_spark.actions.catalog import declaring, dropping, moving
 from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
 from lance_spark.actions.catalog.doctor import examine, mend
-from lance_spark.actions.catalog.dropping import drop_table
+from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
 from lance_spark.actions.catalog.lookup import describe_table, table_exists
 from lance_spark.actions.catalog.migrate import apply_migration, plan_migration
-from lance_spark.actions.catalog.namespaces import create_namespace, drop_namespace
+from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.orphans import collect_orphans, plan_orphans
 from lance_spark.actions.catalog.registering import deregister_table, register_table
@@ -129,7 +129,7 @@ def test_a_drop_that_was_killed_before_the_row_went_is_told_and_mended(catalog, 
 STEPS = {
     "copied": ("hide", "old"),
     "marked": ("look_again", "old"),
-    "before the row": ("_change", "old"),
+    "before the row": ("change_of_move", "old"),
     "after the row": ("_leave", "new"),
 }
 
@@ -251,7 +251,7 @@ def test_a_job_whose_table_was_dropped_while_it_wrote_makes_no_other_one(catalog
     declared = declare_table(catalog, name)
     drop_table(catalog, name)
     lance.write_dataset(numbers(2), declared.location.uri)
-    with pytest.raises(Conflict, match=f"Cannot create table '{name}': somebody else dropped"):
+    with pytest.raises(Conflict, match=f"Cannot create table '{name}': another process dropped"):
         confirm(catalog, declared)
     assert directories(catalog) == set()
     assert tables(catalog, recursive=True) == []
@@ -283,13 +283,13 @@ def test_a_job_never_takes_away_what_another_one_made_in_its_place(catalog):
 
 def test_a_commit_in_the_very_moment_of_a_rename_is_not_lost(catalog, monkeypatch):
     declared = make_table(catalog, "t")
-    change = moving._change
+    change = moving.change_of_move
 
     def commit_before(*given):
         lance.write_dataset(numbers(1, 77), declared.location.uri, mode="append")
         return change(*given)
 
-    monkeypatch.setattr(moving, "_change", commit_before)
+    monkeypatch.setattr(moving, "change_of_move", commit_before)
     assert rename_table(catalog, "t", "u").left_behind == "t.lance"
     assert ids_of(catalog, "u") == [0, 1, 2]
     assert not table_exists(catalog, "t")
@@ -375,7 +375,7 @@ def test_a_table_that_is_dropped_as_one_of_v1_before_it_has_its_row_is_not_decla
         return apply(*given)
 
     monkeypatch.setattr(manifest, "apply", dropped_before)
-    with pytest.raises(Conflict, match="Cannot create table 't': somebody else dropped it"):
+    with pytest.raises(Conflict, match="Cannot create table 't': another process dropped it"):
         declare_table(catalog, "t")
     assert (directories(catalog), set(rows(catalog))) == (set(), {"ns"})
     assert raw(catalog).count_rows() == 1

@@ -13,20 +13,14 @@ from support.local_datasets import numbers
 
 from lance_spark.actions.catalog.declaring import declare_table, withdraw
 from lance_spark.actions.catalog.doctor import examine, mend
-from lance_spark.actions.catalog.dropping import drop_table
+from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
 from lance_spark.actions.catalog.listing import list_tables
 from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
 from lance_spark.actions.catalog.migrate import migrate
-from lance_spark.actions.catalog.namespaces import (
-    alter_namespace,
-    create_namespace,
-    describe_namespace,
-    drop_namespace,
-    namespace_exists,
-)
+from lance_spark.actions.catalog.namespaces import create_namespace, describe_namespace, namespace_exists
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.orphans import collect_orphans, plan_orphans
-from lance_spark.actions.catalog.properties import alter_table
+from lance_spark.actions.catalog.properties import alter_namespace, alter_table
 from lance_spark.actions.catalog.registering import deregister_table, register_table
 from lance_spark.actions.catalog.renaming import move_table, rename_table
 from lance_spark.catalog.entries import Entry, new_rows

@@ -19,8 +19,8 @@ from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.reading import open_table
 from lance_spark.actions.catalog.renaming import rename_table
-from lance_spark.actions.catalog.writing import WriteJob, finish_job, give_up_job, plan_job
 from lance_spark.actions.read import pin_read
+from lance_spark.actions.write import begin, finish, give_up, plan_write
 from lance_spark.errors import (
     AlreadyExists,
     Conflict,
@@ -33,6 +33,7 @@ from lance_spark.errors import (
 from lance_spark.refs.model import RefSpec
 from lance_spark.store import write_commit
 from lance_spark.store.writing import write_rows
+from lance_spark.write.plan import WriteJob
 
 NAMES = ("t", "ns.t")
 """A table whose directory has the name that V1 gives it, and one whose directory is a hash."""
@@ -63,13 +64,13 @@ def prepare(catalog, name, rows=None, overwrite=False, **options) -> tuple[Write
     """A job up to its commit, after the way to an executor and back."""
     rows = numbers(3) if rows is None else rows
     given = {"catalog": catalog.uri, "catalog_mode": catalog.mode, "path": name}
-    job = plan_job({**given, **{key: str(value) for key, value in options.items()}}, rows.schema, overwrite)
+    job = begin(plan_write({**given, **{key: str(value) for key, value in options.items()}}, rows.schema, overwrite))
     job = pickle.loads(pickle.dumps(job))
-    return job, write_rows(job.plan, rows.to_batches())
+    return job, write_rows(job, rows.to_batches())
 
 
 def write(catalog, name, rows=None, overwrite=False, **options):
-    return finish_job(*prepare(catalog, name, rows, overwrite, **options))
+    return finish(*prepare(catalog, name, rows, overwrite, **options))
 
 
 def directories(catalog):
@@ -97,9 +98,9 @@ def test_two_that_make_one_table_are_one_winner_and_one_who_is_told(both):
             prepare(both, name, create_table=True)
         assert "has no data" in caught.value.hint
         late = prepare(both, name, numbers(1, 9))  # joins what the other one has declared
-        assert finish_job(*winner) == 1
+        assert finish(*winner) == 1
         with pytest.raises(Conflict, match="first"):
-            finish_job(*late)
+            finish(*late)
         assert ids_of(both, name) == [0, 1, 2]
         with pytest.raises(AlreadyExists) as caught:
             prepare(both, name, create_table=True)
@@ -127,7 +128,7 @@ def test_a_job_that_fails_takes_the_name_back_and_leaves_nothing(lake):
     for name in names(lake):
         job, fragments = prepare(lake, name)
         assert table_exists(lake, name)
-        give_up_job(job, fragments)
+        give_up(job, fragments)
         assert not table_exists(lake, name)
         assert directories(lake) == []
         assert write(lake, name) == 1
@@ -159,7 +160,7 @@ def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(both, name):
     job, fragments = prepare(both, name)
     drop_table(both, name)
     with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
-        finish_job(job, fragments)
+        finish(job, fragments)
     assert (tables(both, recursive=True), directories(both)) == ([], [])
 
 
@@ -184,7 +185,7 @@ def test_a_table_that_is_made_anew_while_it_is_written_is_left_alone(both, name)
     make_table(both, name, numbers(1, 5))
     other = contents(locate_table(both, name).uri)
     with pytest.raises(Conflict):
-        finish_job(job, fragments)
+        finish(job, fragments)
     assert (ids_of(both, name), contents(locate_table(both, name).uri)) == ([5], other)
     assert len(directories(both)) == 1
 
@@ -192,7 +193,7 @@ def test_a_table_that_is_made_anew_while_it_is_written_is_left_alone(both, name)
 def test_a_table_that_is_renamed_while_it_is_written_gets_its_data_under_the_new_name(both):
     job, fragments = prepare(both, "ns.t")
     rename_table(both, "ns.t", "ns.u")
-    assert finish_job(job, fragments) == 1
+    assert finish(job, fragments) == 1
     assert (tables(both, recursive=True), ids_of(both, "ns.u")) == (["ns.u"], [0, 1, 2])
 
 
@@ -201,7 +202,7 @@ def test_a_table_that_somebody_else_declared_gets_its_data_and_stays_when_that_f
         declare_table(lake, name)
         with pytest.raises(NotFound, match="has no data yet"):
             pin_read({"catalog": lake.uri, "catalog_mode": lake.mode, "path": name})
-        give_up_job(*prepare(lake, name))
+        give_up(*prepare(lake, name))
         assert table_exists(lake, name)
         assert write(lake, name) == 1
         assert ids_of(lake, name) == [0, 1, 2]
@@ -238,10 +239,10 @@ def test_a_frame_that_no_table_can_have_declares_none(both):
 
 def test_a_new_table_may_be_asked_for_at_a_path_as_well(tmp_path):
     given = {"path": str(tmp_path / "t.lance"), "create_table": "true"}
-    job = plan_job(given, numbers(1).schema, overwrite=False)
-    assert finish_job(job, write_rows(job.plan, numbers(1).to_batches())) == 1
+    job = begin(plan_write(given, numbers(1).schema, overwrite=False))
+    assert finish(job, write_rows(job, numbers(1).to_batches())) == 1
     with pytest.raises(AlreadyExists, match="There is a dataset"):
-        plan_job(given, numbers(1).schema, overwrite=True)
+        plan_write(given, numbers(1).schema, overwrite=True)
 
 
 def test_a_misspelt_table_is_looked_for_among_those_of_its_namespace(both):

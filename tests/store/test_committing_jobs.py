@@ -29,10 +29,10 @@ def test_one_job_of_many_tasks_is_one_version(uri):
 def test_nothing_is_visible_before_the_commit(uri):
     make_dataset(uri)
     before = contents(uri)
-    plan, fragments = prepare(uri, numbers(2, 10), numbers(2, 20))
+    job, fragments = prepare(uri, numbers(2, 10), numbers(2, 20))
     assert {path.split("/")[0] for path in written_since(before, uri)} == {"data"}
     assert lance.dataset(uri).version == 1
-    assert finish(plan, fragments) == 2
+    assert finish(job, fragments) == 2
     assert ids(uri) == [0, 1, 2, 10, 11, 20, 21]
 
 

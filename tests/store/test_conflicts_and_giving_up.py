@@ -9,7 +9,7 @@ from support.local_datasets import contents, ids, make_dataset, numbers, prepare
 from support.shaped_datasets import PAYLOADS, blobs
 
 from lance_spark.actions.branches import create_branch, delete_branch
-from lance_spark.actions.write import finish, give_up, plan_write
+from lance_spark.actions.write import begin, finish, give_up, plan_write
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import RefSpec
 from lance_spark.store.uri import locate
@@ -50,16 +50,16 @@ def test_a_commit_in_between_is_combined_or_is_a_conflict_that_leaves_no_file(ur
     if branch:
         create_branch(locate(uri), branch, RefSpec())
         where, ref = f"{uri}/tree/{branch}", {"branch": branch}
-    plan, fragments = prepare(uri, numbers(1, 10), numbers(1, 11), overwrite=overwrite, **ref)
+    job, fragments = prepare(uri, numbers(1, 10), numbers(1, 11), overwrite=overwrite, **ref)
     mine = {f"data/{path.split('/')[-1]}" for path in contents(where) if path.startswith("data/")}
     change(where, meanwhile)
     before = contents(where)
     if left is not None:
-        finish(plan, fragments)
+        finish(job, fragments)
         assert ids(uri, **ref) == left
         return
     with pytest.raises(Conflict, match="concurrent commit"):
-        finish(plan, fragments)
+        finish(job, fragments)
     gone = written_since(before, where)
     assert len(gone) == 2
     assert gone <= mine
@@ -69,9 +69,9 @@ def test_a_commit_in_between_is_combined_or_is_a_conflict_that_leaves_no_file(ur
 def test_giving_up_removes_the_jobs_files_and_the_branch_it_made(uri):
     make_dataset(uri)
     before = contents(uri)
-    plan, fragments = prepare(uri, numbers(1, 10), numbers(1, 11), branch="a/b", create_branch="true")
+    job, fragments = prepare(uri, numbers(1, 10), numbers(1, 11), branch="a/b", create_branch="true")
     assert written_since(before, uri)
-    give_up(plan, fragments)
+    give_up(job, fragments)
     assert contents(uri) == before
     assert write(uri, numbers(1, 12), branch="a/b", create_branch="true") == 2
 
@@ -86,10 +86,10 @@ def test_giving_up_keeps_a_branch_that_was_there_before(uri):
 
 def test_giving_up_keeps_a_branch_that_somebody_committed_to_meanwhile(uri):
     make_dataset(uri)
-    plan, fragments = prepare(uri, numbers(1, 10), branch="dev", create_branch="true")
+    job, fragments = prepare(uri, numbers(1, 10), branch="dev", create_branch="true")
     lance.write_dataset(numbers(1, 99), f"{uri}/tree/dev", mode="append")
     before = contents(uri)
-    give_up(plan, fragments)
+    give_up(job, fragments)
     assert len(written_since(before, uri)) == 1
     assert ids(uri, branch="dev") == [0, 1, 2, 99]
 
@@ -98,23 +98,23 @@ def test_giving_up_removes_what_blobs_keep_beside_the_data_files(uri):
     blobs(uri, "2.2")
     before = contents(uri)
     table = pa.table({"payload": pa.array(PAYLOADS, pa.binary())})
-    plan, fragments = prepare(uri, table, table)
+    job, fragments = prepare(uri, table, table)
     assert any(path.endswith(".blob") for path in written_since(before, uri))
-    give_up(plan, fragments)
+    give_up(job, fragments)
     assert contents(uri) == before
 
 
 def test_a_stream_that_breaks_half_way_leaves_no_file_of_its_task(uri):
     make_dataset(uri)
     before = contents(uri)
-    plan = plan_write({"path": uri, "max_rows_per_file": "2"}, numbers(1).schema, overwrite=False)
+    job = begin(plan_write({"path": uri, "max_rows_per_file": "2"}, numbers(1).schema, overwrite=False))
 
     def broken():
         yield from numbers(5).to_batches()
         raise RuntimeError("the input broke")
 
     with pytest.raises(Exception, match="the input broke"):
-        write_rows(plan, broken())
+        write_rows(job, broken())
     assert contents(uri) == before
 
 
@@ -123,34 +123,34 @@ def test_a_branch_deleted_during_the_job_is_a_conflict_that_leaves_no_file(uri, 
     make_dataset(uri)
     before = contents(uri)
     create_branch(locate(uri), "dev", RefSpec())
-    plan, fragments = prepare(uri, numbers(1, 10), branch="dev")
+    job, fragments = prepare(uri, numbers(1, 10), branch="dev")
     delete_branch(locate(uri), "dev")
     if late:
-        fragments = write_rows(plan, numbers(1, 11).to_batches())
+        fragments = write_rows(job, numbers(1, 11).to_batches())
     with pytest.raises(Conflict, match="not there any more"):
-        finish(plan, fragments)
+        finish(job, fragments)
     assert contents(uri) == before
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_dataset_made_anew_during_the_job_is_a_conflict_and_keeps_its_rows(uri, overwrite):
     make_dataset(uri)
-    plan, fragments = prepare(uri, numbers(1, 10), overwrite=overwrite)
+    job, fragments = prepare(uri, numbers(1, 10), overwrite=overwrite)
     shutil.rmtree(uri)
     make_dataset(uri, numbers(2, 70))
     before = contents(uri)
     with pytest.raises(Conflict, match="not there any more"):
-        finish(plan, fragments)
+        finish(job, fragments)
     assert contents(uri) == before
     assert ids(uri) == [70, 71]
 
 
 def test_a_version_cleaned_up_during_the_job_is_a_conflict_that_leaves_no_file(uri):
     make_dataset(uri)
-    plan, fragments = prepare(uri, numbers(1, 10))
+    job, fragments = prepare(uri, numbers(1, 10))
     write(uri, numbers(1, 20))
     lance.dataset(uri).cleanup_old_versions(retain_versions=1)
     with pytest.raises(Conflict, match="not there any more"):
-        finish(plan, fragments)
+        finish(job, fragments)
     assert ids(uri) == [0, 1, 2, 20]
     assert len([path for path in contents(uri) if path.startswith("data/")]) == 2

@@ -20,26 +20,26 @@ from lance_spark.store.uri import locate
 
 def test_appending_to_a_column_whose_type_changed_meanwhile_is_a_conflict(uri):
     make_dataset(uri)
-    plan, fragments = prepare(uri, numbers(3, 10))
+    job, fragments = prepare(uri, numbers(3, 10))
     lance.dataset(uri).alter_columns({"path": "id", "data_type": pa.int32()})
     with pytest.raises(Conflict, match=r"'id' .* was altered"):
-        finish(plan, fragments)
+        finish(job, fragments)
     assert lance.dataset(uri).to_table()["id"].to_pylist() == [0, 1, 2]
 
 
 def test_appending_to_a_column_dropped_meanwhile_is_a_conflict(uri):
     make_dataset(uri, pa.table({"id": [1], "note": ["a"]}))
-    plan, fragments = prepare(uri, pa.table({"id": [2], "note": ["b"]}))
+    job, fragments = prepare(uri, pa.table({"id": [2], "note": ["b"]}))
     lance.dataset(uri).drop_columns(["note"])
     with pytest.raises(Conflict, match="'note'"):
-        finish(plan, fragments)
+        finish(job, fragments)
 
 
 def test_a_column_added_meanwhile_is_no_conflict(uri):
     make_dataset(uri)
-    plan, fragments = prepare(uri, numbers(1, 10))
+    job, fragments = prepare(uri, numbers(1, 10))
     lance.dataset(uri).add_columns({"double": "id * 2"})
-    finish(plan, fragments)
+    finish(job, fragments)
     assert lance.dataset(uri).to_table().to_pylist()[-1] == {"id": 10, "double": None}
 
 

@@ -11,7 +11,7 @@ from support.local_datasets import contents, ids, make_dataset, numbers, write, 
 from support.processes import PATIENCE, processes
 
 from lance_spark.actions.branches import create_branch, list_branches
-from lance_spark.actions.write import finish, plan_write
+from lance_spark.actions.write import begin, finish, plan_write
 from lance_spark.errors import AlreadyExists, LanceSparkError
 from lance_spark.refs.model import RefSpec
 from lance_spark.store.uri import locate
@@ -35,12 +35,12 @@ def write_job(end, options, start, count, pause_in_stream):
             if pause_in_stream and first == start + count // 2:
                 ready()
 
-    plan = plan_write(options, SCHEMA, overwrite=False)
-    fragments = write_rows(plan, batches())
+    job = begin(plan_write(options, SCHEMA, overwrite=False))
+    fragments = write_rows(job, batches())
     if not pause_in_stream:
         ready()
     try:
-        end.send(("committed", finish(plan, fragments)))
+        end.send(("committed", finish(job, fragments)))
     except LanceSparkError as error:
         end.send((type(error).__name__, error.message))
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
 from lance_spark.actions.catalog.doctor import examine
-from lance_spark.actions.catalog.dropping import drop_table
+from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
 from lance_spark.actions.catalog.lookup import describe_table, locate_table
-from lance_spark.actions.catalog.namespaces import create_namespace, drop_namespace
+from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.orphans import collect_orphans, plan_orphans
 from lance_spark.actions.catalog.registering import deregister_table, register_table
 from lance_spark.actions.catalog.renaming import rename_table

@@ -10,12 +10,12 @@ import lance
 import pyarrow as pa
 
 from lance_spark.actions.read import pin_read, plan_read, read_schema
-from lance_spark.actions.write import finish, plan_write
+from lance_spark.actions.write import begin, finish, plan_write
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.conform import conform
 from lance_spark.store.scanning import read_batches
 from lance_spark.store.writing import write_rows
-from lance_spark.write.plan import WritePlan
+from lance_spark.write.plan import WriteJob
 
 
 def numbers(count: int, start: int = 0) -> pa.Table:
@@ -54,11 +54,11 @@ def pin(uri: str, **options: object) -> PinnedVersion:
     return pin_read({"path": uri, **{key: str(value) for key, value in options.items()}}).pin
 
 
-def prepare(uri: str, *tables: pa.Table, overwrite: bool = False, **options: object) -> tuple[WritePlan, list[str]]:
+def prepare(uri: str, *tables: pa.Table, overwrite: bool = False, **options: object) -> tuple[WriteJob, list[str]]:
     """A write job up to its commit: one task per table."""
     given = {"path": uri, **{key: str(value) for key, value in options.items()}}
-    plan = plan_write(given, tables[0].schema, overwrite)
-    return plan, [fragment for table in tables for fragment in write_rows(plan, table.to_batches())]
+    job = begin(plan_write(given, tables[0].schema, overwrite))
+    return job, [fragment for table in tables for fragment in write_rows(job, table.to_batches())]
 
 
 def write(uri: str, *tables: pa.Table, overwrite: bool = False, **options: object) -> int | None:

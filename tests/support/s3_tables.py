@@ -9,10 +9,10 @@ import lance
 import pyarrow as pa
 
 from lance_spark.actions.read import pin_read, plan_read, read_schema
-from lance_spark.actions.write import finish, plan_write
+from lance_spark.actions.write import begin, finish, plan_write
 from lance_spark.store.scanning import read_batches
 from lance_spark.store.writing import write_rows
-from lance_spark.write.plan import WritePlan
+from lance_spark.write.plan import WriteJob
 
 IDS = pa.schema([("id", pa.int64())])
 
@@ -24,10 +24,10 @@ def given(uri: str, storage: Mapping[str, str], **options: str) -> dict[str, str
 
 def prepare(
     uri: str, storage: Mapping[str, str], ids: Sequence[int], overwrite: bool = False, **options: str
-) -> tuple[WritePlan, list[str]]:
+) -> tuple[WriteJob, list[str]]:
     """A write job of one task, up to its commit."""
-    plan = plan_write(given(uri, storage, **options), IDS, overwrite)
-    return plan, write_rows(plan, [pa.record_batch({"id": pa.array(ids, pa.int64())})])
+    job = begin(plan_write(given(uri, storage, **options), IDS, overwrite))
+    return job, write_rows(job, [pa.record_batch({"id": pa.array(ids, pa.int64())})])
 
 
 def write(

@@ -14,7 +14,7 @@ from lance_spark.actions.branches import create_branch, delete_branch, list_bran
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.tags import create_tag, delete_tag, move_tag
-from lance_spark.actions.write import finish, plan_write
+from lance_spark.actions.write import begin, finish, plan_write
 from lance_spark.cleanup.candidates import DELETED
 from lance_spark.refs.model import RefSpec
 from lance_spark.runner.local import LocalRunner
@@ -73,8 +73,8 @@ def _append_to(place: Place, branch: str | None, ids: Sequence[int]) -> int:
 
 def _write(place: Place, ids: Sequence[int]) -> dict[str, Any]:
     options = {"path": place.uri, **{f"storage.{key}": value for key, value in place.storage.items()}}
-    plan = plan_write(options, SCHEMA, overwrite=False)
-    return {"version": finish(plan, write_rows(plan, table_of(ids).to_batches()))}
+    job = begin(plan_write(options, SCHEMA, overwrite=False))
+    return {"version": finish(job, write_rows(job, table_of(ids).to_batches()))}
 
 
 def delete(worker: Worker) -> None:

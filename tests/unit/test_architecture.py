@@ -21,7 +21,7 @@ from lance_spark.options.write import parse_write_options
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.scan.plan import ScanPartition
 from lance_spark.store.scanning import Scan, ScanColumns
-from lance_spark.write.plan import WritePlan
+from lance_spark.write.plan import WriteJob, WritePlan
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("lance_spark", "pyspark_lance", "jobs") for path in (ROOT / folder).rglob("*.py"))
@@ -136,7 +136,9 @@ def crossing(uri):
         "PinnedRead": read,
         "ScanPartition": part,
         "Scan": Scan(location, pin, ScanColumns(("id",), True, True, "all_binary"), "id > 1", 9),
-        "WritePlan": WritePlan(location, parse_write_options({"branch": "exp/a"}), "append", pa.schema([]), pin, True),
+        "WriteJob": WriteJob(
+            WritePlan(location, parse_write_options({"branch": "exp/a"}), "append", pa.schema([]), pin), pin
+        ),
         "LancePartition": LancePartition(part),
         "LanceReader": LanceReader(read, schema),
         "LanceWriter": LanceWriter({"path": uri}, schema, overwrite=False),

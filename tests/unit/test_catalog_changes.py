@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lance_spark.catalog.changes import Wanted, below, quoted
+from lance_spark.catalog.changes import RowFilter, below, quoted
 from lance_spark.catalog.entries import SCHEMA, Entry, Rows, new_rows
 from lance_spark.catalog.names import identify_namespace, identify_table
 from lance_spark.catalog.namespaces import AddNamespace, RemoveNamespace
@@ -44,7 +44,7 @@ def catalog(*more, schema=EXTRA):
 def after(change, table=None):
     """The rows after a change, by id. The change sees nothing but what it asked for."""
     table = catalog() if table is None else table
-    edit = change.edit(Rows(table.filter(mask(change.wanted, table))))
+    edit = change.edit(Rows(table.filter(mask(change.needs, table))))
     kept = table.filter(pc.invert(pc.is_in(table["object_id"], value_set=pa.array(edit.remove, pa.string()))))
     whole = kept if edit.add is None else pa.concat_tables([kept, edit.add])
     assert whole.schema == table.schema
@@ -140,7 +140,7 @@ def test_removing_a_table_takes_its_versions_along_and_nothing_else():
 
 
 def test_a_table_that_was_made_anew_is_not_removed_for_the_old_one():
-    with pytest.raises(Conflict, match="Cannot drop table 'r': it was moved or made anew"):
+    with pytest.raises(Conflict, match="Cannot drop table 'r': it was moved or created again"):
         after(RemoveTable(identify_table("r"), "other.lance"))
 
 
@@ -239,7 +239,7 @@ def test_a_table_without_the_columns_that_matter_is_no_catalog():
 
 def test_ids_with_quotes_cannot_leave_their_place_in_a_predicate():
     assert quoted("it's") == "'it''s'"
-    assert Wanted(ids=("a' OR 'x'='x",)).filter() == "object_id IN ('a'' OR ''x''=''x')"
+    assert RowFilter(ids=("a' OR 'x'='x",)).predicate() == "object_id IN ('a'' OR ''x''=''x')"
     assert below("ns") == "(object_id >= 'ns$' AND object_id < 'ns%')"
-    assert Wanted().filter() == "false"
-    assert Wanted(everything=True).filter() is None
+    assert RowFilter().predicate() == "false"
+    assert RowFilter(everything=True).predicate() is None

@@ -8,7 +8,6 @@ import pytest
 from lance_spark.catalog.directory import (
     ABSENT,
     Mark,
-    first_after,
     hashed_directory,
     hashed_id,
     read_mark,
@@ -61,15 +60,6 @@ def test_v2_puts_a_hash_before_the_id():
     assert hashed_id("000000ab_ns1$my_table") == "ns1$my_table"
     for other in ("t.lance", "__manifest", "0000000g_x", "000000ab_", "000000AB_x", "00000ab_x"):
         assert hashed_id(other) is None
-
-
-def test_a_page_begins_behind_its_token():
-    names = ["b", "a", "ü", "Z", "_"]
-    assert first_after(names, None, None) == (["Z", "_", "a", "b", "ü"], None)
-    assert first_after(names, None, 2) == (["Z", "_"], "_")
-    assert first_after(names, "_", 2) == (["a", "b"], "b")
-    assert first_after(names, "b", 1) == (["ü"], None)
-    assert first_after(names, "ü", 1) == ([], None)
 
 
 def test_a_mark_tells_who_made_it_and_why():

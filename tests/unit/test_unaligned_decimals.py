@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_spark.actions.write import finish, plan_write
+from lance_spark.actions.write import begin, finish, plan_write
 from lance_spark.store.writing import write_rows
 
 VALUES = [Decimal("1.25"), None, Decimal("-3.00")]
@@ -39,14 +39,14 @@ def at_8_bytes(array):
 )
 def test_unaligned_decimals_are_written(uri, wrap):
     batch = pa.record_batch({"d": wrap(at_8_bytes(NARROW))})
-    plan = plan_write({"path": uri}, batch.schema, overwrite=False)
-    finish(plan, write_rows(plan, [batch]))
+    job = begin(plan_write({"path": uri}, batch.schema, overwrite=False))
+    finish(job, write_rows(job, [batch]))
     assert lance.dataset(uri).to_table()["d"].to_pylist() == wrap(NARROW).to_pylist()
 
 
 def test_unaligned_wide_decimals_are_written(uri):
     wide = pa.array(VALUES, pa.decimal256(50, 2))
     batch = pa.record_batch({"d": at_8_bytes(wide)})
-    plan = plan_write({"path": uri}, batch.schema, overwrite=False)
-    finish(plan, write_rows(plan, [batch]))
+    job = begin(plan_write({"path": uri}, batch.schema, overwrite=False))
+    finish(job, write_rows(job, [batch]))
     assert lance.dataset(uri).to_table()["d"].to_pylist() == VALUES

@@ -5,7 +5,6 @@ import pytest
 
 from lance_spark.errors import Refused, SchemaMismatch
 from lance_spark.options.write import FileOptions, WriteOptions
-from lance_spark.refs.model import PinnedVersion
 from lance_spark.write.plan import WriteTarget, append_schema, check_names, check_replaces
 
 DATASET = pa.schema(
@@ -106,7 +105,7 @@ def test_a_frame_without_columns_is_refused():
 
 
 def target(version="2.1", stable=False):
-    return WriteTarget(PinnedVersion(None, 3), DATASET, version, stable)
+    return WriteTarget(DATASET, version, stable)
 
 
 @pytest.mark.parametrize(

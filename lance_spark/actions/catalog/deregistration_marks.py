@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.changes import RowFilter, refusal
 from lance_spark.catalog.directory import DEREGISTERED, Mark
 from lance_spark.catalog.model import Catalog
 from lance_spark.errors import Conflict, LanceSparkError, StorageFailure
@@ -45,24 +45,24 @@ class Hidden:
         """Raise Conflict unless the same mark is still there.
 
         Where it is, the directory is that of the same table all along: whoever drops one takes the mark away with it,
-        and nobody makes a table in a directory that is marked.
+        and no process makes a table in a directory that is marked.
         """
-        found = markers.content_of(self.location, DEREGISTERED)
-        being_written = self.seen == b"" and found is not None  # seen between its creation and its first byte
-        if found != self.seen and not being_written:
+        content = markers.content_of(self.location, DEREGISTERED)
+        being_written = self.seen == b"" and content is not None  # seen between its creation and its first byte
+        if content != self.seen and not being_written:
             raise refusal(
-                Conflict, doing, "somebody else is dropping, renaming or registering it", hint="Run it again."
+                Conflict, doing, "another process is dropping, renaming or registering it", hint="Run it again."
             )
 
     def is_alone(self) -> bool:
-        """Whether nothing but the mark is there: somebody else took the table away just before."""
+        """Whether only the mark is there: another process removed the table just before."""
         return files.list_names(self.location, "") == [DEREGISTERED]
 
     def keep(self) -> None:
-        """Let the directory stay hidden, and be collected by nobody."""
+        """Let the directory stay hidden; no job collects it."""
         content = Mark("keep", self.mark.token).encode()
         markers.replace(self.location, DEREGISTERED, content)
-        if is_named(self.catalog, self.directory):  # somebody registered it again just before
+        if is_named(self.catalog, self.directory):  # another process registered it again just before
             markers.remove_if(self.location, DEREGISTERED, content)
 
     def taken_over(self) -> Hidden:
@@ -85,8 +85,8 @@ class Hidden:
 def shown_again_on_failure(hidden: Hidden, had_row: bool) -> Iterator[None]:
     """Take the mark back if what it was made for failed for certain; a store that did not answer may have done it.
 
-    The mark stays on a directory whose row somebody else took meanwhile, to delete it or to keep it hidden. Shown
-    again, it would be a table of V1 to everybody until then.
+    The mark stays on a directory whose row another process took since, to delete it or to keep it hidden. Shown
+    again, it would be a table of V1 until then.
     """
     try:
         yield
@@ -99,9 +99,9 @@ def shown_again_on_failure(hidden: Hidden, had_row: bool) -> Iterator[None]:
 
 
 def _is_being_taken(hidden: Hidden) -> bool:
-    """Whether somebody who took the row deletes the directory, or puts his own mark there.
+    """Whether the process that took the row deletes the directory, or puts its own mark there.
 
-    Somebody who had just added the row, and withdrew it because of the mark, does neither: a moment tells.
+    A process that had just added the row, and withdrew it because of the mark, does neither. Waiting a moment tells.
     """
     for _ in range(_LOOKS):
         if hidden.is_alone() or is_named(hidden.catalog, hidden.directory):
@@ -114,7 +114,7 @@ def _is_being_taken(hidden: Hidden) -> bool:
 
 def is_named(catalog: Catalog, directory: str) -> bool:
     """Whether a row names a directory."""
-    return bool(read_rows(catalog.manifest, Wanted(locations=(directory,))).at(directory))
+    return bool(read_rows(catalog.manifest, RowFilter(locations=(directory,))).at(directory))
 
 
 def hide(catalog: Catalog, directory: str, why: str, to: str = "") -> Hidden:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from lance_spark.actions.catalog.orphans import DEFAULT_AGE, INTERRUPTED, Orphan, find_orphans
-from lance_spark.catalog.changes import Wanted
+from lance_spark.catalog.changes import RowFilter
 from lance_spark.catalog.directory import DEREGISTERED, SUFFIX, read_mark
 from lance_spark.catalog.entries import Entry
 from lance_spark.catalog.findings import (
@@ -36,21 +36,21 @@ from lance_spark.store.parallel import THREADS
 
 def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE) -> tuple[Finding, ...]:
     """Everything that is not as it should be, sorted. Changes nothing; directories younger than a day are left out."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     entries: Sequence[Entry] = ()
     snapshot = newest(catalog.manifest) if catalog.reads_manifest else None
     directories, plain = list_root(catalog.root)
     if snapshot is not None:
-        entries = read_rows(catalog.manifest, Wanted(everything=True)).entries
-        found += row_findings(entries)
-        found += dead_rows(entries, _have_files(catalog, entries, directories))
-        found += table_findings(snapshot.schema, indexing.index_names(snapshot), older_columns(snapshot))
+        entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries
+        findings += row_findings(entries)
+        findings += dead_rows(entries, _have_files(catalog, entries, directories))
+        findings += table_findings(snapshot.schema, indexing.index_names(snapshot), older_columns(snapshot))
         for orphan in find_orphans(catalog):
             if orphan.newest <= now - older_than:
-                found.append(_orphan(orphan))
+                findings.append(_orphan(orphan))
     states = look(catalog.root, [directory for directory in directories if directory.endswith(SUFFIX)])
-    found += directory_findings(entries, states, plain, catalog.reads_directories)
-    return tuple(sorted(set(found)))
+    findings += directory_findings(entries, states, plain, catalog.reads_directories)
+    return tuple(sorted(set(findings)))
 
 
 def _orphan(orphan: Orphan) -> Finding:
@@ -65,12 +65,12 @@ def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequenc
     locations = {entry.location for entry in entries if entry.is_table and entry.location and is_inside(entry.location)}
     direct = {location for location in locations if "/" not in location}
     there = direct & set(directories)
-    found = dict.fromkeys(direct - there, False)
-    found |= {location: state.has_files for location, state in look(catalog.root, sorted(there)).items()}
+    have_files = dict.fromkeys(direct - there, False)
+    have_files |= {location: state.has_files for location, state in look(catalog.root, sorted(there)).items()}
     nested = sorted(locations - direct)
     with ThreadPoolExecutor(THREADS) as pool:
-        found |= dict(zip(nested, pool.map(lambda path: exists_below(catalog.root, path), nested), strict=True))
-    return found
+        have_files |= dict(zip(nested, pool.map(lambda path: exists_below(catalog.root, path), nested), strict=True))
+    return have_files
 
 
 def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -79,26 +79,26 @@ def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     Dead rows and rows of versions of a table that is gone are removed, missing namespaces and indexes are made, marks
     that hide a registered table from V1 are taken away, and the primary key is marked.
     """
-    wanted = [finding for finding in findings if finding.mendable]
-    entries = read_rows(catalog.manifest, Wanted(everything=True)).entries if wanted else ()
+    chosen = [finding for finding in findings if finding.mendable]
+    entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries if chosen else ()
     still = {
         DEAD_ROW: _ids(dead_rows(entries, _have_files(catalog, entries, list_root(catalog.root)[0]))),
-        STRAY_ROW: {found.subject for found in row_findings(entries) if found.kind == STRAY_ROW},
+        STRAY_ROW: {finding.subject for finding in row_findings(entries) if finding.kind == STRAY_ROW},
     }
-    rows = [entry for entry in entries if _is_wanted(entry, wanted, still)]
+    rows = [entry for entry in entries if _is_wanted(entry, chosen, still)]
     if rows:
         manifest.apply(catalog.manifest, RemoveRows(tuple(rows)))
-    parents = {finding.subject.rpartition(DELIMITER)[0] for finding in wanted if finding.kind == MISSING_PARENT}
+    parents = {finding.subject.rpartition(DELIMITER)[0] for finding in chosen if finding.kind == MISSING_PARENT}
     if parents:
         manifest.apply(catalog.manifest, AddNamespaces(_with_ancestors(parents)))
-    for finding in wanted:
+    for finding in chosen:
         if finding.kind == HIDDEN and _is_hidden(catalog, finding.subject, entries):
             markers.remove(catalog.at(finding.subject), DEREGISTERED)
-    if any(finding.kind == MISSING_KEY for finding in wanted):
+    if any(finding.kind == MISSING_KEY for finding in chosen):
         manifest.upgrade(catalog.manifest)
-    if any(finding.kind in (MISSING_INDEX, MISSING_KEY) for finding in wanted):
+    if any(finding.kind in (MISSING_INDEX, MISSING_KEY) for finding in chosen):
         indexing.ensure_indexes(catalog.manifest)
-    return tuple(wanted)
+    return tuple(chosen)
 
 
 def _is_hidden(catalog: Catalog, directory: str, entries: Iterable[Entry]) -> bool:
@@ -110,16 +110,16 @@ def _ids(findings: Iterable[Finding]) -> set[str]:
     return {finding.subject for finding in findings}
 
 
-def _is_wanted(entry: Entry, wanted: Iterable[Finding], still: dict[str, set[str]]) -> bool:
+def _is_wanted(entry: Entry, chosen: Iterable[Finding], still: dict[str, set[str]]) -> bool:
     return any(
         finding.kind in still and finding.subject == entry.object_id and entry.object_id in still[finding.kind]
-        for finding in wanted
+        for finding in chosen
     )
 
 
 def _with_ancestors(object_ids: Iterable[str]) -> tuple[str, ...]:
-    found = set()
+    ancestors = set()
     for object_id in object_ids:
         parts = object_id.split(DELIMITER)
-        found |= {DELIMITER.join(parts[:count]) for count in range(1, len(parts) + 1)}
-    return tuple(sorted(found))
+        ancestors |= {DELIMITER.join(parts[:count]) for count in range(1, len(parts) + 1)}
+    return tuple(sorted(ancestors))

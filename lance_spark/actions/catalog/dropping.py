@@ -1,17 +1,29 @@
-"""Dropping a table: its name is free in one commit, then its files go."""
+"""Dropping a table, or a namespace: names are free in one commit, then files go."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from lance_spark.actions.catalog.deregistration_marks import hide, shown_again_on_failure
-from lance_spark.actions.catalog.lookup import Found, find_table, look_again
-from lance_spark.catalog.changes import refusal
+from lance_spark.actions.catalog.lookup import FoundTable, find_table, look_again
+from lance_spark.actions.catalog.opening import need_manifest
+from lance_spark.catalog.changes import Edit, refusal
 from lance_spark.catalog.directory import hashed_directory, hashed_id, v1_name
+from lance_spark.catalog.entries import Entry
 from lance_spark.catalog.model import Catalog, Removed, is_inside
-from lance_spark.catalog.names import Name, from_object_id, identify_table
+from lance_spark.catalog.names import (
+    NAMESPACE,
+    TABLE,
+    Identifier,
+    Name,
+    from_object_id,
+    identify_namespace,
+    identify_table,
+)
+from lance_spark.catalog.namespaces import RemoveNamespace
 from lance_spark.catalog.tables import RemoveTable
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.store.catalog import manifest
@@ -20,24 +32,106 @@ from lance_spark.store.parallel import THREADS
 from lance_spark.store.survey import recorded_clones
 
 
-def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
-    """Drop a table and its files; in V1, and of what is a directory only, also one that is deregistered.
+@dataclass(frozen=True)
+class DropPlan:
+    """What dropping a table, or a namespace, takes, as the catalog is now."""
 
-    Of several that drop it at once, one does, and the others get NotFound. Files that another row names stay. Raises
-    Refused if clones read its files, unless ``force``.
+    catalog: Catalog
+    change: RemoveTable | RemoveNamespace
+    tables: tuple[Removed, ...]
+    """The tables that go, by name."""
+    force: bool
+    """Whether tables go although clones read their files."""
+    namespaces: tuple[Identifier, ...] = ()
+    """The namespaces in the one that goes, by name."""
+    table: FoundTable | None = None
+    """The table; None for a namespace."""
+
+    @property
+    def identifier(self) -> Identifier:
+        """The table or the namespace."""
+        return self.change.identifier
+
+    @property
+    def kind(self) -> str:
+        """``table`` or ``namespace``."""
+        return NAMESPACE if self.table is None else TABLE
+
+
+def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
+    """Find a table to drop; one that is a directory only may be deregistered. Changes nothing.
+
+    Raises InvalidName, NotFound, and Refused if clones read its files, unless ``force``.
     """
     identifier = identify_table(name)
-    doing = f"drop table '{identifier}'"
-    found = find_table(catalog, identifier, doing, deregistered=True)
-    if not force:
-        check_unused(catalog, [found.path], doing)
-    if found.path is not None and shows_in_v1(catalog, found.path):
-        return _drop_directory(catalog, found, found.path, doing)
-    edit = manifest.apply(catalog.manifest, RemoveTable(identifier, found.path))
-    kept = found.path in edit.shared or not is_inside(found.path)
-    if found.path is not None and not kept:
-        erase_table(catalog, found.path)
-    return Removed(identifier, found.path, found.properties, kept)
+    table = find_table(catalog, identifier, f"drop table '{identifier}'", deregistered=True)
+    change = RemoveTable(identifier, table.path)
+    if table.entry is None:
+        removed = Removed(identifier, table.path, {}, data_kept=False)
+    else:
+        removed = _removed(table.entry, manifest.decide(catalog.manifest, change))
+    plan = DropPlan(catalog, change, (removed,), force, table=table)
+    _check_unused(plan)
+    return plan
+
+
+def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, force: bool = False) -> DropPlan:
+    """What dropping a namespace takes; with ``cascade`` all namespaces and tables in it. Changes nothing.
+
+    Raises NotFound, and Refused for the root, for a namespace that is not empty, and, without ``force``, if clones read
+    the files of a table in it.
+    """
+    change = RemoveNamespace(identify_namespace(name), cascade)
+    need_manifest(catalog, change.doing)
+    if change.identifier.is_root:
+        raise refusal(Refused, change.doing, "the root cannot be dropped")
+    edit = manifest.decide(catalog.manifest, change)
+    tables = sorted((entry for entry in edit.before if entry.is_table), key=lambda entry: entry.identifier)
+    namespaces = sorted(entry.identifier for entry in edit.before[1:] if entry.is_namespace)
+    known = replace(change, known=tuple(entry.object_id for entry in edit.before))
+    plan = DropPlan(catalog, known, tuple(_removed(entry, edit) for entry in tables), force, tuple(namespaces))
+    _check_unused(plan)
+    return plan
+
+
+def drop(plan: DropPlan) -> tuple[Removed, ...]:
+    """Execute the plan: all rows go in one commit, then the files of the tables; returns the tables that went.
+
+    Of several processes that drop the same, one does; the others get NotFound. Raises Refused for a clone, and
+    Conflict for what was created in the namespace, since the plan.
+    """
+    _check_unused(plan)
+    catalog, table = plan.catalog, plan.table
+    if table is not None and table.path is not None and shows_in_v1(catalog, table.path):
+        return (_drop_directory(catalog, table, table.path, plan.change.doing),)
+    edit = manifest.apply(catalog.manifest, plan.change)
+    tables = tuple(_removed(entry, edit) for entry in edit.before if entry.is_table)
+    for removed in tables:
+        if removed.path is not None and not removed.data_kept:
+            erase_table(catalog, removed.path)
+    return tables
+
+
+def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
+    """Plan and drop."""
+    return drop(plan_drop(catalog, name, force))[0]
+
+
+def drop_namespace(catalog: Catalog, name: Name, cascade: bool = False, force: bool = False) -> tuple[Removed, ...]:
+    """Plan and drop. Nobody has agreed to a list here, so what is created in the meantime goes as well."""
+    plan = plan_namespace_drop(catalog, name, cascade, force)
+    return drop(replace(plan, change=RemoveNamespace(plan.identifier, cascade)))
+
+
+def _check_unused(plan: DropPlan) -> None:
+    if not plan.force:
+        check_unused(plan.catalog, [table.path for table in plan.tables], plan.change.doing)
+
+
+def _removed(entry: Entry, edit: Edit) -> Removed:
+    """A table whose row goes. Its files stay if another row names them or they are outside the catalog."""
+    kept = entry.location in edit.shared or not is_inside(entry.location)
+    return Removed(entry.identifier, entry.location, entry.properties, kept)
 
 
 def shows_in_v1(catalog: Catalog, directory: str) -> bool:
@@ -45,40 +139,35 @@ def shows_in_v1(catalog: Catalog, directory: str) -> bool:
     return catalog.reads_directories and "/" not in directory and v1_name(directory) is not None
 
 
-def _drop_directory(catalog: Catalog, found: Found, directory: str, doing: str) -> Removed:
-    """First it is marked as deregistered: V1 does not see it any more, and nobody takes its directory for free."""
+def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: str) -> Removed:
+    """First it is marked as deregistered: V1 does not see it any more, and no process takes its directory for free."""
     hidden = hide(catalog, directory, "drop")
-    if not hidden.mine and was_deregistered(found):  # an old mark tells nobody that it is being dropped
+    if not hidden.mine and table.was_deregistered:  # an old mark does not say that it is being dropped
         hidden = hidden.taken_over()
-    with shown_again_on_failure(hidden, found.entry is not None):
-        found = look_again(catalog, found, doing)
-    if found.entry is not None:
+    with shown_again_on_failure(hidden, table.entry is not None):
+        table = look_again(catalog, table, doing)
+    if table.entry is not None:
         with shown_again_on_failure(hidden, had_row=True):
-            edit = manifest.apply(catalog.manifest, RemoveTable(found.identifier, found.path))
+            edit = manifest.apply(catalog.manifest, RemoveTable(table.identifier, table.path))
         if directory in edit.shared:
             hidden.take_back()
-            return Removed(found.identifier, directory, found.properties, data_kept=True)
+            return Removed(table.identifier, directory, table.properties, data_kept=True)
     elif hidden.is_alone():
         hidden.discard()  # a table that was declared, deregistered, and then withdrawn
         raise _too_late(doing)
     elif not hidden.mine:
         raise _too_late(doing)
-    if not erase_table(catalog, directory) and found.entry is None:
+    if not erase_table(catalog, directory) and table.entry is None:
         raise _too_late(doing)
-    return Removed(found.identifier, directory, found.properties, data_kept=False)
+    return Removed(table.identifier, directory, table.properties, data_kept=False)
 
 
 def _too_late(doing: str) -> LanceSparkError:
-    return refusal(NotFound, doing, "somebody else dropped or deregistered it in this moment")
-
-
-def was_deregistered(found: Found) -> bool:
-    """Whether a directory had the mark when it was looked at."""
-    return found.state is not None and found.state.deregistered
+    return refusal(NotFound, doing, "another process dropped or deregistered it in the meantime")
 
 
 def erase_table(catalog: Catalog, directory: str) -> bool:
-    """Delete the files of a table that nothing names any more; False if somebody else was faster."""
+    """Delete the files of a table that nothing names any more; False if another process was faster."""
     parent, slash, name = directory.rpartition("/")
     aside = directory
     if hashed_id(name) is None:

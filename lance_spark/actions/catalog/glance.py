@@ -13,8 +13,8 @@ def look_at_catalog(what: str, catalog: Catalog) -> Card:
     """The first namespaces and tables in the root."""
 
     def look() -> Card:
-        namespaces = [str(found) for found in list_namespaces(catalog, limit=SHOWN + 1)]
-        tables = [str(found) for found in list_tables(catalog, limit=SHOWN + 1)]
+        namespaces = [str(namespace) for namespace in list_namespaces(catalog, limit=SHOWN + 1)]
+        tables = [str(table) for table in list_tables(catalog, limit=SHOWN + 1)]
         return catalog_card(what, catalog, namespaces, tables)
 
     return or_why(look, lambda why: catalog_card(what, catalog, [], [], why))

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from lance_spark.actions.catalog.opening import need_manifest
 from lance_spark.catalog.changes import below, quoted, refusal
-from lance_spark.catalog.directory import first_after, v1_name
+from lance_spark.catalog.directory import v1_name
 from lance_spark.catalog.entries import LOCATION, OBJECT_ID, OBJECT_TYPE
 from lance_spark.catalog.model import Catalog, Page
 from lance_spark.catalog.names import DELIMITER, NAMESPACE, TABLE, Identifier, Name, identify_namespace
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.store.catalog.directories import list_root, look
-from lance_spark.store.catalog.snapshots import Snapshot, read
+from lance_spark.store.catalog.snapshots import CatalogVersion, read
 
 _COLUMNS = (OBJECT_ID, OBJECT_TYPE, LOCATION)
 _NOTHING = pa.schema([(name, pa.string()) for name in _COLUMNS]).empty_table()
@@ -42,10 +42,10 @@ def list_tables(
     if not within.is_root:
         need_manifest(catalog, doing)
     rows = _rows(catalog, within, doing)
-    found = _ids(rows, TABLE, within, recursive)
+    ids = _ids(rows, TABLE, within, recursive)
     if within.is_root and catalog.reads_directories:
-        return _with_directories(catalog, rows, found, page_token, limit)
-    return _page(found, page_token, limit)
+        return _with_directories(catalog, rows, ids, page_token, limit)
+    return _page(ids, page_token, limit)
 
 
 def list_namespaces(
@@ -77,7 +77,7 @@ def _rows(catalog: Catalog, within: Identifier, doing: str) -> pa.Table:
     if not within.is_root:
         predicate = f"{OBJECT_ID} = {quoted(within.object_id)} OR {below(within.object_id)}"
 
-    def question(snapshot: Snapshot) -> pa.Table:
+    def question(snapshot: CatalogVersion) -> pa.Table:
         return snapshot.columns(_COLUMNS if catalog.reads_directories else _COLUMNS[:2], predicate)
 
     rows = read(catalog.manifest, question, _NOTHING)
@@ -100,31 +100,34 @@ def _ids(rows: pa.Table, kind: str, within: Identifier, recursive: bool) -> pa.C
     return rows[OBJECT_ID].filter(pc.and_(chosen, deep_enough))
 
 
-def _page(found: pa.ChunkedArray, token: str | None, limit: int | None) -> Page:
+def _page(ids: pa.ChunkedArray, token: str | None, limit: int | None) -> Page:
     if token is not None:
-        found = found.filter(pc.greater(found, token))
-    if limit is not None and len(found) > limit:
-        ids = sorted(found.take(pc.select_k_unstable(found, limit, [("id", "ascending")])).to_pylist())
+        ids = ids.filter(pc.greater(ids, token))
+    if limit is not None and len(ids) > limit:
+        ids = sorted(ids.take(pc.select_k_unstable(ids, limit, [("id", "ascending")])).to_pylist())
         return Page(tuple(ids), ids[-1])
-    return Page(tuple(sorted(found.to_pylist())))
+    return Page(tuple(sorted(ids.to_pylist())))
 
 
 def _with_directories(
-    catalog: Catalog, rows: pa.Table, found: pa.ChunkedArray, token: str | None, limit: int | None
+    catalog: Catalog, rows: pa.Table, registered: pa.ChunkedArray, token: str | None, limit: int | None
 ) -> Page:
     """Rows and directories, merged by name. A directory that a row names, whatever its id, is that row's alone."""
     taken = {*rows[OBJECT_ID].to_pylist()}
     claimed = set(rows[LOCATION].to_pylist())
     directories, _ = list_root(catalog.root)
-    names = [name for found in directories if found not in claimed and (name := v1_name(found)) is not None]
-    candidates, _ = first_after([name for name in names if name not in taken and DELIMITER not in name], token, None)
-    registered = [name for name in sorted(found.to_pylist()) if token is None or name > token]
+    names = [name for directory in directories if directory not in claimed and (name := v1_name(directory)) is not None]
+    unnamed = _after([name for name in names if name not in taken and DELIMITER not in name], token)
     ids: list[str] = []
-    for name in merge(registered, _existing(catalog, candidates, limit)):
+    for name in merge(_after(registered.to_pylist(), token), _existing(catalog, unnamed, limit)):
         if limit is not None and len(ids) == limit:
             return Page(tuple(ids), ids[-1])
         ids.append(name)
     return Page(tuple(ids))
+
+
+def _after(names: Sequence[str], token: str | None) -> list[str]:
+    return sorted(name for name in names if token is None or name > token)
 
 
 def _existing(catalog: Catalog, names: Sequence[str], limit: int | None) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_spark.actions.catalog.opening import need_manifest
-from lance_spark.catalog.changes import Wanted, missing_table, refusal
+from lance_spark.catalog.changes import RowFilter, missing_table, refusal
 from lance_spark.catalog.directory import DEREGISTERED, VERSIONS, DirectoryState, is_leaving, read_mark, v1_directory
 from lance_spark.catalog.entries import Entry, Rows, no_rows
 from lance_spark.catalog.model import Catalog, TableInfo
@@ -19,7 +19,7 @@ from lance_spark.store.catalog.snapshots import read_rows
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundTable:
     """A table."""
 
     identifier: Identifier
@@ -28,12 +28,17 @@ class Found:
     entry: Entry | None
     """Its row; None for a table that is a directory only."""
     state: DirectoryState | None = None
-    """What is in the directory; None where nobody looked, because there is a row."""
+    """What is in the directory; None where there is a row: then the directory is not looked at."""
 
     @property
     def properties(self) -> dict[str, str]:
         """Its properties; directories have none."""
         return {} if self.entry is None else self.entry.properties
+
+    @property
+    def was_deregistered(self) -> bool:
+        """Whether the directory had the mark when it was looked at."""
+        return self.state is not None and self.state.deregistered
 
 
 def locate_table(catalog: Catalog, name: Name) -> DatasetLocation:
@@ -61,24 +66,24 @@ def describe_table(catalog: Catalog, name: Name) -> TableInfo:
     return describe(catalog, find_table(catalog, identifier, f"describe table '{identifier}'"))
 
 
-def describe(catalog: Catalog, found: Found) -> TableInfo:
+def describe(catalog: Catalog, table: FoundTable) -> TableInfo:
     """A table that was found, described."""
-    location = located(catalog, found)
+    location = located(catalog, table)
     declared = not files.list_names(location, VERSIONS)
-    return TableInfo(found.identifier, location, found.path or "", found.properties, found.entry is not None, declared)
+    return TableInfo(table.identifier, location, table.path or "", table.properties, table.entry is not None, declared)
 
 
-def located(catalog: Catalog, found: Found) -> DatasetLocation:
+def located(catalog: Catalog, table: FoundTable) -> DatasetLocation:
     """The location of a table that was found. Raises CorruptData for a row that leads nowhere."""
-    if found.path is None:
+    if table.path is None:
         raise CorruptData(
-            f"The row of table '{found.identifier}' in the catalog has no location.",
+            f"The row of table '{table.identifier}' in the catalog has no location.",
             hint="Drop the table, and register its directory again.",
         )
-    return catalog.at(found.path)
+    return catalog.at(table.path)
 
 
-def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistered: bool = False) -> Found:
+def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistered: bool = False) -> FoundTable:
     """A table by its name; with ``deregistered`` also one that is a directory only and marked so.
 
     Raises NotFound, and Refused for a namespace in V1.
@@ -87,15 +92,18 @@ def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistere
         need_manifest(catalog, doing)
     directory = v1_directory(identifier) if catalog.reads_directories and identifier.in_root else None
     rows = no_rows()
-    # Who claims the directory is asked last: there is no index on locations.
+    # Which row names the directory is asked last: there is no index on locations.
     for locations in _asked(catalog, directory):
-        rows = read_rows(catalog.manifest, Wanted((identifier.object_id,), locations=locations))
+        rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=locations))
         entry = rows.find(identifier.object_id)
         if entry is not None and entry.is_table:
-            return Found(identifier, entry.location, entry)
+            return FoundTable(identifier, entry.location, entry)
     if directory is None:
         raise missing_table(rows, identifier, doing)
-    return _find_directory(catalog, rows, identifier, directory, (doing, deregistered))
+    table = _find_directory(catalog, rows, identifier, doing)
+    if table.was_deregistered and not deregistered:
+        raise refusal(NotFound, doing, "it is deregistered", hint="Register it again.")
+    return table
 
 
 def _asked(catalog: Catalog, directory: str | None) -> tuple[tuple[str, ...], ...]:
@@ -104,32 +112,26 @@ def _asked(catalog: Catalog, directory: str | None) -> tuple[tuple[str, ...], ..
     return ((),) if directory is None else ((), (directory,))
 
 
-def _find_directory(
-    catalog: Catalog, rows: Rows, identifier: Identifier, directory: str, how: tuple[str, bool]
-) -> Found:
-    doing, deregistered = how
+def _find_directory(catalog: Catalog, rows: Rows, identifier: Identifier, doing: str) -> FoundTable:
+    directory = v1_directory(identifier)
     if claimed := rows.at(directory):
         raise _claimed(claimed[0], doing)
     if rows.find(identifier.object_id) is not None:  # a namespace: it comes first, as everything in the manifest
         raise missing_table(rows, identifier, doing)
     state = look_at(catalog.root, directory)
-    if state.is_table:
-        return Found(identifier, directory, None, state)
-    if state.deregistered:
-        if is_leaving(read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))):
-            raise being_taken(doing)
-        if not deregistered:
-            raise refusal(NotFound, doing, "it is deregistered", hint="Register it again.")
-        return Found(identifier, directory, None, state)
-    raise missing_table(rows, identifier, doing)
+    if not state.has_files:
+        raise missing_table(rows, identifier, doing)
+    if state.deregistered and is_leaving(read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))):
+        raise being_taken(doing)
+    return FoundTable(identifier, directory, None, state)
 
 
 def being_taken(doing: str) -> LanceSparkError:
-    """NotFound for a directory that somebody has marked to drop or to rename it."""
+    """NotFound for a directory that another process has marked, to drop or to rename it."""
     return refusal(
         NotFound,
         doing,
-        "it is being dropped or renamed by somebody else",
+        "another process is dropping or renaming it",
         hint="If that was interrupted: the job for orphans collects the rest of a drop, and the doctor shows a table "
         "again that was to be renamed.",
     )
@@ -141,16 +143,16 @@ def _claimed(entry: Entry, doing: str) -> LanceSparkError:
     )
 
 
-def look_again(catalog: Catalog, found: Found, doing: str) -> Found:
+def look_again(catalog: Catalog, table: FoundTable, doing: str) -> FoundTable:
     """A table that was a directory only, after the directory was marked: with its row, if it got one just before.
 
-    From the mark on nobody gives the directory a row any more. Raises NotFound if it is another table's by now.
+    From the mark on no process gives the directory a row any more. Raises NotFound if it is another table's by now.
     """
-    if found.entry is not None or not catalog.reads_manifest or found.path is None:
-        return found
-    claimed = read_rows(catalog.manifest, Wanted(locations=(found.path,))).at(found.path)
+    if table.entry is not None or not catalog.reads_manifest or table.path is None:
+        return table
+    claimed = read_rows(catalog.manifest, RowFilter(locations=(table.path,))).at(table.path)
     if not claimed:
-        return found
-    if claimed[0].object_id != found.identifier.object_id or not claimed[0].is_table:
+        return table
+    if claimed[0].object_id != table.identifier.object_id or not claimed[0].is_table:
         raise _claimed(claimed[0], doing)
-    return Found(found.identifier, found.path, claimed[0], found.state)
+    return FoundTable(table.identifier, table.path, claimed[0], table.state)

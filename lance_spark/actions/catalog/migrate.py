@@ -1,6 +1,6 @@
 """From V1 to V2: all directories that are tables get a row, in one commit (specification "Migration from V1 to V2").
 
-Afterwards compatibility can be switched off. Writers of V1 may go on meanwhile: what they create later is found by the
+Afterwards compatibility can be switched off. Writers of V1 may go on: what they create later is found by the
 next run, which adds only what is missing.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lance_spark.catalog.changes import Wanted
+from lance_spark.catalog.changes import RowFilter
 from lance_spark.catalog.directory import v1_name
 from lance_spark.catalog.entries import LOCATION, OBJECT_ID, Entry
 from lance_spark.catalog.model import Catalog
@@ -56,24 +56,24 @@ class Migration(Shown):
     def __str__(self) -> str:
         """What happened, in a few lines."""
         lines = [self.summary]
-        lines += [f"skipped {found.directory}: {found.why}" for found in self.skipped]
+        lines += [f"skipped {skipped.directory}: {skipped.why}" for skipped in self.skipped]
         return "\n".join(lines)
 
     def _card(self) -> Card:
         rows = [(str(name), self.state) for name in self.tables]
-        rows += [(found.directory, f"skipped: {found.why}") for found in self.skipped]
+        rows += [(skipped.directory, f"skipped: {skipped.why}") for skipped in self.skipped]
         return Card(type(self).__name__, self.catalog.uri, self.summary, grids=(Grid(("table", "state"), tuple(rows)),))
 
 
 def plan_migration(catalog: Catalog) -> Migration:
     """Scan the catalog's directories by the rule of V1, in parallel. Changes nothing."""
-    rows = read_rows(catalog.manifest, Wanted(everything=True))
+    rows = read_rows(catalog.manifest, RowFilter(everything=True))
     taken, claimed = set(rows.table[OBJECT_ID].to_pylist()), set(rows.table[LOCATION].to_pylist())
     directories, plain = list_root(catalog.root)
-    names = {found: name for found in directories if (name := v1_name(found)) is not None}
-    open_directories = [found for found in names if found not in claimed]
+    names = {directory: name for directory in directories if (name := v1_name(directory)) is not None}
+    open_directories = [directory for directory in names if directory not in claimed]
     states = look(catalog.root, open_directories)
-    tables, skipped = [], [Skipped(found, "it is a file") for found in plain if found.endswith(".lance")]
+    tables, skipped = [], [Skipped(directory, "it is a file") for directory in plain if directory.endswith(".lance")]
     for directory in open_directories:
         why = _why_not(names[directory], taken)
         if states[directory].deregistered:
@@ -98,7 +98,7 @@ def _why_not(name: str, taken: set[str]) -> str | None:
 def migrate(catalog: Catalog, dry_run: bool = False) -> Migration:
     """Give every table that is a directory only a row, in one commit; returns what was done.
 
-    Running it again adds what came meanwhile. Of two at once each adds what the other has not.
+    Running it again adds what came in the meantime. Of two runs at once each adds what the other has not.
     """
     plan = plan_migration(catalog)
     return plan if dry_run else apply_migration(plan)
@@ -108,12 +108,12 @@ def apply_migration(plan: Migration) -> Migration:
     """Carry out a plan. Tables that got a row since it was made are left as they are."""
     if not plan.tables:
         return Migration(plan.catalog, (), plan.registered, plan.skipped, executed=True)
-    locations = {found.name: f"{found.name}.lance" for found in plan.tables}
+    locations = {table.name: f"{table.name}.lance" for table in plan.tables}
     edit = manifest.apply(plan.catalog.manifest, AddTables(locations))
     added = [] if edit.add is None else edit.add[OBJECT_ID].to_pylist()
     gone = _withdraw_dropped(plan.catalog, added)
     tables = tuple(Identifier((name,)) for name in added if name not in gone)
-    skipped = tuple(Skipped(f"{name}.lance", "it was dropped or deregistered in this moment") for name in sorted(gone))
+    skipped = tuple(Skipped(f"{name}.lance", "it was dropped or deregistered in the meantime") for name in sorted(gone))
     return Migration(plan.catalog, tables, plan.registered, (*plan.skipped, *skipped), executed=True)
 
 

@@ -7,8 +7,8 @@ from functools import partial
 
 from lance_spark.actions.catalog.deregistration_marks import Hidden, hide, shown_again_on_failure
 from lance_spark.actions.catalog.dropping import check_unused, erase_table
-from lance_spark.actions.catalog.lookup import Found, look_again
-from lance_spark.catalog.changes import Change, Edit, refusal
+from lance_spark.actions.catalog.lookup import FoundTable, look_again
+from lance_spark.catalog.changes import CatalogChange, Edit, refusal
 from lance_spark.catalog.directory import INCOMPLETE, MARKERS, RESERVED, VERSIONS, hashed_directory, v1_directory
 from lance_spark.catalog.model import Catalog
 from lance_spark.catalog.names import Identifier
@@ -25,28 +25,28 @@ _PASSES = 20
 """How often what others wrote in the meantime is copied, before it is given up."""
 
 
-def move(catalog: Catalog, found: Found, new: Identifier, doing: str) -> str | None:
+def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> str | None:
     """Give a table in the root another name, and a directory ``<hash>_<id>`` (specification "Compatibility Mode", 4).
 
     A crash leaves the old table, or the new one, and a directory that the job for orphans collects. Returns the old
-    directory if it was kept, because somebody committed to it in the very moment the row went over; else None.
+    directory if it was kept, because a job committed to it while the row went over; else None.
     """
-    source, target = v1_directory(found.identifier), hashed_directory(new, secrets.randbits(32))
+    source, target = v1_directory(table.identifier), hashed_directory(new, secrets.randbits(32))
     check_movable(catalog, source, doing)
     token = markers.content_of(catalog.at(source), RESERVED)
     markers.put_new(catalog.at(target), INCOMPLETE, b"")
     try:
         known = _copied(catalog, source, target, {})
         hidden = hide(catalog, source, "rename", target)
-        with shown_again_on_failure(hidden, found.entry is not None):
-            found = look_again(catalog, found, doing)
-        with shown_again_on_failure(hidden, found.entry is not None):
-            _check_mine(found, hidden, doing)
+        with shown_again_on_failure(hidden, table.entry is not None):
+            table = look_again(catalog, table, doing)
+        with shown_again_on_failure(hidden, table.entry is not None):
+            _check_mine(table, hidden, doing)
             known = _copied(catalog, source, target, known)
             if token is not None:  # a table that has only been declared stays one
                 markers.put_new(catalog.at(target), RESERVED, token)
             check = partial(_check_copy, hidden, known, token, doing)
-            edit = manifest.apply(catalog.manifest, _change(found, new, target), check)
+            edit = manifest.apply(catalog.manifest, change_of_move(table, new, target), check)
     except StorageFailure:
         raise  # the row may have gone over
     except LanceSparkError:
@@ -56,24 +56,25 @@ def move(catalog: Catalog, found: Found, new: Identifier, doing: str) -> str | N
     return _leave(catalog, hidden, known, edit)
 
 
-def _change(found: Found, new: Identifier, target: str) -> Change:
-    if found.entry is None:
+def change_of_move(table: FoundTable, new: Identifier, target: str) -> CatalogChange:
+    """The row goes over to the copy; a table that was a directory only gets one."""
+    if table.entry is None:
         return AddTable(new, target, {}, "rename to", unique=True)
-    return RenameTable(found.identifier, new, found.path or "", target)
+    return RenameTable(table.identifier, new, table.path or "", target)
 
 
 def _copied(catalog: Catalog, source: str, target: str, known: Stamps) -> Stamps:
     """Copy until nothing new has come; returns all files."""
     for _ in range(_PASSES):
         try:
-            found = copy_new_files(catalog.root, source, target, frozenset(known))
+            files = copy_new_files(catalog.root, source, target, frozenset(known))
         except NotFound:  # a writer's temporary file; or the table is being dropped, which the commit will tell
             continue
-        if any(_is_version(path) and found.get(path, stamp) != stamp for path, stamp in known.items()):
-            raise Conflict(f"'{source}' was dropped and made anew while it was copied.", hint="Run it again.")
-        if found.keys() - MARKERS <= known.keys():
-            return found
-        known = found
+        if any(_is_version(path) and files.get(path, stamp) != stamp for path, stamp in known.items()):
+            raise Conflict(f"'{source}' was dropped and created again while it was copied.", hint="Run it again.")
+        if files.keys() - MARKERS <= known.keys():
+            return files
+        known = files
     raise Conflict(f"'{source}' is written to, or deleted, while it is copied.", hint="Run it again later.")
 
 
@@ -84,26 +85,26 @@ def _is_version(path: str) -> bool:
 def _check_copy(hidden: Hidden, known: Stamps, token: bytes | None, doing: str) -> None:
     """Raise Conflict unless what was copied is the table that is there.
 
-    Asked after the rows were read and before they are changed: a table that somebody drops, withdraws or makes anew
+    Asked after the rows were read and before they are changed: a table that is dropped, withdrawn or created again
     has lost its row by then, or its mark. Without that an empty copy was given a row.
     """
     hidden.check(doing)
     if markers.content_of(hidden.location, RESERVED) != token:
-        raise refusal(Conflict, doing, "somebody else withdrew it, or made it anew", hint="Run it again.")
+        raise refusal(Conflict, doing, "another process withdrew it, or created it again", hint="Run it again.")
     if token is None and not known.keys() - MARKERS:
         raise refusal(NotFound, doing, f"there is no file in its directory '{hidden.directory}'")
 
 
-def _check_mine(found: Found, hidden: Hidden, doing: str) -> None:
-    if found.entry is None and (not hidden.mine or hidden.is_alone()):
-        raise refusal(NotFound, doing, "somebody else dropped or renamed it in this moment")
+def _check_mine(table: FoundTable, hidden: Hidden, doing: str) -> None:
+    if table.entry is None and (not hidden.mine or hidden.is_alone()):
+        raise refusal(NotFound, doing, "another process dropped or renamed it in the meantime")
 
 
 def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str | None:
     source = hidden.directory
     if source in edit.shared:
         return source
-    if not hidden.mine:  # who made the mark may have taken it back in the moment of the commit
+    if not hidden.mine:  # the process that made the mark may have removed it during the commit
         hide(catalog, source, "rename", hidden.mark.to)
     late = {path for path, _, _ in list_directory(catalog.at(source))} - known.keys() - MARKERS
     if any(path.startswith(f"{VERSIONS}/") for path in late):
@@ -123,7 +124,7 @@ def check_movable(catalog: Catalog, source: str, doing: str) -> None:
             Refused,
             doing,
             "its branches name its files by where they are now, and a table in the root moves when it is renamed",
-            hint="Deregister it, move the directory while nobody writes, run 'lance-git relocate' on it, and register "
+            hint="Deregister it, move the directory while no job writes, run 'lance-git relocate' on it, and register "
             "it; or open the catalog in V2 mode, where only the name changes.",
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lance_spark.actions.catalog.opening import need_manifest
-from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.changes import RowFilter, refusal
 from lance_spark.catalog.directory import v1_directory
 from lance_spark.catalog.entries import Rows, check_properties
 from lance_spark.catalog.model import Catalog
@@ -41,7 +41,7 @@ def check_no_table(catalog: Catalog, identifier: Identifier, doing: str) -> None
     """Raise AlreadyExists if a directory has the name that something is to get."""
     if not catalog.reads_directories or not identifier.in_root:
         return
-    rows = read_rows(catalog.manifest, Wanted((identifier.object_id,), locations=(v1_directory(identifier),)))
+    rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
     if rows.find(identifier.object_id) is None and not check_no_directory(catalog, rows, identifier):
         raise refusal(AlreadyExists, doing, "there is a table of that name already")
 

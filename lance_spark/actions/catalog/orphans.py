@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from lance_spark.actions.catalog.dropping import erase_table
-from lance_spark.catalog.changes import Wanted
+from lance_spark.catalog.changes import RowFilter
 from lance_spark.catalog.directory import (
     DEREGISTERED,
     INCOMPLETE,
@@ -40,7 +40,7 @@ class Orphan:
     directory: str
     kind: str
     """``unfinished``: no version in it, or a copy that was not completed; ``remainder``: of a drop or a rename that
-    ended half way; ``dataset``: whole, so somebody may have deregistered it with another tool; ``interrupted rename``:
+    ended half way; ``dataset``: whole, so another tool may have deregistered it; ``interrupted rename``:
     a table that is hidden, maybe its only copy, which is never collected."""
     files: int
     bytes: int
@@ -64,7 +64,7 @@ class Collected:
 
     deleted: tuple[str, ...]
     spared: tuple[str, ...]
-    """Directories that a row names by now, or that somebody wrote to."""
+    """Directories that a row names by now, or that were written to."""
     failed: tuple[tuple[str, str], ...]
     """Directory and reason."""
 
@@ -79,10 +79,10 @@ def plan_orphans(
     """
     if older_than < timedelta(0):
         raise InvalidOption("older_than cannot be negative.", hint="Give the age of directories, e.g. one day.")
-    found = find_orphans(catalog)
+    orphans = find_orphans(catalog)
     kinds = {UNFINISHED, REMAINDER, DATASET} if datasets else {UNFINISHED, REMAINDER}
-    due = [orphan for orphan in found if orphan.kind in kinds and orphan.newest <= now - older_than]
-    return OrphanPlan(catalog, tuple(due), tuple(orphan for orphan in found if orphan not in due))
+    due = [orphan for orphan in orphans if orphan.kind in kinds and orphan.newest <= now - older_than]
+    return OrphanPlan(catalog, tuple(due), tuple(orphan for orphan in orphans if orphan not in due))
 
 
 def find_orphans(catalog: Catalog) -> list[Orphan]:
@@ -91,7 +91,8 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
     directories, _ = list_root(catalog.root)
     has_manifest = newest(catalog.manifest) is not None
     named = named_directories(catalog)
-    candidates = [found for found in directories if found not in named and (hashed_id(found) or v1_name(found))]
+    unnamed = [directory for directory in directories if directory not in named]
+    candidates = [directory for directory in unnamed if hashed_id(directory) or v1_name(directory)]
     with ThreadPoolExecutor(THREADS) as pool:
         looked = list(pool.map(lambda directory: _look(catalog, directory, named), candidates))
     return [
@@ -101,27 +102,27 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
 
 def named_directories(catalog: Catalog) -> frozenset[str]:
     """Directories directly in the root that rows name, or that hold what rows name."""
-    locations = read_rows(catalog.manifest, Wanted(everything=True)).table[LOCATION].to_pylist()
+    locations = read_rows(catalog.manifest, RowFilter(everything=True)).table[LOCATION].to_pylist()
     return frozenset(location.partition("/")[0] for location in locations if location)
 
 
 def _look(catalog: Catalog, directory: str, named: frozenset[str]) -> Orphan | None:
-    found = list_directory(catalog.at(directory))
-    paths = {path for path, _, _ in found}
+    files = list_directory(catalog.at(directory))
+    paths = {path for path, _, _ in files}
     mark = None
     if DEREGISTERED in paths:
         mark = read_mark(markers.content_of(catalog.at(directory), DEREGISTERED))
     kind = REMAINDER if is_remainder(mark, named) else _kind(directory, paths, mark)
-    if kind is None or (not found and v1_name(directory)):
+    if kind is None or (not files and v1_name(directory)):
         return None
-    latest = max((time for _, _, time in found), default=0)
+    latest = max((time for _, _, time in files), default=0)
     latest = max(latest, changed_at(catalog.at(directory)))  # a copy on a local disk has the times of its source
     moment = datetime.fromtimestamp(min(latest / 1_000_000, 2**37), timezone.utc)
-    return Orphan(directory, kind, len(found), sum(size for _, size, _ in found), moment)
+    return Orphan(directory, kind, len(files), sum(size for _, size, _ in files), moment)
 
 
 def _kind(directory: str, paths: Iterable[str], mark: Mark | None) -> str | None:
-    """What a directory without a row is; None for one that is nobody's to collect."""
+    """What a directory without a row is; None for one that must not be collected."""
     names = {path.partition("/")[0] for path in paths}
     if mark is not None and mark.why == "rename":
         return INTERRUPTED
@@ -131,7 +132,7 @@ def _kind(directory: str, paths: Iterable[str], mark: Mark | None) -> str | None
 
 
 def collect_orphans(plan: OrphanPlan) -> Collected:
-    """Delete what a plan says, unless a row names it by now or somebody has written to it since."""
+    """Delete what a plan says, unless a row names it by now or it was written to since."""
     named = named_directories(plan.catalog)
     deleted, spared, failed = [], [], []
     for orphan in plan.orphans:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from lance_spark.actions.catalog.listing import list_namespaces, list_tables
 from lance_spark.actions.catalog.lookup import find_table
 from lance_spark.actions.log.history import show
-from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.changes import RowFilter, refusal
 from lance_spark.catalog.directory import v1_directory
 from lance_spark.catalog.model import Catalog, TableInfo
 from lance_spark.catalog.names import NAMESPACE, TABLE, Identifier, Name, identify_namespace, identify_table
@@ -33,19 +33,19 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Contents:
+class TableContents:
     """What is in a table that has data."""
 
     newest: VersionDetail
     branches: tuple[str, ...]
 
 
-def look_into(table: TableInfo) -> Contents | None:
+def look_into(table: TableInfo) -> TableContents | None:
     """The newest version and the branches of a table; None for one without data. Raises CorruptData, StorageFailure."""
     pin = None if table.declared else find_latest(table.location, None)
     if pin is None:
         return None
-    return Contents(show(table.location, pin), tuple(sorted(read_refs(table.location).branches)))
+    return TableContents(show(table.location, pin), tuple(sorted(read_refs(table.location).branches)))
 
 
 def overview(catalog: Catalog, namespace: Name = "", recursive: bool = False) -> tuple[Item, ...]:
@@ -54,23 +54,23 @@ def overview(catalog: Catalog, namespace: Name = "", recursive: bool = False) ->
     However many there are, ``__manifest`` is read a few times, not once for each.
     """
     within = identify_namespace(namespace)
-    found = [Item(identifier, NAMESPACE) for identifier in list_namespaces(catalog, within, recursive)]
+    items = [Item(identifier, NAMESPACE) for identifier in list_namespaces(catalog, within, recursive)]
     tables = list_tables(catalog, within, recursive)
     paths = _paths(catalog, within)
     for identifier in tables:
         if identifier.object_id in paths:
-            found.append(Item(identifier, TABLE, paths[identifier.object_id]))
+            items.append(Item(identifier, TABLE, paths[identifier.object_id]))
         elif identifier.in_root and catalog.reads_directories:
-            found.append(Item(identifier, TABLE, v1_directory(identifier), registered=False))
-    return tuple(sorted(found, key=lambda item: item.identifier))
+            items.append(Item(identifier, TABLE, v1_directory(identifier), registered=False))
+    return tuple(sorted(items, key=lambda item: item.identifier))
 
 
 def _paths(catalog: Catalog, within: Identifier) -> dict[str, str | None]:
     """By id, the directories of the tables in a namespace that have rows."""
     if not catalog.reads_manifest:
         return {}
-    wanted = Wanted(everything=True) if within.is_root else Wanted(below=(within.object_id,))
-    return {entry.object_id: entry.location for entry in read_rows(catalog.manifest, wanted).entries if entry.is_table}
+    needed = RowFilter(everything=True) if within.is_root else RowFilter(below=(within.object_id,))
+    return {entry.object_id: entry.location for entry in read_rows(catalog.manifest, needed).entries if entry.is_table}
 
 
 def kind_of(catalog: Catalog, name: Name) -> str:
@@ -87,8 +87,8 @@ def kind_of(catalog: Catalog, name: Name) -> str:
     except NotFound as missing:
         if not catalog.reads_manifest:
             raise
-        found = read_rows(catalog.manifest, Wanted(ids=(identifier.object_id,))).find(identifier.object_id)
-        if found is not None and found.is_namespace:
+        entry = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,))).find(identifier.object_id)
+        if entry is not None and entry.is_namespace:
             return NAMESPACE
         if missing.hint is not None:  # it tells what has become of the table
             raise

@@ -55,7 +55,7 @@ def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLoca
 def _hint(catalog: Catalog, identifier: Identifier) -> str:
     known: list[str] = []
     with suppress(NotFound):
-        known = [str(found) for found in list_tables(catalog, identifier.parent, limit=_NEAR)]
+        known = [str(table) for table in list_tables(catalog, identifier.parent, limit=_NEAR)]
     near = difflib.get_close_matches(str(identifier), known, n=3)
     if near:
         return f"Near names in the catalog {catalog.uri}: {', '.join(near)}."

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote
 
 from lance_spark.actions.catalog.deregistration_marks import hide, is_named, shown_again_on_failure
 from lance_spark.actions.catalog.dropping import shows_in_v1
 from lance_spark.actions.catalog.lookup import (
-    Found,
+    FoundTable,
     being_taken,
     describe,
     find_table,
     look_again,
 )
 from lance_spark.actions.catalog.naming import check_no_directory, new_table
-from lance_spark.catalog.changes import Wanted, refusal
+from lance_spark.catalog.changes import RowFilter, refusal
 from lance_spark.catalog.directory import (
     DEREGISTERED,
     RESERVED,
@@ -38,88 +39,130 @@ from lance_spark.store.catalog.snapshots import read_rows
 from lance_spark.store.uri import locate
 
 
-def deregister_table(catalog: Catalog, name: Name) -> Removed:
-    """Take a table out of the catalog and keep its data; what is returned is enough to register it again.
+@dataclass(frozen=True)
+class DeregisterPlan:
+    """A table that can be deregistered, as the catalog is now."""
 
-    A directory that V1 would take for a table by its name is marked with ``.lance-deregistered``, and so is every other
-    one, so that it is not taken for a remainder. Of several at once, one does it; the others get NotFound.
-    """
+    catalog: Catalog
+    table: FoundTable
+    doing: str
+    """Completes "Cannot ..."."""
+
+    @property
+    def removed(self) -> Removed:
+        """What leaves the catalog; enough to register it again."""
+        return Removed(self.table.identifier, self.table.path, self.table.properties, data_kept=True)
+
+
+def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
+    """Find a table to deregister. Changes nothing. Raises InvalidName, NotFound."""
     identifier = identify_table(name)
     doing = f"deregister table '{identifier}'"
-    found = find_table(catalog, identifier, doing)
-    if found.path is not None and shows_in_v1(catalog, found.path):
-        _deregister_directory(catalog, found, found.path, doing)
-    else:
-        edit = manifest.apply(catalog.manifest, RemoveTable(identifier, found.path, "deregister"))
-        path = found.path
-        if path and is_inside(path) and path not in edit.shared and files.list_names(catalog.at(path), ""):
-            hide(catalog, path, "deregister")
-    return Removed(identifier, found.path, found.properties, data_kept=True)
+    return DeregisterPlan(catalog, find_table(catalog, identifier, doing), doing)
 
 
-def _deregister_directory(catalog: Catalog, found: Found, directory: str, doing: str) -> None:
+def deregister(plan: DeregisterPlan) -> Removed:
+    """Take a table out of the catalog and keep its data.
+
+    A directory that V1 would take for a table by its name is marked with ``.lance-deregistered``, and so is every other
+    one, so that it is not taken for a remainder. Of several processes at once, one does it; the others get NotFound.
+    """
+    catalog, table, path = plan.catalog, plan.table, plan.table.path
+    if path is not None and shows_in_v1(catalog, path):
+        _deregister_directory(catalog, table, path, plan.doing)
+        return plan.removed
+    edit = manifest.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
+    if path and is_inside(path) and path not in edit.shared and files.list_names(catalog.at(path), ""):
+        hide(catalog, path, "deregister")
+    return plan.removed
+
+
+def deregister_table(catalog: Catalog, name: Name) -> Removed:
+    """Plan and deregister."""
+    return deregister(plan_deregistration(catalog, name))
+
+
+def _deregister_directory(catalog: Catalog, table: FoundTable, directory: str, doing: str) -> None:
     """The mark comes first: without it the table would be there as a directory once its row is gone."""
     hidden = hide(catalog, directory, "deregister")
-    with shown_again_on_failure(hidden, found.entry is not None):
-        found = look_again(catalog, found, doing)
-    with shown_again_on_failure(hidden, found.entry is not None):
-        if found.entry is not None:
-            change = RemoveTable(found.identifier, found.path, "deregister")
+    with shown_again_on_failure(hidden, table.entry is not None):
+        table = look_again(catalog, table, doing)
+    with shown_again_on_failure(hidden, table.entry is not None):
+        if table.entry is not None:
+            change = RemoveTable(table.identifier, table.path, "deregister")
             manifest.apply(catalog.manifest, change, partial(hidden.check, doing))
-            hidden.keep()  # the mark of somebody who wanted to drop it would have it collected
+            hidden.keep()  # the mark of a process that wanted to drop it would have it collected
         elif not hidden.mine or hidden.is_alone():
-            raise refusal(NotFound, doing, "somebody else dropped or deregistered it in this moment")
+            raise refusal(NotFound, doing, "another process dropped or deregistered it in the meantime")
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A directory that can be put into the catalog, as both are now."""
+
+    catalog: Catalog
+    change: AddTable
+
+
+def plan_registration(
+    catalog: Catalog, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
+) -> Registration:
+    """Choose the directory that a table is to have. Changes nothing.
+
+    ``location`` is the directory's path, relative to the catalog's root, or its whole URI. Without one it is
+    ``<name>.lance`` for a name in the root, or the one directory ``<hash>_<id>`` that no other table has. Raises
+    InvalidName, InvalidOption for a directory outside the catalog, NotFound where there is no table, AlreadyExists for
+    a name or a directory that is taken.
+    """
+    new = new_table(catalog, name, properties, "register")
+    choose = _unmarked_directory if catalog.reads_manifest else _marked_directory
+    change = AddTable(new.identifier, choose(catalog, new.identifier, location, new.doing), new.properties, "register")
+    _staying(catalog, change.location, new.doing)
+    if catalog.reads_manifest:
+        manifest.decide(catalog.manifest, change)
+    return Registration(catalog, change)
+
+
+def register(plan: Registration) -> TableInfo:
+    """Put a directory with a table into the catalog. A mark that the table is deregistered is removed."""
+    catalog, change, doing = plan.catalog, plan.change, plan.change.doing
+    if not catalog.reads_manifest:  # in V1 a table is called as its directory is
+        _marked_directory(catalog, change.identifier, None, doing)
+        markers.remove(catalog.at(change.location), DEREGISTERED)
+        return describe(catalog, FoundTable(change.identifier, change.location, None))
+    _staying(catalog, change.location, doing)
+    manifest.apply(catalog.manifest, change)
+    try:  # another process may have dropped it, or begun to, before the row was there
+        _check_table(catalog, change.location, doing)
+        mark = _staying(catalog, change.location, doing)
+    except NotFound:
+        with suppress(NotFound, Conflict):
+            manifest.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+        raise
+    if mark is not None and is_named(catalog, change.location):  # not that of a process that deregistered it since
+        markers.remove_if(catalog.at(change.location), DEREGISTERED, mark)
+    return describe(catalog, FoundTable(change.identifier, change.location, change.entry))
 
 
 def register_table(
     catalog: Catalog, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
 ) -> TableInfo:
-    """Put a directory with a table into the catalog under a name.
-
-    ``location`` is the directory's path, relative to the catalog's root, or its whole URI. Without one it is
-    ``<name>.lance`` for a name in the root, or the one directory ``<hash>_<id>`` that no other table has. A mark that
-    the table is deregistered is taken away. Raises InvalidOption for a directory outside of the catalog, NotFound where
-    there is no table, AlreadyExists for a name or a directory that is taken.
-    """
-    new = new_table(catalog, name, properties, "register")
-    identifier, doing = new.identifier, new.doing
-    if not catalog.reads_manifest:
-        return _register_directory(catalog, identifier, location, doing)
-    path = directory_to_register(catalog, identifier, location, doing)
-    _staying(catalog, path, doing)
-    change = AddTable(identifier, path, new.properties, "register")
-    manifest.apply(catalog.manifest, change)
-    try:  # somebody may have dropped it, or begun to, before the row was there
-        _check_table(catalog, path, doing)
-        mark = _staying(catalog, path, doing)
-    except NotFound:
-        with suppress(NotFound, Conflict):
-            manifest.apply(catalog.manifest, RemoveTable(identifier, path, "withdraw"))
-        raise
-    if mark is not None and is_named(catalog, path):  # not that of somebody who deregistered it meanwhile
-        markers.remove_if(catalog.at(path), DEREGISTERED, mark)
-    return describe(catalog, Found(identifier, path, change.entry))
+    """Plan and register."""
+    return register(plan_registration(catalog, name, location, properties))
 
 
-def directory_to_register(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
-    """The directory, relative to the root, that :func:`register_table` would take. Raises as it does."""
+def _unmarked_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
+    """The directory of a table that gets a row, relative to the root."""
     path = _guessed(catalog, identifier, doing) if location is None else _inside(catalog, location, doing)
     _check_table(catalog, path, doing)
-    rows = read_rows(catalog.manifest, Wanted((identifier.object_id,), locations=(v1_directory(identifier),)))
+    rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
     if path != v1_directory(identifier) and not check_no_directory(catalog, rows, identifier):
         raise refusal(AlreadyExists, doing, "there is a table of that name already")
     return path
 
 
-def _register_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> TableInfo:
-    """In V1 a table is called as its directory is; registering it takes the mark away."""
-    path = marked_directory(catalog, identifier, location, doing)
-    markers.remove(catalog.at(path), DEREGISTERED)
-    return describe(catalog, Found(identifier, path, None))
-
-
-def marked_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
-    """The directory of a table of V1 that is deregistered. Raises as :func:`register_table`."""
+def _marked_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
+    """The directory of a table of V1 that is deregistered."""
     path = v1_directory(identifier)
     if location is not None and _inside(catalog, location, doing) != path:
         raise refusal(InvalidOption, doing, f"in a catalog of directories (V1) its directory has to be '{path}'")
@@ -128,16 +171,15 @@ def marked_directory(catalog: Catalog, identifier: Identifier, location: str | N
         raise refusal(AlreadyExists, doing, "it is registered already")
     if not state.deregistered:
         raise refusal(NotFound, doing, f"there is no table at '{path}'")
-    _staying(catalog, path, doing)
     return path
 
 
 def _staying(catalog: Catalog, path: str, doing: str) -> bytes | None:
-    """The mark in a directory. Raises NotFound for what somebody is about to delete: its row would lead to nothing."""
-    found = markers.content_of(catalog.at(path), DEREGISTERED)
-    if is_leaving(read_mark(found)):
+    """The mark in a directory. Raises NotFound where a process is about to delete it: its row would lead to nothing."""
+    mark = markers.content_of(catalog.at(path), DEREGISTERED)
+    if is_leaving(read_mark(mark)):
         raise being_taken(doing)
-    return found
+    return mark
 
 
 def _inside(catalog: Catalog, location: str, doing: str) -> str:
@@ -146,7 +188,7 @@ def _inside(catalog: Catalog, location: str, doing: str) -> str:
     if "://" in location or location.startswith(("/", "file:")):
         whole = locate(location, catalog.root.storage_options).uri
         if not whole.startswith(f"{catalog.uri}/"):
-            raise refusal(InvalidOption, doing, f"{whole} is not inside of the catalog {catalog.uri}")
+            raise refusal(InvalidOption, doing, f"{whole} is not inside the catalog {catalog.uri}")
         path = whole[len(catalog.uri) + 1 :]
         path = path if catalog.root.is_local else unquote(path)
     try:
@@ -169,11 +211,11 @@ def _check_table(catalog: Catalog, path: str, doing: str) -> None:
 
 def _guessed(catalog: Catalog, identifier: Identifier, doing: str) -> str:
     directories, _ = list_root(catalog.root)
-    candidates = [found for found in directories if hashed_id(found) == identifier.object_id]
+    candidates = [directory for directory in directories if hashed_id(directory) == identifier.object_id]
     if identifier.in_root and v1_directory(identifier) in directories:
         candidates.append(v1_directory(identifier))
-    taken = {entry.location for entry in read_rows(catalog.manifest, Wanted(locations=tuple(candidates))).entries}
-    free = [found for found in candidates if found not in taken]
+    taken = {entry.location for entry in read_rows(catalog.manifest, RowFilter(locations=tuple(candidates))).entries}
+    free = [directory for directory in candidates if directory not in taken]
     if len(free) == 1:
         return free[0]
     if not free:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lance_spark.actions.catalog.lookup import Found, find_table
-from lance_spark.actions.catalog.moving import move
+from lance_spark.actions.catalog.lookup import FoundTable, find_table
+from lance_spark.actions.catalog.moving import change_of_move, check_movable, move
 from lance_spark.actions.catalog.naming import check_no_table
 from lance_spark.actions.catalog.opening import need_manifest
 from lance_spark.catalog.changes import refusal
-from lance_spark.catalog.directory import v1_directory
+from lance_spark.catalog.directory import hashed_directory, v1_directory
 from lance_spark.catalog.model import Catalog, check_inside
 from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_namespace, identify_table
 from lance_spark.catalog.tables import RenameTable
@@ -26,7 +26,7 @@ class Renamed(Shown):
     new: Identifier
     left_behind: str | None = None
     """The old directory, relative to the root, where files stayed that could not be taken along: another table names
-    them, or a job committed to them in the very moment of the rename."""
+    them, or a job committed to them at the same time."""
 
     def _card(self) -> Card:
         left = f"files stayed in {self.left_behind}" if self.left_behind else ""
@@ -35,16 +35,16 @@ class Renamed(Shown):
 
 
 @dataclass(frozen=True)
-class Rename:
-    """A rename that may be done, as far as can be told before it is decided and committed."""
+class RenamePlan:
+    """A table that can be renamed, as the catalog is now."""
 
-    source: Identifier
+    catalog: Catalog
+    table: FoundTable
     target: Identifier
-    found: Found
     doing: str
     """Completes "Cannot ..."."""
     moves: bool
-    """Whether the directory has to move: it would go on to be a table of the old name."""
+    """Whether the files have to be copied to another directory: theirs would go on to be a table of the old name."""
 
 
 def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
@@ -57,26 +57,34 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
     Raises InvalidName, NotFound, AlreadyExists, and Refused in V1 and for a table whose directory has to move, but
     which branches or clones read.
     """
-    wanted = check_rename(catalog, old, new)
-    source, target, found = wanted.source, wanted.target, wanted.found
-    if wanted.moves:
-        return Renamed(source, target, move(catalog, found, target, wanted.doing))
-    manifest.apply(catalog.manifest, RenameTable(source, target, _path(found), _path(found)))
-    return Renamed(source, target)
+    return rename(plan_rename(catalog, old, new))
 
 
-def check_rename(catalog: Catalog, old: Name, new: Name) -> Rename:
-    """The rename of a table. Raises as :func:`rename_table`, but for what only its commit can tell."""
+def rename(plan: RenamePlan) -> Renamed:
+    """Execute the plan. Raises as :func:`rename_table`, and Conflict for what other processes did since."""
+    catalog, table, target = plan.catalog, plan.table, plan.target
+    if plan.moves:
+        return Renamed(table.identifier, target, move(catalog, table, target, plan.doing))
+    manifest.apply(catalog.manifest, _change(table, target))
+    return Renamed(table.identifier, target)
+
+
+def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
+    """Whether and how a table can be renamed. Changes nothing. Raises as :func:`rename_table`."""
     source, target = identify_table(old), identify_table(new)
     check_new(target, TABLE)
     doing = f"rename table '{source}' to '{target}'"
     need_manifest(catalog, doing)
-    found = find_table(catalog, source, doing)
+    table = find_table(catalog, source, doing)
     if target == source:
         raise refusal(AlreadyExists, doing, "it is called so already")
     check_no_table(catalog, target, doing)
-    moves = catalog.reads_directories and source.in_root and found.path == v1_directory(source)
-    return Rename(source, target, found, doing, moves)
+    moves = catalog.reads_directories and source.in_root and table.path == v1_directory(source)
+    directory = hashed_directory(target, 0)  # any: the real one is chosen when the files are copied
+    manifest.decide(catalog.manifest, change_of_move(table, target, directory) if moves else _change(table, target))
+    if moves:
+        check_movable(catalog, v1_directory(source), doing)
+    return RenamePlan(catalog, table, target, doing, moves)
 
 
 def move_table(catalog: Catalog, name: Name, namespace: Name) -> Renamed:
@@ -85,8 +93,8 @@ def move_table(catalog: Catalog, name: Name, namespace: Name) -> Renamed:
     return rename_table(catalog, identifier, identify_namespace(namespace).child(identifier.name))
 
 
-def _path(found: Found) -> str:
-    if found.path is None:
-        raise CorruptData(f"The row of table '{found.identifier}' in the catalog has no location.")
-    check_inside(found.path)
-    return found.path
+def _change(table: FoundTable, target: Identifier) -> RenameTable:
+    if table.path is None:
+        raise CorruptData(f"The row of table '{table.identifier}' in the catalog has no location.")
+    check_inside(table.path)
+    return RenameTable(table.identifier, target, table.path, table.path)

@@ -56,9 +56,8 @@ def cli(context: click.Context, /, root: str | None, mode: str, storage: tuple[s
     for name, words in (("root", ["-C", root or ""]), ("mode", ["--mode", mode])):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             typed += words
-    context.obj = CatalogSession(
-        wanted_output(context, no_color), root, mode, shlex.join(typed), parse_storage(storage)
-    )
+    output = wanted_output(context, no_color)
+    context.obj = CatalogSession(output, root, mode, shlex.join(typed), parse_storage(storage))
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -8,16 +8,16 @@ from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import files
-from lance_spark.store.catalog.snapshots import Snapshot, newest
+from lance_spark.store.catalog.snapshots import CatalogVersion, newest
 from lance_spark.store.commits import check_nothing_missing
 from lance_spark.store.failures import translated
 
 
-def commit(snapshot: Snapshot, operation: Any, added: list[Any], doing: str) -> None:
+def commit(snapshot: CatalogVersion, operation: Any, added: list[Any], doing: str) -> None:
     """Commit on just this version. Without retries both kinds of operation are refused if any other came in between.
 
     Not so if a cleanup removed the one in between: pylance does not look at it, and writes an overwrite in its place,
-    below the newest version, where nobody ever sees it.
+    below the newest version, where it is never seen.
     """
     import lance
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
@@ -28,18 +28,18 @@ def list_root(root: DatasetLocation) -> tuple[list[str], list[str]]:
     Raises NotFound for a bucket that is not there.
     """
     if root.is_local:
-        found = _names_on_disk(root)
+        names = _names_on_disk(root)
     else:
-        found = list(_names_on_s3(root)) if root.uri.startswith("s3://") else entries(root, "")
-    directories = sorted({name for name, is_directory in found if is_directory})
-    return directories, sorted({name for name, is_directory in found if not is_directory})
+        names = list(_names_on_s3(root)) if root.uri.startswith("s3://") else entries(root, "")
+    directories = sorted({name for name, is_directory in names if is_directory})
+    return directories, sorted({name for name, is_directory in names if not is_directory})
 
 
 def _names_on_disk(root: DatasetLocation) -> list[tuple[str, bool]]:
     with reachable(root):
         try:
-            with os.scandir(root.uri) as found:
-                return [(entry.name, entry.is_dir()) for entry in found]
+            with os.scandir(root.uri) as inside:
+                return [(entry.name, entry.is_dir()) for entry in inside]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -49,10 +49,8 @@ def _names_on_s3(root: DatasetLocation) -> Iterator[tuple[str, bool]]:
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "MaxKeys": _PAGE_KEYS}
     while True:
         page = _page(root, asked)
-        yield from ((found["Prefix"][len(prefix) : -1], True) for found in page.get("CommonPrefixes", ()))
-        yield from (
-            (found["Key"][len(prefix) :], False) for found in page.get("Contents", ()) if found["Key"] != prefix
-        )
+        yield from ((group["Prefix"][len(prefix) : -1], True) for group in page.get("CommonPrefixes", ()))
+        yield from ((file["Key"][len(prefix) :], False) for file in page.get("Contents", ()) if file["Key"] != prefix)
         if not page["IsTruncated"]:
             return
         asked["ContinuationToken"] = page["NextContinuationToken"]
@@ -73,19 +71,20 @@ def look(root: DatasetLocation, directories: Sequence[str]) -> dict[str, Directo
     """
     ordered = sorted(set(directories), key=lambda name: f"{name}/")
     states: dict[str, DirectoryState] = {}
+    search: Callable[[Sequence[str]], dict[str, DirectoryState]]
     search, least, rest = partial(_look_on_disk if root.is_local else _look_elsewhere, root), _FEW, ordered
     if root.uri.startswith("s3://"):
         # How many directories the first page tells of is how many are worth a request of their own.
-        states, rest = _page_on_s3(root, ordered) if ordered else ({}, [])
-        search, least = partial(_look_on_s3, root), max(1, len(ordered) - len(rest))
+        states, rest = _pages_on_s3(root, ordered, 1) if ordered else ({}, [])
+        search, least = lambda part: _pages_on_s3(root, part)[0], max(1, len(ordered) - len(rest))
     size = max(least, -(-len(rest) // THREADS))
     parts = [rest[start : start + size] for start in range(0, len(rest), size)]
     if len(parts) > 1:
         with ThreadPoolExecutor(THREADS) as pool:
-            found = list(pool.map(search, parts))
+            known = list(pool.map(search, parts))
     else:
-        found = [search(part) for part in parts]
-    for part in found:
+        known = [search(part) for part in parts]
+    for part in known:
         states |= part
     return {name: states.get(name, ABSENT) for name in ordered}
 
@@ -103,8 +102,8 @@ def _look_on_disk(root: DatasetLocation, names: Sequence[str]) -> dict[str, Dire
 def _some_files(directory: str) -> list[str]:
     """The files directly in a directory; where it has none, the first one below it."""
     try:
-        with os.scandir(directory) as found:
-            inside = [(entry.name, entry.is_dir()) for entry in found]
+        with os.scandir(directory) as listed:
+            inside = [(entry.name, entry.is_dir()) for entry in listed]
     except (FileNotFoundError, NotADirectoryError):
         return []
     direct = [name for name, is_directory in inside if not is_directory]
@@ -116,19 +115,13 @@ def _some_files(directory: str) -> list[str]:
     return direct
 
 
-def _look_on_s3(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:
-    return _pages_on_s3(root, names, None)[0]
-
-
-def _page_on_s3(root: DatasetLocation, names: Sequence[str]) -> tuple[dict[str, DirectoryState], list[str]]:
-    """What one request tells, and the names that it does not tell of."""
-    return _pages_on_s3(root, names, 1)
-
-
 def _pages_on_s3(
-    root: DatasetLocation, names: Sequence[str], most: int | None
+    root: DatasetLocation, names: Sequence[str], most: int | None = None
 ) -> tuple[dict[str, DirectoryState], list[str]]:
-    """``names`` are in the order of their keys. A page that ends inside a directory is followed by the next one."""
+    """What at most so many requests tell, and the names that they do not tell of.
+
+    ``names`` are in the order of their keys. A page that ends inside a directory is followed by the next one.
+    """
     bucket, prefix = bucket_and_prefix(root)
     starts = [f"{name}/" for name in names]
     paths: dict[str, list[str]] = {name: [] for name in names}
@@ -137,8 +130,8 @@ def _pages_on_s3(
     for _ in count() if most is None else range(most):
         page = _page(root, {**asked, "StartAfter": prefix + after})
         last = after
-        for found in page.get("Contents", ()):
-            key = found["Key"][len(prefix) :]
+        for file in page.get("Contents", ()):
+            key = file["Key"][len(prefix) :]
             if key <= last:
                 raise StorageFailure(
                     f"The store of {root.uri} does not list keys in the order of their bytes.",

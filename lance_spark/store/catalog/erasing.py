@@ -1,4 +1,4 @@
-"""Takes a table's directory away, or makes a complete copy of it under another name, inside of one catalog."""
+"""Takes a table's directory away, or makes a complete copy of it under another name, inside one catalog."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def list_directory(location: DatasetLocation) -> list[tuple[str, int, int]]:
 
     A time that the store does not tell is given as that of the latest file possible.
     """
-    found = []
+    listed = []
     for batch in list_range(location, _EVERYTHING):
         times = batch["last_modified"].cast("int64").to_pylist()
         for path, size, time in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), times, strict=True):
-            found.append((path, size or 0, 2**62 if time is None else time))
-    return found
+            listed.append((path, size or 0, 2**62 if time is None else time))
+    return listed
 
 
 def changed_at(location: DatasetLocation) -> int:
@@ -72,7 +72,7 @@ def erase(root: DatasetLocation, location: DatasetLocation, directory: str, asid
                 return True
             if new != old:
                 os.rename(old, new)
-            shutil.rmtree(f"{new}/{VERSIONS}", ignore_errors=True)  # without them it is a remainder to everybody
+            shutil.rmtree(f"{new}/{VERSIONS}", ignore_errors=True)  # without them it is a remainder
             _remove_tree(new)
         except FileNotFoundError:
             return False
@@ -131,8 +131,8 @@ def copy_new_files(root: DatasetLocation, source: str, target: str, known: froze
     Inside of the store: object stores copy by themselves, and on a local disk a file just gets a second name.
     Versions come last: what is copied is a dataset only when its files are there.
     """
-    found = list_directory(Catalog(root).at(source))
-    paths = {path: (size, time) for path, size, time in found if not path.endswith("/")}
+    listed = list_directory(Catalog(root).at(source))
+    paths = {path: (size, time) for path, size, time in listed if not path.endswith("/")}
     new = [path for path in paths if path not in known and path not in MARKERS]
     late = [path for path in new if path.startswith(f"{VERSIONS}/")]
     for part in ([path for path in new if path not in set(late)], late):

@@ -9,7 +9,7 @@ from lance_spark.catalog.entries import INDEXES
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.store.catalog.committing import commit
-from lance_spark.store.catalog.snapshots import Snapshot, newest
+from lance_spark.store.catalog.snapshots import CatalogVersion, newest
 from lance_spark.store.failures import translated
 
 
@@ -22,13 +22,13 @@ def index_if_possible(manifest: DatasetLocation) -> None:
 def ensure_indexes(manifest: DatasetLocation) -> tuple[str, ...]:
     """Make those of the indexes that are missing, in one commit; returns the names of those that were made.
 
-    Somebody else's commit in the same moment comes first: the next change, or the doctor, makes what is missing.
+    Another process's commit at the same time comes first: the next change, or the doctor, makes what is missing.
     """
     snapshot = newest(manifest)
     if snapshot is None:
         return ()
     there, columns = index_names(snapshot), snapshot.schema.names
-    missing = [found for found in INDEXES if found[0] not in there and found[1] in columns]
+    missing = [index for index in INDEXES if index[0] not in there and index[1] in columns]
     try:
         with translated(manifest, "making the catalog's indexes"):
             _index(snapshot, missing)
@@ -37,7 +37,7 @@ def ensure_indexes(manifest: DatasetLocation) -> tuple[str, ...]:
     return tuple(name for name, _, _ in missing)
 
 
-def _index(snapshot: Snapshot, missing: Sequence[tuple[str, str, str]]) -> None:
+def _index(snapshot: CatalogVersion, missing: Sequence[tuple[str, str, str]]) -> None:
     import lance
 
     dataset = snapshot.dataset
@@ -55,13 +55,13 @@ def _index(snapshot: Snapshot, missing: Sequence[tuple[str, str, str]]) -> None:
         commit(snapshot, lance.LanceOperation.CreateIndex(made, []), [], "index the catalog")
 
 
-def index_names(snapshot: Snapshot) -> frozenset[str]:
+def index_names(snapshot: CatalogVersion) -> frozenset[str]:
     """Names of the indexes a version has."""
     with translated(snapshot.manifest, "reading the indexes"):
         return frozenset(index.name for index in snapshot.dataset.describe_indices())
 
 
-def has_indexes(snapshot: Snapshot) -> bool:
+def has_indexes(snapshot: CatalogVersion) -> bool:
     """Whether a version has all indexes that its columns allow."""
     names = index_names(snapshot)
     return all(name in names or column not in snapshot.schema.names for name, column, _ in INDEXES)

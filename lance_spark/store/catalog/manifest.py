@@ -1,8 +1,8 @@
-"""Changes ``__manifest``: decided on one version and committed on just that one, or decided anew.
+"""Changes ``__manifest``: decided on one version and committed on just that one, or decided again.
 
 A change adds a small file with the new rows and marks the old ones as deleted, in one commit of the kind "Merge".
 pylance refuses it if anything at all was committed since the version it was decided on. So its cost does not grow with
-the catalog, and the indexes stay. After a dozen such changes the table is written anew as one file ("Overwrite", which
+the catalog, and the indexes stay. After a dozen such changes the table is rewritten as one file ("Overwrite", which
 is as strict) and indexed again; until the indexes are there readers see right rows a little slower. Measured at 50,000
 tables: 5 to 10 ms for a change and 60 ms for every twelfth; pylance's namespace takes 67 ms for each.
 """
@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.catalog.changes import Change, Edit, refusal
+from lance_spark.catalog.changes import CatalogChange, Edit, refusal
 from lance_spark.catalog.entries import OBJECT_ID, SCHEMA, Rows, is_complete, no_rows, upgraded_rows
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.store.catalog.committing import commit
 from lance_spark.store.catalog.indexing import has_indexes, index_if_possible
-from lance_spark.store.catalog.snapshots import Snapshot, newest
+from lance_spark.store.catalog.snapshots import CatalogVersion, newest, read_rows
 from lance_spark.store.failures import translated
 
 _ATTEMPTS = 60
@@ -32,10 +32,15 @@ _LONGEST_PAUSE = 0.5
 _FRAGMENTS = 12
 """So many files hold the catalog before they become one: each costs readers a request on an object store."""
 _MANY = 1000
-"""Rows that one change deletes or adds before the table is written, and indexed, anew."""
+"""Rows that one change deletes or adds before the table is rewritten and indexed again."""
 
 
-def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] | None = None) -> Edit:
+def decide(manifest: DatasetLocation, change: CatalogChange) -> Edit:
+    """What a change would do to the newest version. Nothing is committed. Raises what the change raises."""
+    return change.edit(read_rows(manifest, change.needs))
+
+
+def apply(manifest: DatasetLocation, change: CatalogChange, check: Callable[[], None] | None = None) -> Edit:
     """Decide a change on the newest version and commit it; returns what was done.
 
     ``check`` is asked after the decision and before each attempt to commit it, and may raise. What it found was so at a
@@ -47,7 +52,7 @@ def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] |
     for attempt in range(_ATTEMPTS):
         snapshot = newest(manifest)
         try:
-            rows, addresses = (no_rows(), None) if snapshot is None else snapshot.addressed(change.wanted)
+            rows, addresses = (no_rows(), None) if snapshot is None else snapshot.addressed(change.needs)
         except (CorruptData, NotFound):
             again = newest(manifest)  # a cleanup took the files of the version that was being read
             if snapshot is None or again is None or again.version == snapshot.version:
@@ -59,7 +64,7 @@ def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] |
         if check is not None and not _holds(check, manifest, snapshot):
             continue
         try:
-            rewritten = _write(manifest, snapshot, _Rows(rows, addresses), edit, change.doing)
+            rewritten = _write(manifest, snapshot, _AddressedRows(rows, addresses), edit, change.doing)
         except Conflict:
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.005 * 2**attempt)))
             continue
@@ -69,7 +74,7 @@ def apply(manifest: DatasetLocation, change: Change, check: Callable[[], None] |
     raise refusal(Conflict, change.doing, "others changed the catalog again and again", hint="Run it again.")
 
 
-def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: Snapshot | None) -> bool:
+def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: CatalogVersion | None) -> bool:
     """False where a check failed, but the rows have changed since: they tell better why."""
     try:
         check()
@@ -81,7 +86,7 @@ def _holds(check: Callable[[], None], manifest: DatasetLocation, snapshot: Snaps
     return True
 
 
-class _Rows:
+class _AddressedRows:
     """Rows and where they are."""
 
     def __init__(self, rows: Rows, addresses: pa.Array | None) -> None:
@@ -90,17 +95,19 @@ class _Rows:
 
     def by_fragment(self, object_ids: tuple[str, ...]) -> dict[int, list[int]]:
         """The addresses of some rows, by the fragments they are in."""
-        found: dict[int, list[int]] = {}
+        addresses: dict[int, list[int]] = {}
         if self.addresses is not None and object_ids:
-            wanted = pa.array(list(object_ids), pa.string())
-            chosen = pc.is_in(self.rows.table[OBJECT_ID].cast(pa.string()), value_set=wanted)
+            ids = pa.array(list(object_ids), pa.string())
+            chosen = pc.is_in(self.rows.table[OBJECT_ID].cast(pa.string()), value_set=ids)
             for address in self.addresses.filter(chosen).to_pylist():
-                found.setdefault(address >> 32, []).append(address)
-        return found
+                addresses.setdefault(address >> 32, []).append(address)
+        return addresses
 
 
-def _write(manifest: DatasetLocation, snapshot: Snapshot | None, rows: _Rows, edit: Edit, doing: str) -> bool:
-    """Commit on just this version; whether the whole table was written anew. Raises Conflict."""
+def _write(
+    manifest: DatasetLocation, snapshot: CatalogVersion | None, rows: _AddressedRows, edit: Edit, doing: str
+) -> bool:
+    """Commit on just this version; whether the whole table was rewritten. Raises Conflict."""
     if snapshot is None:
         _create(manifest, edit.add, doing)
         return True
@@ -112,8 +119,8 @@ def _write(manifest: DatasetLocation, snapshot: Snapshot | None, rows: _Rows, ed
     return not has_indexes(snapshot)
 
 
-def _is_due(snapshot: Snapshot, edit: Edit, gone: dict[int, list[int]]) -> bool:
-    """Whether the table has to be written anew, or should be."""
+def _is_due(snapshot: CatalogVersion, edit: Edit, gone: dict[int, list[int]]) -> bool:
+    """Whether the table has to be rewritten, or should be."""
     dataset = snapshot.dataset
     fragments = {fragment.fragment_id: fragment for fragment in dataset.get_fragments()}
     return (
@@ -148,11 +155,11 @@ def _create(manifest: DatasetLocation, added: pa.Table | None, doing: str) -> No
                 commit_message=doing,
             )
     except (AlreadyExists, NotFound) as problem:
-        # Who loses the race to create a dataset is told "already exists", or that version 0 was not found.
+        # Whoever loses the race to create a dataset is told "already exists", or that version 0 was not found.
         raise Conflict(f"Another process created {manifest.uri} first.") from problem
 
 
-def _append(snapshot: Snapshot, edit: Edit, gone: dict[int, list[int]], doing: str) -> None:
+def _append(snapshot: CatalogVersion, edit: Edit, gone: dict[int, list[int]], doing: str) -> None:
     import lance
 
     dataset = snapshot.dataset
@@ -167,7 +174,7 @@ def _append(snapshot: Snapshot, edit: Edit, gone: dict[int, list[int]], doing: s
         commit(snapshot, lance.LanceOperation.Merge([*kept, *added], dataset.lance_schema), added, doing)
 
 
-def _rewrite(snapshot: Snapshot, edit: Edit, doing: str) -> None:
+def _rewrite(snapshot: CatalogVersion, edit: Edit, doing: str) -> None:
     import lance
 
     dataset = snapshot.dataset
@@ -193,7 +200,7 @@ def _rewrite(snapshot: Snapshot, edit: Edit, doing: str) -> None:
         commit(snapshot, operation, added, doing)
 
 
-def _written(snapshot: Snapshot, table: pa.Table | None) -> list[Any]:
+def _written(snapshot: CatalogVersion, table: pa.Table | None) -> list[Any]:
     """Rows as files of the table; nothing is committed."""
     import lance
 
@@ -225,9 +232,9 @@ def fragment_count(manifest: DatasetLocation) -> int:
 
 
 def compact(manifest: DatasetLocation, least: int) -> bool:
-    """Write the table anew as one file, indexed, if it is ``least`` files or more; whether that was done.
+    """Rewrite the table as one file, indexed, if it is ``least`` files or more; whether that was done.
 
-    To others it is a change like any other one: older versions stay. Somebody else's commit in the same moment comes
+    To others it is a change like any other one: older versions stay. Another process's commit at the same time comes
     first, and then nothing is done.
     """
     snapshot = newest(manifest)
@@ -251,7 +258,7 @@ def root_properties(manifest: DatasetLocation) -> dict[str, str]:
 
 
 def alter_root_properties(manifest: DatasetLocation, put: dict[str, str], unset: tuple[str, ...]) -> None:
-    """Set and remove properties of the root namespace. Of two who set the same one, the later wins."""
+    """Set and remove properties of the root namespace. Of two processes that set the same one, the later wins."""
     values: dict[str, str | None] = {**put, **dict.fromkeys(unset)}
     if not values:
         raise InvalidOption("There is nothing to alter.")

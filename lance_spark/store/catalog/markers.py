@@ -1,4 +1,4 @@
-"""Marker files: made by exactly one of those who try at once."""
+"""Marker files: of several processes that make one at once, exactly one does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, rea
 _TRIES = 5
 _TAKEN = ("PreconditionFailed", "412")
 _BUSY = ("ConditionalRequestConflict", "409")
-"""S3's answer where two make one key at the same moment; the next try tells who did it."""
+"""S3's answer where two requests make one key at the same time; the next try tells which one did it."""
 
 
 def put_new(location: DatasetLocation, path: str, content: bytes, parents: bool = True) -> bool:
@@ -40,10 +40,6 @@ def content_of(location: DatasetLocation, path: str) -> bytes | None:
 
 def remove(location: DatasetLocation, path: str) -> None:
     """Delete a marker, if it is there."""
-    _delete(location, path)
-
-
-def _delete(location: DatasetLocation, path: str) -> None:
     with reachable(location):
         try:
             open_filesystem(location).rm_file(whole_path(location, path))
@@ -54,12 +50,12 @@ def _delete(location: DatasetLocation, path: str) -> None:
 def remove_if(location: DatasetLocation, path: str, content: bytes) -> bool:
     """Delete a marker if it holds just this; whether it did.
 
-    No store can compare and delete in one step. Somebody else's marker is deleted only if he put it there between the
-    two requests.
+    No store can compare and delete in one step. Another process's marker is deleted only if it was put there between
+    the two requests.
     """
     if files.read(location, path) != content:
         return False
-    _delete(location, path)
+    remove(location, path)
     return True
 
 
@@ -89,7 +85,7 @@ def _on_disk(path: str, content: bytes, parents: bool) -> bool:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             return False
-        except FileNotFoundError:  # the directory was taken away in this moment
+        except FileNotFoundError:  # the directory was removed at the same time
             if not parents:
                 return False
     with os.fdopen(handle, "wb") as file:

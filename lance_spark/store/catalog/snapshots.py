@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from lance_spark.catalog.changes import Wanted
+from lance_spark.catalog.changes import RowFilter
 from lance_spark.catalog.entries import OBJECT_ID, Rows, no_rows, upgraded_rows
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class CatalogVersion:
     """One version of ``__manifest``."""
 
     manifest: DatasetLocation
@@ -48,15 +48,15 @@ class Snapshot:
         """All its columns."""
         return self.dataset.schema
 
-    def rows(self, wanted: Wanted) -> Rows:
+    def rows(self, needed: RowFilter) -> Rows:
         """The rows that a decision needs, with all columns."""
         with translated(self.manifest, "reading the catalog"):
-            return Rows(upgraded_rows(self.dataset.to_table(filter=wanted.filter())))
+            return Rows(upgraded_rows(self.dataset.to_table(filter=needed.predicate())))
 
-    def addressed(self, wanted: Wanted) -> tuple[Rows, pa.Array]:
+    def addressed(self, needed: RowFilter) -> tuple[Rows, pa.Array]:
         """The rows that a decision needs, and the address of each."""
         with translated(self.manifest, "reading the catalog"):
-            table = self.dataset.to_table(filter=wanted.filter(), with_row_address=True)
+            table = self.dataset.to_table(filter=needed.predicate(), with_row_address=True)
         return Rows(upgraded_rows(table.drop_columns([_ADDRESS]))), table[_ADDRESS]
 
     def columns(self, names: Sequence[str], filter: str | None = None) -> pa.Table:
@@ -66,7 +66,7 @@ class Snapshot:
             return self.dataset.to_table(columns=there, filter=filter)
 
 
-def newest(manifest: DatasetLocation) -> Snapshot | None:
+def newest(manifest: DatasetLocation) -> CatalogVersion | None:
     """The newest version; None where there is no ``__manifest`` yet. Raises NotFound for a bucket that is not there."""
     import lance
 
@@ -82,10 +82,10 @@ def newest(manifest: DatasetLocation) -> Snapshot | None:
                 f"{manifest.uri} is not the manifest of a catalog.", hint="Restore an older version of it."
             )
         _catalogs.add(manifest.uri)
-    return Snapshot(manifest, dataset)
+    return CatalogVersion(manifest, dataset)
 
 
-def read(manifest: DatasetLocation, question: Callable[[Snapshot], Answer], otherwise: Answer) -> Answer:
+def read(manifest: DatasetLocation, question: Callable[[CatalogVersion], Answer], otherwise: Answer) -> Answer:
     """The answer of the newest version to a question; ``otherwise`` where there is no ``__manifest``.
 
     A cleanup may take a version's files away while it is read. Then a newer one is asked; only if there is none, the
@@ -105,9 +105,9 @@ def read(manifest: DatasetLocation, question: Callable[[Snapshot], Answer], othe
     raise AssertionError("the last attempt returns or raises")
 
 
-def read_rows(manifest: DatasetLocation, wanted: Wanted) -> Rows:
+def read_rows(manifest: DatasetLocation, needed: RowFilter) -> Rows:
     """The rows that a decision needs, of the newest version; none where there is no ``__manifest``."""
-    return read(manifest, lambda snapshot: snapshot.rows(wanted), no_rows())
+    return read(manifest, lambda snapshot: snapshot.rows(needed), no_rows())
 
 
 def _session() -> lance.Session:
@@ -115,5 +115,5 @@ def _session() -> lance.Session:
     import lance
 
     # By process: a fork has the parent's session, whose threads it does not have.
-    found = _sessions.get(os.getpid())
-    return found or _sessions.setdefault(os.getpid(), lance.Session())
+    session = _sessions.get(os.getpid())
+    return session or _sessions.setdefault(os.getpid(), lance.Session())

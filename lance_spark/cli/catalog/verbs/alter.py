@@ -22,18 +22,25 @@ def command(session: CatalogSession, name: str, put: tuple[str, ...], unset: tup
 
     NAME "" is the root namespace.
     """
-    from lance_spark.catalog.names import identify_namespace
+    from lance_spark.actions.catalog.lookup import describe_table
+    from lance_spark.actions.catalog.namespaces import describe_namespace
+    from lance_spark.actions.catalog.overview import kind_of
+    from lance_spark.actions.catalog.properties import alter, plan_alteration
+    from lance_spark.catalog.names import TABLE
 
     given = parse_properties(put)
     if not given and not unset:
         raise InvalidOption("There is nothing to alter.", hint="Say -p KEY=VALUE, or -u KEY.")
     if both := set(given) & set(unset):
         raise InvalidOption(f"Property '{min(both)}' cannot be set and removed at once.")
-    kind, before = _properties(session, name)
-    after = {key: value for key, value in {**before, **given}.items() if key not in unset}
+    kind = kind_of(session.catalog, name)
+    plan = plan_alteration(session.catalog, kind, name, given, unset)
+    after = plan.after
     if not dry_run:
-        after = _alter(session, kind, name, given, unset)
-    identifier = identify_namespace(name)
+        alter(plan)
+        describe = describe_table if kind == TABLE else describe_namespace
+        after = describe(session.catalog, name).properties
+    identifier = plan.change.identifier
     whose = f"{kind.capitalize()} '{identifier}'" if identifier.parts else "The root namespace"
     lines = [f"{whose} {'would have' if dry_run else 'has'} these properties:"]
     lines += [f"  {key} = {value}" for key, value in sorted(after.items())] or ["  none"]
@@ -42,32 +49,9 @@ def command(session: CatalogSession, name: str, put: tuple[str, ...], unset: tup
             "action": "alter",
             "kind": kind,
             **name_json(identifier),
-            "was": before,
+            "was": plan.before,
             "properties": after,
             "dry_run": dry_run,
         },
         "\n".join(lines),
     )
-
-
-def _properties(session: CatalogSession, name: str) -> tuple[str, dict[str, str]]:
-    from lance_spark.actions.catalog.namespaces import describe_namespace
-    from lance_spark.actions.catalog.overview import kind_of
-    from lance_spark.actions.catalog.properties import check_alterable
-    from lance_spark.catalog.names import TABLE, identify_table
-
-    kind = kind_of(session.catalog, name)
-    if kind != TABLE:
-        return kind, describe_namespace(session.catalog, name).properties
-    return kind, check_alterable(session.catalog, identify_table(name)).properties
-
-
-def _alter(
-    session: CatalogSession, kind: str, name: str, put: dict[str, str], unset: tuple[str, ...]
-) -> dict[str, str]:
-    from lance_spark.actions.catalog.namespaces import alter_namespace
-    from lance_spark.actions.catalog.properties import alter_table
-    from lance_spark.catalog.names import TABLE
-
-    alter = alter_table if kind == TABLE else alter_namespace
-    return alter(session.catalog, name, put, unset).properties

@@ -31,20 +31,14 @@ def command(
     if table:
         _table(session, name, given, dry_run)
     else:
-        _namespace(session, name, given, parents, dry_run)
+        _namespace(session, name, given, parents=parents, dry_run=dry_run)
 
 
 def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_run: bool) -> None:
-    from lance_spark.actions.catalog.declaring import declare_table
-    from lance_spark.actions.catalog.dry_run import rehearse_table
+    from lance_spark.actions.catalog.declaring import declare, plan_table
 
-    catalog = session.catalog
-    if dry_run:
-        identifier = rehearse_table(catalog, name, properties)
-        location = None
-    else:
-        declared = declare_table(catalog, name, properties)
-        identifier, location = declared.identifier, declared.location.uri
+    plan = plan_table(session.catalog, name, properties)
+    identifier, location = plan.identifier, None if dry_run else declare(plan).location.uri
     session.show(
         {
             "action": "create",
@@ -62,8 +56,7 @@ def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_r
 
 
 def _namespace(session: CatalogSession, name: str, properties: dict[str, str], parents: bool, dry_run: bool) -> None:
-    from lance_spark.actions.catalog.dry_run import rehearse_namespace
-    from lance_spark.actions.catalog.namespaces import create_namespace, namespace_exists
+    from lance_spark.actions.catalog.namespaces import create_namespace, namespace_exists, plan_namespace
     from lance_spark.catalog.names import Identifier, identify_namespace
 
     catalog = session.catalog
@@ -78,8 +71,8 @@ def _namespace(session: CatalogSession, name: str, properties: dict[str, str], p
             create_namespace(catalog, parent, exist_ok=True)
         created = create_namespace(catalog, identifier, properties, exist_ok=parents)
     else:
-        # Below a missing namespace nothing can be in the way.
-        rehearse_namespace(catalog, missing[0] if missing else identifier, None if missing else properties)
+        # Below one that is missing nothing can be in the way.
+        plan_namespace(catalog, missing[0] if missing else identifier, None if missing else properties)
     verb_text = "would be created" if dry_run else "was created"
     lines = [f"Namespace '{namespace}' {verb_text}." for namespace in (*missing, identifier)]
     session.show(

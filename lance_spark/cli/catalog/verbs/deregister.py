@@ -24,19 +24,14 @@ def command(session: CatalogSession, name: str, dry_run: bool) -> None:
 
     It prints the command that puts the table back, with its properties. It asks no question, as nothing is lost.
     """
-    from lance_spark.actions.catalog.lookup import find_table
-    from lance_spark.actions.catalog.registering import deregister_table
-    from lance_spark.catalog.model import Removed
-    from lance_spark.catalog.names import identify_table
+    from lance_spark.actions.catalog.registering import deregister, plan_deregistration
 
-    catalog, identifier = session.catalog, identify_table(name)
-    if dry_run:
-        entry = find_table(catalog, identifier, f"deregister table '{identifier}'")
-        removed = Removed(identifier, entry.path, entry.properties, data_kept=True)
-    else:
-        removed = deregister_table(catalog, identifier)
+    catalog = session.catalog
+    plan = plan_deregistration(catalog, name)
+    removed = plan.removed if dry_run else deregister(plan)
     place = location_of(catalog, removed.path) or removed.path
-    lines = [f"Table '{identifier}' {'would be' if dry_run else 'was'} deregistered; its data stays in {place}."]
+    verb_text = "would be" if dry_run else "was"
+    lines = [f"Table '{plan.table.identifier}' {verb_text} deregistered; its data stays in {place}."]
     if not dry_run and removed.path is not None:
         lines.append(f"  {session.typed} {_back(removed)}   puts it back")
     session.show({"action": "deregister", **removed_json(catalog, removed), "dry_run": dry_run}, "\n".join(lines))

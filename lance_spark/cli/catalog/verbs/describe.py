@@ -14,7 +14,7 @@ from lance_spark.cli.output import stamp
 from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
-    from lance_spark.actions.catalog.overview import Contents
+    from lance_spark.actions.catalog.overview import TableContents
     from lance_spark.catalog.model import NamespaceInfo, TableInfo
     from lance_spark.history.entries import VersionDetail
 
@@ -42,11 +42,8 @@ def command(session: CatalogSession, name: str) -> None:
 
 
 def _show_namespace(session: CatalogSession, namespace: NamespaceInfo) -> None:
-    title = (
-        f"namespace {namespace.identifier}"
-        if namespace.identifier.parts
-        else f"root namespace of {session.catalog.uri}"
-    )
+    named = namespace.identifier.parts
+    title = f"namespace {namespace.identifier}" if named else f"root namespace of {session.catalog.uri}"
     session.show(
         {"kind": "namespace", **name_json(namespace.identifier), "properties": namespace.properties},
         _lines(session, title, _properties(namespace.properties)),
@@ -87,7 +84,7 @@ def _lines(session: CatalogSession, title: str, rows: Rows) -> str:
     return "\n".join([session.output.paint(title, bold=True), *body])
 
 
-def _rows(table: TableInfo, inside: Contents | None, has_rows: bool) -> Rows:
+def _rows(table: TableInfo, inside: TableContents | None, has_rows: bool) -> Rows:
     yield "location", table.location.uri
     if has_rows and not table.registered:
         yield "registered", "no: it is a directory only, and lance-catalog migrate gives it a row"

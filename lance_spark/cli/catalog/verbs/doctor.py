@@ -38,10 +38,8 @@ def command(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> in
     if dry_run and not mend:
         raise InvalidOption("--dry-run goes with --mend.", hint="Without --mend nothing is changed.")
     catalog = session.catalog
-    findings = [
-        finding for finding in examine(catalog, _now()) if finding.kind != UNREGISTERED or catalog.reads_manifest
-    ]
-    plain = [finding for finding in findings if finding.kind == UNREGISTERED]
+    findings = examine(catalog, _now())
+    plain = [finding for finding in findings if finding.kind == UNREGISTERED and catalog.reads_manifest]
     wrong = [finding for finding in findings if finding.kind != UNREGISTERED]
     curable = [finding for finding in wrong if finding.mendable]
     mended: Sequence[Finding] = ()

@@ -24,15 +24,13 @@ def command(
     LOCATION is relative to ROOT, or a whole URI below it. Without LOCATION it is the one directory that is called like
     the table. The data stays where it is.
     """
-    from lance_spark.actions.catalog.dry_run import rehearse_registration
-    from lance_spark.actions.catalog.registering import register_table
-    from lance_spark.catalog.names import identify_table
+    from lance_spark.actions.catalog.registering import plan_registration, register
 
-    catalog, given, identifier = session.catalog, parse_properties(properties), identify_table(name)
-    if dry_run:
-        path = rehearse_registration(catalog, identifier, location, given)
-    else:
-        path = register_table(catalog, identifier, location, given).path
+    catalog, given = session.catalog, parse_properties(properties)
+    plan = plan_registration(catalog, name, location, given)
+    if not dry_run:
+        register(plan)
+    identifier, path = plan.change.identifier, plan.change.location
     place = location_of(catalog, path)
     session.show(
         {

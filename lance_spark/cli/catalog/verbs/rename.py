@@ -19,24 +19,20 @@ def command(session: CatalogSession, old: str, new: str, dry_run: bool) -> None:
     NEW may be in another namespace. Only the name changes; data, versions and properties stay. A table called
     OLD.lance in the root is the exception while directories count: its files are copied to a new directory first.
     """
-    from lance_spark.actions.catalog.dry_run import rehearse_rename
-    from lance_spark.actions.catalog.renaming import rename_table
-    from lance_spark.catalog.names import identify_table
+    from lance_spark.actions.catalog.renaming import plan_rename, rename
 
-    catalog = session.catalog
-    source, target = identify_table(old), identify_table(new)
-    left, copies = None, rehearse_rename(catalog, source, target)
-    if not dry_run:
-        left = rename_table(catalog, source, target).left_behind
+    plan = plan_rename(session.catalog, old, new)
+    left = None if dry_run else rename(plan).left_behind
+    source, target = plan.table.identifier, plan.target
     text = f"Table '{source}' {'would be' if dry_run else 'was'} renamed to '{target}'"
-    if copies:
+    if plan.moves:
         text += "; its files would be copied to a new directory" if dry_run else "; its files are in a new directory"
     session.show(
         {
             "action": "rename",
             "old": str(source),
             "new": str(target),
-            "files_copied": copies,
+            "files_copied": plan.moves,
             "left_behind": left,
             "dry_run": dry_run,
         },

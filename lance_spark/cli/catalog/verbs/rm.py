@@ -15,7 +15,7 @@ from lance_spark.errors import InvalidOption
 from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
-    from lance_spark.actions.catalog.dry_run import Doomed
+    from lance_spark.actions.catalog.dropping import DropPlan
     from lance_spark.catalog.model import Removed
 
 
@@ -31,31 +31,28 @@ def command(session: CatalogSession, /, name: str, cascade: bool, force: bool, d
 
     A namespace has to be empty, unless --cascade is given. To keep the files use deregister.
     """
-    from lance_spark.actions.catalog.dropping import drop_table
-    from lance_spark.actions.catalog.dry_run import rehearse_drop
-    from lance_spark.actions.catalog.namespaces import drop_namespace
+    from lance_spark.actions.catalog.dropping import drop, plan_drop, plan_namespace_drop
+    from lance_spark.actions.catalog.overview import kind_of
+    from lance_spark.catalog.names import NAMESPACE
 
     catalog = session.catalog
-    doomed = rehearse_drop(catalog, name, cascade, force)
-    if doomed.kind == "table" and cascade:
-        raise InvalidOption(f"'{doomed.identifier}' is a table; --cascade is for namespaces.", hint="Leave it out.")
-    removed = doomed.tables
+    is_namespace = kind_of(catalog, name) == NAMESPACE
+    plan = plan_namespace_drop(catalog, name, cascade, force) if is_namespace else plan_drop(catalog, name, force)
+    if cascade and not is_namespace:
+        raise InvalidOption(f"'{plan.identifier}' is a table; --cascade is for namespaces.", hint="Leave it out.")
+    removed = plan.tables
     if not dry_run:
         if not yes:
-            click.echo("\n".join(_lines(session, doomed, removed)), err=True)
-        confirm(_sentence(doomed, "will be"), yes)
-        if doomed.kind == "table":
-            removed = (drop_table(catalog, doomed.identifier, force),)
-        else:
-            removed = drop_namespace(catalog, doomed.identifier, cascade, force)
-        removed = tuple(sorted(removed, key=lambda table: table.identifier))
-    lines = [*_lines(session, doomed, removed), _sentence(doomed, "would be" if dry_run else "was", removed)]
+            click.echo("\n".join(_lines(session, plan, removed)), err=True)
+        confirm(_sentence(plan, "will be", removed), yes)
+        removed = tuple(sorted(drop(plan), key=lambda table: table.identifier))
+    lines = [*_lines(session, plan, removed), _sentence(plan, "would be" if dry_run else "was", removed)]
     session.show(
         {
             "action": "rm",
-            "kind": doomed.kind,
-            **name_json(doomed.identifier),
-            "namespaces": [str(namespace) for namespace in doomed.namespaces],
+            "kind": plan.kind,
+            **name_json(plan.identifier),
+            "namespaces": [str(namespace) for namespace in plan.namespaces],
             "tables": [removed_json(catalog, table) for table in removed],
             "dry_run": dry_run,
         },
@@ -63,24 +60,23 @@ def command(session: CatalogSession, /, name: str, cascade: bool, force: bool, d
     )
 
 
-def _lines(session: CatalogSession, doomed: Doomed, removed: Sequence[Removed]) -> Iterator[str]:
+def _lines(session: CatalogSession, plan: DropPlan, removed: Sequence[Removed]) -> Iterator[str]:
     """What goes, one a line."""
-    yield from (f"  namespace {namespace}" for namespace in doomed.namespaces)
+    yield from (f"  namespace {namespace}" for namespace in plan.namespaces)
     for table in removed:
         place = location_of(session.catalog, table.path) or table.path or "nowhere"
         yield f"  table {table.identifier}: {place}{' (stays)' if table.data_kept else ''}"
 
 
-def _sentence(doomed: Doomed, verb_text: str, removed: Sequence[Removed] | None = None) -> str:
-    tables = doomed.tables if removed is None else removed
-    if doomed.kind == "table":
+def _sentence(plan: DropPlan, verb_text: str, tables: Sequence[Removed]) -> str:
+    if plan.kind == "table":
         kept = tables[0].data_kept
         return (
-            f"Table '{doomed.identifier}' {verb_text} dropped"
+            f"Table '{plan.identifier}' {verb_text} dropped"
             f"{'; its files stay' if kept else ', with all its versions and branches'}."
         )
-    inside = [counted(len(doomed.namespaces), "namespace")] if doomed.namespaces else []
+    inside = [counted(len(plan.namespaces), "namespace")] if plan.namespaces else []
     inside += (
         [f"{counted(len(tables), 'table')} and all files of {'it' if len(tables) == 1 else 'them'}"] if tables else []
     )
-    return f"Namespace '{doomed.identifier}' {verb_text} dropped{', with ' if inside else ''}{' and '.join(inside)}."
+    return f"Namespace '{plan.identifier}' {verb_text} dropped{', with ' if inside else ''}{' and '.join(inside)}."
