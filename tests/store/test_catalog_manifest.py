@@ -117,7 +117,7 @@ def test_a_change_is_refused_if_any_row_or_column_was_committed_since_it_was_dec
     COMMITS[other](raw(catalog))
     assert raw(catalog).version > before
     with pytest.raises(Conflict):
-        manifest._write(catalog.manifest, seen, manifest._Rows(found, addresses), edit, "test")
+        manifest._write(catalog.manifest, seen, manifest._AddressedRows(found, addresses), edit, "test")
     assert "mine" not in rows(catalog)
 
 

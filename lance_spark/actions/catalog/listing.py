@@ -37,11 +37,7 @@ def list_tables(
     that is not there, InvalidOption for a limit below 1.
     """
     within = identify_namespace(namespace)
-    _check_limit(limit)
-    doing = f"list the tables of '{within}'"
-    if not within.is_root:
-        need_manifest(catalog, doing)
-    rows = _rows(catalog, within, doing)
+    rows = _rows(catalog, within, f"list the tables of '{within}'", limit)
     ids = _ids(rows, TABLE, within, recursive)
     if within.is_root and catalog.reads_directories:
         return _with_directories(catalog, rows, ids, page_token, limit)
@@ -57,20 +53,16 @@ def list_namespaces(
 ) -> Page:
     """The namespaces in a namespace, or also those in them. V1 has none. Errors as of :func:`list_tables`."""
     within = identify_namespace(parent)
-    _check_limit(limit)
-    doing = f"list the namespaces of '{within}'"
-    if not within.is_root:
-        need_manifest(catalog, doing)
-    return _page(_ids(_rows(catalog, within, doing), NAMESPACE, within, recursive), page_token, limit)
+    rows = _rows(catalog, within, f"list the namespaces of '{within}'", limit)
+    return _page(_ids(rows, NAMESPACE, within, recursive), page_token, limit)
 
 
-def _check_limit(limit: int | None) -> None:
+def _rows(catalog: Catalog, within: Identifier, doing: str, limit: int | None) -> pa.Table:
+    """Ids, types and locations of what is in a namespace, however deep. Raises as :func:`list_tables`."""
     if limit is not None and limit < 1:
         raise InvalidOption(f"A page of {limit} entries is none.", hint="Give a limit of 1 or more, or none at all.")
-
-
-def _rows(catalog: Catalog, within: Identifier, doing: str) -> pa.Table:
-    """Ids, types and locations of what is in a namespace, however deep. Raises NotFound for one that is not there."""
+    if not within.is_root:
+        need_manifest(catalog, doing)
     if not catalog.reads_manifest:
         return _NOTHING
     predicate = None

@@ -28,20 +28,12 @@ def list_root(root: DatasetLocation) -> tuple[list[str], list[str]]:
     Raises NotFound for a bucket that is not there.
     """
     if root.is_local:
-        names = _names_on_disk(root)
+        with reachable(root):
+            names = _inside_on_disk(root.uri)
     else:
         names = list(_names_on_s3(root)) if root.uri.startswith("s3://") else entries(root, "")
     directories = sorted({name for name, is_directory in names if is_directory})
     return directories, sorted({name for name, is_directory in names if not is_directory})
-
-
-def _names_on_disk(root: DatasetLocation) -> list[tuple[str, bool]]:
-    with reachable(root):
-        try:
-            with os.scandir(root.uri) as inside:
-                return [(entry.name, entry.is_dir()) for entry in inside]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
 
 
 def _names_on_s3(root: DatasetLocation) -> Iterator[tuple[str, bool]]:
@@ -96,21 +88,29 @@ def look_at(root: DatasetLocation, directory: str) -> DirectoryState:
 
 def _look_on_disk(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:
     with reachable(root):
-        return {name: state_of(_some_files(f"{root.uri}/{name}")) for name in names}
+        return {name: state_of(_some_files(_inside_on_disk, f"{root.uri}/{name}")) for name in names}
 
 
-def _some_files(directory: str) -> list[str]:
-    """The files directly in a directory; where it has none, the first one below it."""
+def _look_elsewhere(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:
+    return {name: state_of(_some_files(partial(entries, root), name)) for name in names}
+
+
+def _inside_on_disk(directory: str) -> list[tuple[str, bool]]:
     try:
-        with os.scandir(directory) as listed:
-            inside = [(entry.name, entry.is_dir()) for entry in listed]
+        with os.scandir(directory) as inside:
+            return [(entry.name, entry.is_dir()) for entry in inside]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    direct = [name for name, is_directory in inside if not is_directory]
+
+
+def _some_files(list_inside: Callable[[str], list[tuple[str, bool]]], directory: str) -> list[str]:
+    """The files directly in a directory; where it has none, the first one below it."""
+    inside = list_inside(directory)
+    direct = [name for name, is_directory in inside if not is_directory and name]
     for name, is_directory in inside:
         if direct:
             break
-        if is_directory and _some_files(f"{directory}/{name}"):
+        if is_directory and _some_files(list_inside, f"{directory}/{name}"):
             return [f"{name}/..."]
     return direct
 
@@ -172,21 +172,6 @@ def _page(root: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(page.get("IsTruncated"), bool):
         raise StorageFailure(f"The store of {root.uri} answered with something that is no listing.")
     return page
-
-
-def _look_elsewhere(root: DatasetLocation, names: Sequence[str]) -> dict[str, DirectoryState]:
-    return {name: state_of(_some_files_elsewhere(root, name)) for name in names}
-
-
-def _some_files_elsewhere(root: DatasetLocation, directory: str) -> list[str]:
-    inside = entries(root, directory)
-    direct = [name for name, is_directory in inside if not is_directory and name]
-    for name, is_directory in inside:
-        if direct:
-            break
-        if is_directory and _some_files_elsewhere(root, f"{directory}/{name}"):
-            return [f"{name}/..."]
-    return direct
 
 
 def exists_below(root: DatasetLocation, path: str) -> bool:
