@@ -49,9 +49,10 @@ def pin_read(options: Mapping[str, str]) -> PinnedRead:
     parsed, place = parse_read_options(target.options), target.place
     if isinstance(place, DatasetLocation):
         return PinnedRead(place, resolve(place, parsed.ref), parsed)
-    from lance_spark.actions.catalog.reading import open_named  # a read by a path does not wait for catalogs
+    from lance_spark.actions.catalog.opening import catalog_of  # a read by a path does not wait for catalogs
+    from lance_spark.actions.catalog.reading import open_table
 
-    return PinnedRead(*open_named(place, parsed.ref), parsed)
+    return PinnedRead(*open_table(catalog_of(place), place.name, parsed.ref), parsed)
 
 
 def read_schema(read: PinnedRead) -> pa.Schema:

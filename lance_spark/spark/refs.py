@@ -10,6 +10,7 @@ from lance_spark.actions import tags as tag_actions
 from lance_spark.actions.glance import look_at_branches, look_at_tags
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.resolve import resolve
+from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import parse_ref
 from lance_spark.refs.model import Branch, RefSpec, Tag
@@ -110,3 +111,13 @@ def spec_of(
     moment = as_of if isinstance(as_of, str) or as_of is None else as_of.isoformat()
     given = {"branch": branch_or_none(branch), "tag": tag, "version": version, "asOf": moment}
     return parse_ref({name: str(value) for name, value in given.items() if value is not None})
+
+
+def moving_branch(ref: RefSpec, what: str) -> str | None:
+    """The branch, None for main. Raises Refused for a handle that stands still; ``what`` could not be done then."""
+    if (ref.tag, ref.version, ref.as_of) != (None, None, None):
+        raise Refused(
+            f"This handle stands at a tag or version: there is nothing to {what}.",
+            hint="Use the handle of a branch: checkout(branch=...).",
+        )
+    return ref.branch

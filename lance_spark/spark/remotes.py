@@ -20,7 +20,7 @@ from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none
 from lance_spark.show.card import Card, Shown
 from lance_spark.spark.engines import engine_of
-from lance_spark.spark.moving import moving_branch
+from lance_spark.spark.refs import moving_branch
 from lance_spark.store import refs
 
 if TYPE_CHECKING:

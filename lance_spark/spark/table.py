@@ -38,8 +38,7 @@ from lance_spark.show.card import Card, Shown
 from lance_spark.spark import cleanup
 from lance_spark.spark.datasource import OWN_NAME, register
 from lance_spark.spark.engines import engine_of
-from lance_spark.spark.moving import moving_branch
-from lance_spark.spark.refs import Branches, Tags, spec_of
+from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
 from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.session import needed_session, session_or_none
 from lance_spark.spark.types import to_spark

@@ -7,9 +7,7 @@ from contextlib import suppress
 
 from lance_spark.actions.catalog.listing import list_tables
 from lance_spark.actions.catalog.lookup import locate_table
-from lance_spark.actions.catalog.opening import catalog_of
 from lance_spark.actions.resolve import resolve
-from lance_spark.actions.target import NamedTable
 from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.directory import VERSIONS
 from lance_spark.catalog.model import Catalog
@@ -21,11 +19,6 @@ from lance_spark.store import files
 
 _NEAR = 1000
 """Tables among which a misspelt name is looked for."""
-
-
-def open_named(table: NamedTable, spec: RefSpec) -> tuple[DatasetLocation, PinnedVersion]:
-    """As :func:`open_table`, for a table that options name."""
-    return open_table(catalog_of(table), table.name, spec)
 
 
 def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLocation, PinnedVersion]:

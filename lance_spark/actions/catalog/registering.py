@@ -45,8 +45,6 @@ class DeregisterPlan:
 
     catalog: Catalog
     table: FoundTable
-    doing: str
-    """Completes "Cannot ..."."""
 
     @property
     def removed(self) -> Removed:
@@ -57,8 +55,7 @@ class DeregisterPlan:
 def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
     """Find a table to deregister. Changes nothing. Raises InvalidName, NotFound."""
     identifier = identify_table(name)
-    doing = f"deregister table '{identifier}'"
-    return DeregisterPlan(catalog, find_table(catalog, identifier, doing), doing)
+    return DeregisterPlan(catalog, find_table(catalog, identifier, f"deregister table '{identifier}'"))
 
 
 def deregister(plan: DeregisterPlan) -> Removed:
@@ -69,7 +66,7 @@ def deregister(plan: DeregisterPlan) -> Removed:
     """
     catalog, table, path = plan.catalog, plan.table, plan.table.path
     if path is not None and shows_in_v1(catalog, path):
-        _deregister_directory(catalog, table, path, plan.doing)
+        _deregister_directory(catalog, table, path)
         return plan.removed
     edit = manifest.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
     if path and is_inside(path) and path not in edit.shared and files.list_names(catalog.at(path), ""):
@@ -82,14 +79,14 @@ def deregister_table(catalog: Catalog, name: Name) -> Removed:
     return deregister(plan_deregistration(catalog, name))
 
 
-def _deregister_directory(catalog: Catalog, table: FoundTable, directory: str, doing: str) -> None:
+def _deregister_directory(catalog: Catalog, table: FoundTable, directory: str) -> None:
     """The mark comes first: without it the table would be there as a directory once its row is gone."""
-    hidden = hide(catalog, directory, "deregister")
+    change = RemoveTable(table.identifier, directory, "deregister")
+    doing, hidden = change.doing, hide(catalog, directory, "deregister")
     with shown_again_on_failure(hidden, table.entry is not None):
         table = look_again(catalog, table, doing)
     with shown_again_on_failure(hidden, table.entry is not None):
         if table.entry is not None:
-            change = RemoveTable(table.identifier, table.path, "deregister")
             manifest.apply(catalog.manifest, change, partial(hidden.check, doing))
             hidden.keep()  # the mark of a process that wanted to drop it would have it collected
         elif not hidden.mine or hidden.is_alone():
