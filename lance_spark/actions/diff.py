@@ -55,8 +55,8 @@ def diff(
     sides = _read(location, a, b)
     changes = match(sides.before, sides.after)
     deletions = [_Deletions(sides, pair, counts_only) for pair in changes.changed if not pair.deletes_alike]
-    found = _RowChanges(sides, changes, deletions)
-    counts, shown, notes = found.compared(limit) if rows else found.counted()
+    row_changes = _RowChanges(sides, changes, deletions)
+    counts, shown, notes = row_changes.compared(limit) if rows else row_changes.counted()
     return Diff(
         before=a,
         after=b,
@@ -87,7 +87,7 @@ class ComparedVersions:
 
     @property
     def counted(self) -> bool:
-        """Whether the manifests tell how many rows fragments have."""
+        """Whether the manifests say how many rows fragments have."""
         return self.before.counts_rows and self.after.counts_rows
 
 
@@ -141,7 +141,7 @@ class _Deletions:
 
 
 def _read_files(deletions: Iterable[_Deletions]) -> None:
-    """Read deletion files side by side; else they are read when they are first asked for."""
+    """Read deletion files several at a time. Otherwise each is read when it is first needed."""
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda each: each.deleted, deletions))
 
@@ -151,7 +151,7 @@ def _without(offsets: pa.Array, others: pa.Array) -> pa.Array:
 
 
 def _values(sides: ComparedVersions, pairs: Iterable[FragmentPair]) -> tuple[ColumnValues, ...]:
-    """Columns that both versions have and whose values were written anew in place."""
+    """Columns that both versions have and whose values were rewritten in place."""
     known = common_fields(sides.before.fields, sides.after.fields)
     fragments: Counter[str] = Counter()
     rows: Counter[str] = Counter()
@@ -163,7 +163,7 @@ def _values(sides: ComparedVersions, pairs: Iterable[FragmentPair]) -> tuple[Col
 
 
 class _RowChanges:
-    """What became of the rows."""
+    """What happened to the rows."""
 
     def __init__(self, sides: ComparedVersions, changes: FragmentChanges, deletions: Sequence[_Deletions]) -> None:
         self._sides = sides
@@ -202,18 +202,18 @@ class _RowChanges:
         _read_files(self._deletions)
         before, after = self._source(True, self._rewritten), self._source(False, self._rewritten)
         identity = self._identity()
-        found = compare_rows(before, after, names, identity, blobs)
+        row_changes = compare_rows(before, after, names, identity, blobs)
         pairs_only = not self._changes.added and not self._changes.removed and not self._deletions
-        known = identity.is_known or pairs_only or not (len(found.added) and len(found.deleted))
+        known = identity.is_known or pairs_only or not (len(row_changes.added) and len(row_changes.deleted))
         counts = RowCounts(
-            added=len(found.added),
-            deleted=len(found.deleted),
-            changed=len(found.changed_before) if known else None,
+            added=len(row_changes.added),
+            deleted=len(row_changes.deleted),
+            changed=len(row_changes.changed_before) if known else None,
             before=self._total(sides.a, sides.before),
             after=self._total(sides.b, sides.after),
             compared=True,
         )
-        return counts, examples(before, after, found, limit), self._notes(names, blobs)
+        return counts, examples(before, after, row_changes, limit), self._notes(names, blobs)
 
     def _notes(self, names: Sequence[tuple[str, str]], blobs: frozenset[str]) -> tuple[str, ...]:
         compared = {after for _, after in names}

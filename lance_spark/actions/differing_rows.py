@@ -27,21 +27,21 @@ _UNKNOWN_TO_OTHERS = 2**62
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells that a row is the same one although its values changed."""
+    """How a row is recognized although its values changed."""
 
     key: tuple[tuple[str, str], ...] = ()
     """(column before, column after) of the table's key."""
     row_ids: bool = False
     below: int | None = None
-    """Row ids from here on were given out on two branches, to different rows; None where all can be relied on."""
+    """Row ids from here on were given to different rows on two branches; None if all ids are reliable."""
     fork_version: int | None = None
-    """The version from which both went on; None for two versions of one branch."""
+    """The version that both descend from; None for two versions of one branch."""
     places: Mapping[int, int] = field(default_factory=dict)
     """Fragments that are in both versions: their ids before, and after. A row in one place is one row."""
 
     @property
     def is_known(self) -> bool:
-        """Whether every row can be told."""
+        """Whether every row can be recognized."""
         return bool(self.key) or self.row_ids
 
 
@@ -51,7 +51,7 @@ def identity_of(
     after: tuple[PinnedVersion, Contents],
     places: Mapping[int, int],
 ) -> Identity:
-    """Stable row ids where they can be relied on, else the table's key, else only the places of rows."""
+    """Stable row ids if they are reliable, else the table's key, else only the places of rows."""
     (a, old), (b, new) = before, after
     if old.has_stable_row_ids and new.has_stable_row_ids:
         if a.branch == b.branch:
@@ -139,7 +139,7 @@ def compare_rows(
 
 
 def _placed(rows: pa.RecordBatch, identity: Identity, side: int) -> pa.RecordBatch:
-    """Rows of fragments that are in both versions are told by their places, where nothing else tells them."""
+    """Rows of fragments that are in both versions are recognized by their places, if there is no other way."""
     if identity.is_known or not identity.places or not rows.num_rows:
         return rows
     fragments = pc.shift_right(rows.column("address"), pa.scalar(_OFFSET_BITS, pa.uint64()))
@@ -151,10 +151,10 @@ def _placed(rows: pa.RecordBatch, identity: Identity, side: int) -> pa.RecordBat
     return pa.record_batch([rows.column("content"), place, rows.column("address")], schema=HASHED)
 
 
-def examples(before: RowSource, after: RowSource, found: RowChanges, limit: int) -> tuple[RowExample, ...]:
+def examples(before: RowSource, after: RowSource, changes: RowChanges, limit: int) -> tuple[RowExample, ...]:
     """Up to ``limit`` rows of each kind, with all their columns."""
-    deleted, added = found.deleted[:limit].to_pylist(), found.added[:limit].to_pylist()
-    old, new = found.changed_before[:limit].to_pylist(), found.changed_after[:limit].to_pylist()
+    deleted, added = changes.deleted[:limit].to_pylist(), changes.added[:limit].to_pylist()
+    old, new = changes.changed_before[:limit].to_pylist(), changes.changed_after[:limit].to_pylist()
     earlier, later = _at(before, [*deleted, *old]), _at(after, [*added, *new])
     return (
         *(RowExample(DELETED, before=earlier[address]) for address in deleted),
@@ -171,8 +171,8 @@ def _at(source: RowSource, addresses: Iterable[int]) -> dict[int, dict[str, Any]
     if not offsets:
         return {}
     parts = tuple(FragmentRows(number, pa.array(places, pa.uint32())) for number, places in offsets.items())
-    wanted = RowSource(source.location, source.pin, parts)
-    rows = [row for batch in read_rows(wanted, _column_names(source)) for row in batch.to_pylist()]
+    selected = RowSource(source.location, source.pin, parts)
+    rows = [row for batch in read_rows(selected, _column_names(source)) for row in batch.to_pylist()]
     return {row.pop(ADDRESS): row for row in rows}
 
 

@@ -15,7 +15,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.restoration import HARMLESS, given_up, index_change, moved, needs_pylance, with_own_ids
 from lance_spark.merge.snapshot import Root
-from lance_spark.merge.steps import Stretch
+from lance_spark.merge.steps import VersionSpan
 from lance_spark.merge.trace import MOVED, RESTORE
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
@@ -31,7 +31,7 @@ class Restored:
     version: PinnedVersion
     """The new version."""
     indexes_lacking: tuple[str, ...] = ()
-    """Indexes that do not know all rows they knew in the restored version; optimising them lets them learn the rest."""
+    """Indexes that do not know all rows that they knew in the restored version. Optimizing them adds the rest."""
 
 
 def restore(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> PinnedVersion:
@@ -42,11 +42,11 @@ def restore(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Pi
 def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Restored:
     """Commit a new version with the rows, columns and indexes of the pinned one, on its branch.
 
-    Rows may come in another order: pylance sorts fragments by id, and does not give id 0 again.
-    Rows that somebody appends in the same moment are kept. For anything else that changed rows meanwhile Conflict is
-    raised, and nothing was changed: whoever restores has not seen it. Only where columns or settings are others, or
-    the table is empty now, pylance's own restore has to do it. That covers a commit which came in between; Conflict
-    names it then, and it is not lost. Raises Refused for the newest version, NotFound for one that is not there.
+    Rows may come in another order: pylance sorts fragments by id, and does not give id 0 again. Rows that another
+    process appends meanwhile are kept. Raises Conflict for any other change of rows meanwhile, as the user has not seen
+    it; then nothing was changed. If columns or settings differ, or the table is empty now, pylance's own restore has to
+    do it. It covers a commit that comes in between: Conflict names that commit, and it is not lost. Raises Refused for
+    the newest version, NotFound for one that is not there.
     """
     check_writable(location, pin.branch)
     first = datasets.pin_latest(location, pin.branch)
@@ -65,7 +65,7 @@ def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engin
 
 
 def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) -> ReplayPlan | None:
-    """The way from the newest version to the older one; None where that is pylance's to go."""
+    """The plan from the newest version to the older one; None if only pylance can restore it."""
     request = Request(
         location=location,
         ours=head,
@@ -73,7 +73,7 @@ def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) ->
         base_ours=head,
         base_theirs=head,
         our_path=(),
-        their_path=(Stretch(pin.branch, pin.version, head.version),),
+        their_path=(VersionSpan(pin.branch, pin.version, head.version),),
         trace=trace_of(Graph(location), RESTORE, pin),
         message=f"Restore {pin}",
     )
@@ -86,28 +86,28 @@ def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) ->
 
 
 def _located(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) -> ReplayPlan:
-    """The plan with files where they are since a relocation. Raises Refused for files that would be read from nowhere.
+    """The plan with files where a relocation moved them. Raises Refused for files that are in neither place.
 
-    What pylance has to restore is read from where it was.
+    Files that pylance has to restore are read from their former place.
     """
     strange = given_up(plan, location.uri)
     if not strange:
         return plan
     version = relocate_commit.read_version(location, pin)
     looked = () if needs_pylance(plan) else BasePathResolver(location, None).look(version)
-    found: dict[int | None, Root] = {state.key: state.target for state in looked if state.moves and state.target}
-    used = {plan.sides.theirs.bases[key] for key, use in version.uses.items() if use.files and key not in found}
+    targets: dict[int | None, Root] = {state.key: state.target for state in looked if state.moves and state.target}
+    used = {plan.sides.theirs.bases[key] for key, use in version.uses.items() if use.files and key not in targets}
     for root in sorted(strange & used):
         if not files.exists(DatasetLocation(root.uri, location.options)):
             raise Refused(
                 f"{pin} has files in {root.uri}, which is not there.",
                 hint="If the dataset was moved: versions from before can only be read with the old place.",
             )
-    return moved(plan, found)
+    return moved(plan, targets)
 
 
 def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, engine: Engine) -> PinnedVersion | None:
-    """Carry the plan out; None if it has to be made again: a place has to be known first, or somebody was faster."""
+    """Carry the plan out. None if it has to be made again: a place is new, or another process was faster."""
     copy_files(plan, lambda uri: DatasetLocation(uri, location.options), engine)
     try:
         if plan.placed.new_bases:
@@ -119,11 +119,13 @@ def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, eng
 
 
 def _newest(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion) -> PinnedVersion:
-    """The newest version. Raises Conflict if one since the first changed rows or columns: it would be undone unseen."""
+    """The newest version. Raises Conflict if a later one than the first changed rows: it would be undone unseen."""
     head = datasets.pin_latest(location, pin.branch)
     since = range(first.version + 1, head.version + 1)
-    found = version_reader.read_transactions(location, pin.branch, since)
-    seen = [version for version in since if (made := found.get(version)) is None or made.operation not in HARMLESS]
+    transactions = version_reader.read_transactions(location, pin.branch, since)
+    seen = [
+        version for version in since if (made := transactions.get(version)) is None or made.operation not in HARMLESS
+    ]
     if seen:
         raise Conflict(
             f"Version {', '.join(map(str, seen))} of '{pin.branch or MAIN}' was committed while {pin} was being "
@@ -134,7 +136,7 @@ def _newest(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion)
 
 
 def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, made: PinnedVersion) -> Restored:
-    """Let the indexes of the restored version answer for it again. Until then, its rows are read without."""
+    """Register the indexes of the restored version again. Until then its rows are read without an index."""
     then = plan.sides.theirs
     if not then.contents.indexes:
         return Restored(made)
@@ -159,9 +161,9 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
 
 
 def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersion) -> PinnedVersion:
-    """As pylance restores. That conflicts with nothing, so the numbers are compared afterwards.
+    """Restore with pylance. That conflicts with nothing, so version numbers are compared afterwards.
 
-    What was cleaned up meanwhile could not be looked at then, nor restored.
+    A commit that was cleaned up meanwhile could be neither checked nor restored.
     """
     check_nothing_missing(location, head)
     restored = datasets.restore(location, pin)

@@ -33,12 +33,12 @@ class ColumnChange:
 def columns(fields: Sequence[Field]) -> tuple[Column, ...]:
     """All fields with their whole paths, parents first."""
     paths: dict[int, str] = {}
-    found = []
+    columns = []
     for field in fields:
         above = paths.get(field.parent_id)
         paths[field.id] = field.name if above is None else f"{above}.{field.name}"
-        found.append(Column(field.id, paths[field.id], field.type, field.nullable))
-    return tuple(found)
+        columns.append(Column(field.id, paths[field.id], field.type, field.nullable))
+    return tuple(columns)
 
 
 def compare_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[ColumnChange, ...]:
@@ -48,14 +48,14 @@ def compare_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[Co
     """
     old, new = {column.id: column for column in columns(before)}, {column.id: column for column in columns(after)}
     dropped = {column.path: column for column in old.values() if column.id not in new}
-    found: list[ColumnChange] = []
+    changes: list[ColumnChange] = []
     for column in new.values():
         earlier = old.get(column.id) or dropped.pop(column.path, None)
         if earlier is None:
-            found.append(ColumnChange(ADDED, column.path, None, column.type))
+            changes.append(ColumnChange(ADDED, column.path, None, column.type))
         else:
-            found += _differences(earlier, column)
-    return (*found, *(ColumnChange(DROPPED, column.path, column.type) for column in dropped.values()))
+            changes += _differences(earlier, column)
+    return (*changes, *(ColumnChange(DROPPED, column.path, column.type) for column in dropped.values()))
 
 
 def _differences(before: Column, after: Column) -> Iterable[ColumnChange]:
@@ -81,8 +81,12 @@ def common_fields(before: Sequence[Field], after: Sequence[Field]) -> frozenset[
 def common_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[tuple[str, str], ...]:
     """(name before, name after) of the columns whose values can be compared, all fields inside of them included."""
     shapes = _shapes(before)
-    found = _shapes(after)
-    return tuple((shapes[key][0], found[key][0]) for key in found if key in shapes and shapes[key][1] == found[key][1])
+    shapes_after = _shapes(after)
+    return tuple(
+        (shapes[key][0], shapes_after[key][0])
+        for key in shapes_after
+        if key in shapes and shapes[key][1] == shapes_after[key][1]
+    )
 
 
 def key_columns(fields: Sequence[Field]) -> tuple[str, ...]:
@@ -98,14 +102,14 @@ def top_level(fields: Sequence[Field], ids: Iterable[int]) -> frozenset[str]:
     """Names of the columns that fields of these ids are, or lie in."""
     parents = {field.id: field.parent_id for field in fields}
     names = {field.id: field.name for field in fields}
-    found = set()
+    names_used = set()
     for field in ids:
         here = field
         while parents.get(here, -1) != -1:
             here = parents[here]
         if here in names:
-            found.add(names[here])
-    return frozenset(found)
+            names_used.add(names[here])
+    return frozenset(names_used)
 
 
 def _shapes(fields: Sequence[Field]) -> dict[int, tuple[str, tuple[tuple[int, str, str], ...]]]:

@@ -13,8 +13,8 @@ from lance_spark.refs.model import PinnedVersion
 
 ADDED, DELETED, CHANGED = "added", "deleted", "changed"
 NOT_COMPARED = (
-    "Rows that an update, a merge-insert or a compaction wrote anew count as deleted and added; "
-    "a comparison of the rows tells them apart."
+    "Rows that an update, a merge-insert or a compaction rewrote count as deleted and added; "
+    "comparing the rows shows the difference."
 )
 BLOBS_BY_SIZE = "Blobs are compared by their size and URI, not by their bytes."
 
@@ -26,8 +26,8 @@ class RowCounts:
     added: int
     deleted: int
     changed: int | None
-    """Rows that are the same ones with other values, and counted in neither of the others; None where no key and no
-    stable row id tells that, so that such a row is one deleted and one added."""
+    """Rows whose values changed; they count neither as added nor as deleted. None if neither a key nor stable row ids
+    identify rows: then such a row counts as one deleted and one added."""
     before: int
     """Rows of the earlier version."""
     after: int
@@ -55,7 +55,7 @@ class FragmentCounts:
 
 @dataclass(frozen=True)
 class ColumnValues:
-    """A column whose values were written anew in place."""
+    """A column whose values were rewritten in place."""
 
     column: str
     fragments: int

@@ -46,17 +46,17 @@ class Drawing:
     @property
     def rightmost(self) -> tuple[int, ...]:
         """By row, the last column in which there is anything."""
-        found = [dot.at[0] for dot in self.dots]
+        widths = [dot.at[0] for dot in self.dots]
         for column, row in (point for track in self.tracks for point in track.points):
-            if row < len(found):
-                found[row] = max(found[row], column)
-        return tuple(found)
+            if row < len(widths):
+                widths[row] = max(widths[row], column)
+        return tuple(widths)
 
     @property
     def branches(self) -> tuple[str | None, ...]:
         """Whose lines there are, as they come from above."""
-        found = [dot.entry.branch for dot in self.dots] + [track.branch for track in self.tracks]
-        return tuple(dict.fromkeys(found))
+        branches = [dot.entry.branch for dot in self.dots] + [track.branch for track in self.tracks]
+        return tuple(dict.fromkeys(branches))
 
 
 def lay_out(entries: Iterable[LogEntry]) -> Drawing:
@@ -69,7 +69,7 @@ def lay_out(entries: Iterable[LogEntry]) -> Drawing:
 
 @dataclass
 class _Lane:
-    """A line that is being drawn; nobody's where a version stands on which no other one was made."""
+    """A line that is being drawn; without a branch at a version that no other version was made from."""
 
     branch: str | None = None
     points: list[Point] = field(default_factory=list)

@@ -52,7 +52,7 @@ class LogEntry:
     operation: str
     """pylance's name, e.g. ``Append``; ``Unknown`` where the transaction is lost or newer than this package."""
     action: str | None = None
-    """This package's name of what was done, e.g. ``merge``; None for a commit of somebody else."""
+    """This package's name of what was done, e.g. ``merge``; None for a commit that other software made."""
     source: str | None = None
     """Where the changes came from, e.g. ``exp@8``."""
     message: str | None = None

@@ -22,7 +22,7 @@ class FragmentPair:
 
     @property
     def deletes_alike(self) -> bool:
-        """Whether the same rows are deleted in both, as far as the names of their deletion files tell."""
+        """Whether the same rows are deleted in both, as far as the names of their deletion files show."""
         return _deletion(self.before.deletion) == _deletion(self.after.deletion)
 
     def replaced_fields(self, known: Collection[int]) -> frozenset[int]:

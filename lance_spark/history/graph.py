@@ -41,7 +41,7 @@ class GraphRow:
     entry: LogEntry | None = None
     """The version that the line is about; None for a line that only leads lanes from one place to another."""
     below: str = ""
-    """What to draw beside further lines about the same version."""
+    """What to draw next to further lines about the same version."""
 
 
 def steps(entries: Iterable[LogEntry]) -> Iterator[GraphStep]:

@@ -1,4 +1,4 @@
-"""One number for each row: equal rows have equal numbers, and different rows have different ones but for one in 2**64.
+"""One number for each row. Equal rows have equal numbers; different rows collide with a chance of 1 in 2**64.
 
 All columns are worked through as arrays, never row by row in Python. Values that compare as equal hash alike: 0.0 and
 -0.0, one NaN and another, a dictionary and its values. Null is a value of its own, and not the same as empty.
@@ -26,10 +26,10 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 def hash_rows(columns: Sequence[pa.Array], rows: int) -> Hashes:
     """A number per row, from columns in their order. Names do not count: a renamed column holds the same values."""
-    found = np.full(rows, _SEED, np.uint64)
+    hashes = np.full(rows, _SEED, np.uint64)
     for column in columns:
-        found = _mixed(found * _GOLDEN + _hashed(column))
-    return found
+        hashes = _mixed(hashes * _GOLDEN + _hashed(column))
+    return hashes
 
 
 def _mixed(values: Hashes) -> Hashes:
@@ -37,8 +37,8 @@ def _mixed(values: Hashes) -> Hashes:
     values = values + _GOLDEN
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
-    found: Hashes = values ^ (values >> np.uint64(31))
-    return found
+    hashes: Hashes = values ^ (values >> np.uint64(31))
+    return hashes
 
 
 def _hashed(values: pa.Array) -> Hashes:
@@ -47,10 +47,10 @@ def _hashed(values: pa.Array) -> Hashes:
         values = values.storage
     if pt.is_dictionary(values.type):
         values = values.dictionary_decode()
-    found = _of_valid(values)
+    hashes = _of_valid(values)
     if values.null_count:
-        found = np.where(_array(values.is_null()), _NULL, found)
-    return found
+        hashes = np.where(_array(values.is_null()), _NULL, hashes)
+    return hashes
 
 
 def _of_valid(values: pa.Array) -> Hashes:
@@ -140,7 +140,7 @@ def _words(values: pa.Array) -> Hashes:
 
 
 def _sequences(elements: Hashes, lengths: npt.NDArray[np.int64]) -> Hashes:
-    """A number per sequence, from its elements, one sequence behind the other, and their places in it."""
+    """A number for each sequence, from its elements and their places; the sequences follow each other."""
     ends = np.cumsum(lengths)
     starts = ends - lengths
     places = np.arange(len(elements), dtype=np.int64) - np.repeat(starts, lengths)
@@ -150,10 +150,10 @@ def _sequences(elements: Hashes, lengths: npt.NDArray[np.int64]) -> Hashes:
 
 
 def _lengths(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = offsets[1:] - offsets[:-1]
-    return found
+    lengths: npt.NDArray[np.int64] = offsets[1:] - offsets[:-1]
+    return lengths
 
 
 def _array(values: pa.Array) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
-    return found
+    array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return array

@@ -1,4 +1,4 @@
-"""A log as a value: text as of ``lance-git log --graph``, and in notebooks a drawn graph beside the versions. Pure."""
+"""A log as a value: text as of ``lance-git log --graph``, and in notebooks a drawn graph with the versions. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class History(Shown):
     start: PinnedVersion
     entries: tuple[LogEntry, ...]
     older: bool = False
-    """Whether there are older versions beside these."""
+    """Whether there are versions older than these."""
 
     def __iter__(self) -> Iterator[LogEntry]:
         return iter(self.entries)
@@ -50,7 +50,7 @@ class History(Shown):
         return Card(type(self).__name__, self.uri, summary, notes=notes)
 
     def _repr_html_(self) -> str:
-        """The graph, drawn, beside a table of the versions."""
+        """The graph, drawn, next to a table of the versions."""
         shown = self.entries[:_MOST]
         graph = f'<td rowspan="{len(shown)}" style="border:none;padding:0;vertical-align:top">{{}}</td>'
         drawn = graph.format(svg(lay_out(shown))) if shown else ""

@@ -1,4 +1,4 @@
-"""What is told of a table, its branches, tags and remotes at a glance, as cards. Pure."""
+"""A table, its branches, tags and remotes at a glance, as cards. Pure."""
 
 from __future__ import annotations
 
@@ -86,19 +86,19 @@ class RefNames:
         return tuple(name for name in self.names if not is_own_tag(name))[:SHOWN]
 
 
-def branches_card(what: str, uri: str, found: RefNames, branches: Sequence[Branch]) -> Card:
-    """All branches beside main; those that are shown were read."""
-    count = len(found.names)
+def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Branch]) -> Card:
+    """All branches except for main; only the branches that are shown were read."""
+    count = len(listed.names)
     summary = f"{MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{MAIN} only"
-    return Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(found.shown)))
+    return Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
 
 
-def tags_card(what: str, uri: str, found: RefNames, tags: Sequence[Tag]) -> Card:
+def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[Tag]) -> Card:
     """All tags; those that are shown were read."""
-    own = sum(is_own_tag(name) for name in found.names)
-    count = len(found.names) - own
+    own = sum(is_own_tag(name) for name in listed.names)
+    count = len(listed.names) - own
     also = f", and {own:,} that protect what clones and merges read" if own else ""
-    notes = more(count, len(found.shown))
+    notes = more(count, len(listed.shown))
     return Card(f"{what} of", uri, f"{counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
 
 

@@ -145,10 +145,10 @@ def _same(old: _Side, new: _Side) -> tuple[npt.NDArray[np.int64], npt.NDArray[np
 def _once(side: _Side) -> npt.NDArray[np.int64]:
     places = np.flatnonzero(side.known)
     _, first, counts = np.unique(side.identity[places], return_index=True, return_counts=True)
-    found: npt.NDArray[np.int64] = places[first[counts == 1]]
-    return found
+    single: npt.NDArray[np.int64] = places[first[counts == 1]]
+    return single
 
 
 def _numbers(column: pa.ChunkedArray) -> Hashes:
-    found: Hashes = column.to_numpy().astype(np.uint64, copy=False)
-    return found
+    hashes: Hashes = column.to_numpy().astype(np.uint64, copy=False)
+    return hashes

@@ -24,7 +24,7 @@ _LOOKS = {
     "branch": 'fill-opacity=".18" stroke="{}"',
     "tag": 'fill-opacity=".06" stroke="{}" stroke-opacity=".55"',
     "fork": 'fill-opacity="0" stroke="{}" stroke-dasharray="3 2"',
-    "beside": 'fill-opacity="0"',
+    "rest": 'fill-opacity="0"',
 }
 """A branch is filled, a tag has square corners, a fork is dashed; what stands for more names has no border."""
 _FONT = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
@@ -51,12 +51,12 @@ def svg(drawing: Drawing) -> str:
     colors = _colors(drawing)
     labels = [_labels(dot.entry, colors) for dot in drawing.dots]
     right = [_x(column) + _MARGIN for column in drawing.rightmost]
-    ends = (x + sum(label.width + _GAP for label in found) for x, found in zip(right, labels, strict=True))
+    ends = (x + sum(label.width + _GAP for label in row) for x, row in zip(right, labels, strict=True))
     width = max(_x(drawing.columns - 1) + _MARGIN, *ends) if drawing.dots else 0
     height = ROW * len(drawing.dots)
     parts = [_track(track, colors, height) for track in drawing.tracks]
-    for dot, found, x in zip(drawing.dots, labels, right, strict=True):
-        parts += [_dot(dot, colors[dot.entry.branch]), *_pills(found, x, _y(dot.at[1]))]
+    for dot, row, x in zip(drawing.dots, labels, right, strict=True):
+        parts += [_dot(dot, colors[dot.entry.branch]), *_pills(row, x, _y(dot.at[1]))]
     size = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
     style = "display:block;max-width:none;overflow:hidden"
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}" role="img">{"".join(parts)}</svg>'
@@ -68,18 +68,18 @@ def _colors(drawing: Drawing) -> Mapping[str | None, str]:
 
 
 def _labels(entry: LogEntry, colors: Mapping[str | None, str]) -> list[_Label]:
-    """As in the text of a log: branches, tags but those that protect what clones and merges read, and forks."""
+    """As in the text of a log: branches, tags except for protection tags, and forks."""
 
     def color(name: str) -> str:
         return colors.get(None if name == MAIN else name, "currentColor")
 
-    found = [_Label(name, "branch", color(name)) for name in entry.heads]
-    found += [_Label(name, "tag", "currentColor") for name in entry.tags if not is_own_tag(name)]
-    found += [_Label(name, "fork", color(name)) for name in entry.forks if name not in entry.heads]
-    if len(found) <= _MOST_LABELS:
-        return found
-    rest = found[_MOST_LABELS - 1 :]
-    return [*found[: _MOST_LABELS - 1], _Label(f"{len(rest):,} more", "beside", "currentColor")]
+    labels = [_Label(name, "branch", color(name)) for name in entry.heads]
+    labels += [_Label(name, "tag", "currentColor") for name in entry.tags if not is_own_tag(name)]
+    labels += [_Label(name, "fork", color(name)) for name in entry.forks if name not in entry.heads]
+    if len(labels) <= _MOST_LABELS:
+        return labels
+    rest = labels[_MOST_LABELS - 1 :]
+    return [*labels[: _MOST_LABELS - 1], _Label(f"{len(rest):,} more", "rest", "currentColor")]
 
 
 def _x(column: int) -> float:

@@ -1,4 +1,4 @@
-"""Lays out logs, versions and diffs as lines of text. A line is a list of (style, text): who prints it adds colour."""
+"""Lays out logs, versions and diffs as lines of text. A line is a list of (style, text); printing adds colour."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def log_lines(entries: Iterable[LogEntry]) -> Iterator[Line]:
 
 
 def graph_lines(entries: Iterable[LogEntry]) -> Iterator[Line]:
-    """A log beside its graph."""
+    """A log next to its graph."""
     rows = list(draw(entries))
     width = max((len(row.graph) for row in rows), default=0)
     for row in rows:

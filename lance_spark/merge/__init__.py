@@ -3,6 +3,6 @@
 Everything is one question: given a base, what did *theirs* change, and can *ours* take it? A merge has the common
 ancestor as the base; a cherry-pick of version V has V-1; a revert of V is the change from V to V-1.
 
-Fragments are known by the names of their data files, which are unique, and not by their ids, which mean something in
-one chain only. So a fragment that was merged, cloned or pushed is still known as the same one.
+Fragments are recognized by the names of their data files, which are unique. Fragment ids mean something in one chain
+only. So a fragment that was merged, cloned or pushed is still recognized.
 """

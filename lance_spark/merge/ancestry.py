@@ -1,7 +1,7 @@
 """The common ancestor of two versions: a graph of chains, forks and merges.
 
-A chain is a line, so everything a version descends from is told by one number per chain: the newest version of that
-chain it holds.
+A chain is a line. So one number per chain says everything that a version descends from: the newest version of that
+chain that it holds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Node(NamedTuple):
-    """One version. Chains are told apart by identity: a branch may be deleted and its name used again."""
+    """One version. Chains have identities, because a branch may be deleted and its name used again."""
 
     chain: str
     """"" for main, else the identity of the branch."""
@@ -44,29 +44,29 @@ Ancestors = Mapping[str, int]
 
 def ancestors(node: Node, graph: Chains) -> dict[str, int]:
     """Everything a version holds."""
-    found: dict[str, int] = {}
+    newest: dict[str, int] = {}
     pending = [node]
     while pending:
         chain, version = pending.pop()
-        before = found.get(chain, -1)
+        before = newest.get(chain, -1)
         if version <= before:
             continue
-        found[chain] = version
+        newest[chain] = version
         known = graph.get(chain)
         if known is None:
             continue
         if known.fork is not None and before < 0:
             pending.append(known.fork)
         pending += [source for at, source in known.merges if before < at <= version]
-    return found
+    return newest
 
 
 def merge_bases(one: Node, other: Node, graph: Chains) -> list[Node]:
     """The newest versions that both descend from; none of them descends from another one.
 
-    There is one in a history where merges take turns, and more than one where two chains took each other in at once.
-    Versions that have everything of each other, as after a push, count as one, and the one that ``one`` itself comes
-    from stands for it: only by that is a fast-forward known.
+    If merges take turns, there is one. If two chains took each other in at once, there are more. Versions that hold
+    everything of each other, as after a push, count as one. The one that ``one`` itself descends from stands for both:
+    otherwise a fast-forward would not be recognized.
     """
     first, second = ancestors(one, graph), ancestors(other, graph)
     common = [Node(chain, min(first[chain], second[chain])) for chain in first.keys() & second.keys()]
@@ -81,17 +81,17 @@ def holds(node: Node, other: Node, graph: Chains) -> bool:
 
 
 def _line(node: Node, graph: Chains) -> list[str]:
-    """The chain of a version and those it was forked from, one after the other."""
-    found: list[str] = []
+    """The chain of a version, then the chains that it was forked from."""
+    chains: list[str] = []
     at: Node | None = node
-    while at is not None and at.chain not in found:
-        found.append(at.chain)
+    while at is not None and at.chain not in chains:
+        chains.append(at.chain)
         at = graph[at.chain].fork if at.chain in graph else None
-    return found
+    return chains
 
 
 def _is_below_another(node: Node, at: int, nodes: Sequence[Node], graph: Chains) -> bool:
-    """Whether another one has everything of a version; of two that have everything of each other, the first wins."""
+    """Whether another version holds a version. Of two that hold everything of each other, the first wins."""
     return any(
         other != node and holds(other, node, graph) and (before < at or not holds(node, other, graph))
         for before, other in enumerate(nodes)

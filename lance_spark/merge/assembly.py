@@ -1,4 +1,4 @@
-"""Fragments as pylance's commit takes them: its own JSON, with ids, bases and row ids as they have to be in ours."""
+"""Fragments as pylance's commit takes them: its own JSON, with the ids, bases and row ids that ours needs. Pure."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class RowIds:
 
     renamed: Mapping[int, int] = field(default_factory=dict)
     same_below: int = 0
-    """Below it an id means the same row on both sides, unless it is renamed."""
+    """Ids below it mean the same row on both sides, except for renamed ones."""
 
     def known(self, row: int) -> int | None:
-        """The id in ours; None for a row that is new."""
+        """The id of a row in ours; None for a new row."""
         return self.renamed.get(row, row if row < self.same_below else None)
 
 
@@ -40,7 +40,7 @@ class Assembly:
     theirs: Snapshot
     placed: Placed
     fields: Mapping[int, int]
-    """Field ids of theirs that are others in ours."""
+    """Field ids in ours, by field ids of theirs that differ."""
     row_ids: RowIds | None = None
     """None without stable row ids."""
 
@@ -53,7 +53,7 @@ class Assembly:
 
     def check_row_ids(self, change: MergeChange) -> None:
         """Raise NotCommittable for rows that cannot keep their stable ids."""
-        moved = [found for found in change.added if self._kept_rows(found)]
+        moved = [fragment for fragment in change.added if self._kept_rows(fragment)]
         if moved and (change.columns or change.columns_of_theirs):
             raise NotCommittable(
                 "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
@@ -61,30 +61,30 @@ class Assembly:
                 hint=f"Merge the versions before the columns changed first: merge {self.theirs.pin.branch}@VERSION.",
             )
 
-    def added(self, found: Fragment, metadata: Json) -> Json:
+    def added(self, fragment: Fragment, metadata: Json) -> Json:
         """A new fragment from pylance's JSON of the one in theirs. Raises NotCommittable for row ids that are mixed."""
-        result = {**copy.deepcopy(metadata), "id": self.placed.ids[found.id]}
+        result = {**copy.deepcopy(metadata), "id": self.placed.ids[fragment.id]}
         result["files"] = [self._file(file) for file in result["files"]]
         result.update(dict.fromkeys(_LINEAGE))
-        kept = self._kept_rows(found)
+        kept = self._kept_rows(fragment)
         if kept:
             result["row_id_meta"] = {"Inline": list(write_row_ids(kept))}
-        result["deletion_file"] = self._deletion(found, result["deletion_file"], self.placed.ids[found.id])
+        result["deletion_file"] = self._deletion(fragment, result["deletion_file"], self.placed.ids[fragment.id])
         return result
 
-    def replaced(self, wanted: Replacement, ours: Json, theirs: Json) -> Json:
+    def replaced(self, replacement: Replacement, ours: Json, theirs: Json) -> Json:
         """A fragment of ours with the columns and deleted rows of theirs."""
         result = copy.deepcopy(ours)
-        if wanted.files:
-            result["files"] = self._files(wanted, result["files"], theirs["files"])
-        if wanted.deletion and not wanted.both_deleted:
-            result["deletion_file"] = self._deletion(wanted.theirs, theirs["deletion_file"], wanted.ours.id)
+        if replacement.files:
+            result["files"] = self._files(replacement, result["files"], theirs["files"])
+        if replacement.deletion and not replacement.both_deleted:
+            result["deletion_file"] = self._deletion(replacement.theirs, theirs["deletion_file"], replacement.ours.id)
         return result
 
-    def _files(self, wanted: Replacement, ours: list[Json], theirs: list[Json]) -> list[Json]:
-        """The files of both. A column is in the file whose ``fields`` have its id; elsewhere it is marked replaced."""
+    def _files(self, replacement: Replacement, ours: list[Json], theirs: list[Json]) -> list[Json]:
+        """The files of both sides. A file has a column if its ``fields`` name it; older files mark it as replaced."""
         here = {file["path"]: file for file in ours}
-        before = {file.path for file in wanted.base.files}
+        before = {file.path for file in replacement.base.files}
         placed = [self._file(file) for file in theirs]
         if here.keys() == before:
             return [
@@ -106,20 +106,20 @@ class Assembly:
             "fields": [self.fields.get(field, field) for field in file["fields"]],
         }
 
-    def _deletion(self, found: Fragment, deletion: Json | None, new_id: int) -> Json | None:
-        if deletion is None or found.deletion is None:
+    def _deletion(self, fragment: Fragment, deletion: Json | None, new_id: int) -> Json | None:
+        if deletion is None or fragment.deletion is None:
             return None
-        base = self.placed.bases[self.theirs.root_of(found.deletion)] if new_id == found.id else None
+        base = self.placed.bases[self.theirs.root_of(fragment.deletion)] if new_id == fragment.id else None
         return {**deletion, "base_id": base}
 
-    def _kept_rows(self, found: Fragment) -> list[int]:
-        if self.row_ids is None or not found.row_ids:
+    def _kept_rows(self, fragment: Fragment) -> list[int]:
+        if self.row_ids is None or not fragment.row_ids:
             return []
-        kept = kept_row_ids(read_row_ids(found.row_ids), self.row_ids.known)
+        kept = kept_row_ids(read_row_ids(fragment.row_ids), self.row_ids.known)
         if kept is None:
             raise NotCommittable(
-                f"Fragment {found.id} of {self.theirs.pin} mixes rows from before the base with new ones, so its rows "
-                "cannot keep their stable ids.",
+                f"Fragment {fragment.id} of {self.theirs.pin} mixes rows from before the base with new ones, so its "
+                "rows cannot keep their stable ids.",
                 hint="Merge a version from before the branch was compacted.",
             )
         return kept
@@ -127,7 +127,7 @@ class Assembly:
 
 def row_ids(sides: Sides, change: MergeChange) -> RowIds:
     """How ours knows the rows that theirs moved out of fragments."""
-    pairs = [(found.theirs, found.ours) for found in change.replaced if found.deletion]
+    pairs = [(each.theirs, each.ours) for each in change.replaced if each.deletion]
     if sides.numbering is None:
         pairs += change.removed
         same_below = sides.base_theirs.contents.next_row_id
@@ -139,8 +139,8 @@ def row_ids(sides: Sides, change: MergeChange) -> RowIds:
             if base is not None:
                 pairs.append((numbered, ours_of[base.id]))
         same_below = 0
-    found: dict[int, int] = {}
+    renamed: dict[int, int] = {}
     for theirs, ours in pairs:
         if not same_below or theirs.row_ids != ours.row_ids:
-            found.update(matched_row_ids(theirs.row_ids, ours.row_ids))
-    return RowIds(found, same_below)
+            renamed.update(matched_row_ids(theirs.row_ids, ours.row_ids))
+    return RowIds(renamed, same_below)

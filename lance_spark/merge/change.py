@@ -1,4 +1,4 @@
-"""What is compared in a merge, and what comes of it: the two sides, and the change that ours has to take."""
+"""What a merge compares, and the result: the two sides, and the change that ours has to take. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MergeConflict:
     fragments: tuple[int, ...] = ()
     """Ids of fragments in ours."""
     rows: tuple[str, ...] = ()
-    """Examples of rows, by the table's key, where it has one."""
+    """Examples of rows, by the table's key, if it has one."""
 
     def __str__(self) -> str:
         """One sentence."""
@@ -43,12 +43,12 @@ class Replacement:
     deletion: bool
     """Whether theirs deleted rows."""
     both_deleted: bool = False
-    """Whether ours deleted rows as well; then the two have to be other rows."""
+    """Whether ours deleted rows as well. Then they have to be other rows."""
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared. ``base_ours`` and ``base_theirs`` are one version, seen from the chain of either side."""
+    """What is compared. ``base_ours`` and ``base_theirs`` are one version, as the chain of each side has it."""
 
     base_ours: Snapshot
     ours: Snapshot
@@ -57,8 +57,8 @@ class Sides:
     our_steps: Steps
     their_steps: Steps
     numbering: Snapshot | None = None
-    """A version with the rows of the base under the ids they have in theirs; None where the two number rows alike, up
-    to the base's next row id."""
+    """A version with the rows of the base under their ids in theirs; None if both sides number rows alike, up to the
+    base's next row id."""
 
     @property
     def is_fast_forward(self) -> bool:
@@ -77,9 +77,8 @@ class Sides:
 
     def conflict(self, reason: str, fragments: Iterable[int] = (), rows: tuple[str, ...] = ()) -> MergeConflict:
         """A conflict, with the versions of both sides that may have made it."""
-        return MergeConflict(
-            reason, self.our_steps.telling(), self.their_steps.telling(), tuple(sorted(fragments)), rows
-        )
+        ours, theirs = self.our_steps.described(), self.their_steps.described()
+        return MergeConflict(reason, ours, theirs, tuple(sorted(fragments)), rows)
 
 
 def _is_same_version(one: Snapshot, other: Snapshot) -> bool:
@@ -88,7 +87,7 @@ def _is_same_version(one: Snapshot, other: Snapshot) -> bool:
 
 @dataclass(frozen=True)
 class MergeChange:
-    """What ours has to take. Nothing was decided about files yet."""
+    """What ours has to take. Where files go is decided later."""
 
     added: tuple[Fragment, ...] = ()
     """Of theirs."""

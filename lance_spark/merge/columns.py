@@ -1,4 +1,4 @@
-"""What two sides did to the columns of a table, and whether both can be had."""
+"""What two sides did to the columns of a table, and whether the two combine. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lance_spark.manifest.contents import Field
-from lance_spark.merge.matrix import COLUMNS, ColumnChange, decide
+from lance_spark.merge.matrix import COLUMNS, ColumnEdit, decide
 
 Metadata = tuple[tuple[str, bytes], ...]
-"""Of a column, sorted by key; a comment is in there."""
+"""Metadata of a column, sorted by key; a comment is part of it."""
 
 
 @dataclass(frozen=True)
@@ -70,50 +70,50 @@ def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnM
     """What to do to one column of the base, by the matrix."""
     before, kinds = base[0], _kinds(base, theirs, ours)
     reasons = [cell.reason for cell in decide(COLUMNS, kinds, _kinds(base, ours, theirs)) if cell.is_conflict]
-    if theirs is not None and ColumnChange.ALTERED in kinds:
+    if theirs is not None and ColumnEdit.ALTERED in kinds:
         reasons = reasons or _impossible(base, theirs)
     if reasons:
         return ColumnMerge(conflicts=tuple(reason.format(before.name) for reason in reasons))
-    if ColumnChange.DROPPED in kinds:
+    if ColumnEdit.DROPPED in kinds:
         return ColumnMerge(ColumnChanges(drop=(before.name,)))
     if ours is None or theirs is None:
         return ColumnMerge()
-    after = theirs[0] if ColumnChange.ALTERED in kinds else ours[0]
+    after = theirs[0] if ColumnEdit.ALTERED in kinds else ours[0]
     changes = ColumnChanges(
         rename=((before.name, after.name),) if ours[0].name != after.name else (),
         relax=(after.name,) if after.nullable and not ours[0].nullable else (),
-        comment=((after.name, theirs[0].metadata),) if ColumnChange.COMMENTED in kinds else (),
+        comment=((after.name, theirs[0].metadata),) if ColumnEdit.COMMENTED in kinds else (),
     )
     return ColumnMerge(changes)
 
 
-def _kinds(base: Tree, side: Tree | None, other: Tree | None) -> set[ColumnChange]:
-    """What a side did to a column, except for what the other side did alike."""
+def _kinds(base: Tree, side: Tree | None, other: Tree | None) -> set[ColumnEdit]:
+    """What a side did to a column, except for what the other side did as well."""
     if side is None:
-        return {ColumnChange.UNCHANGED if other is None else ColumnChange.DROPPED}
+        return {ColumnEdit.UNCHANGED if other is None else ColumnEdit.DROPPED}
     known = [tree for tree in (base, other) if tree is not None]
     kinds = set()
     if all(side[0].metadata != tree[0].metadata for tree in known):
-        kinds.add(ColumnChange.COMMENTED)
+        kinds.add(ColumnEdit.COMMENTED)
     if all(_shape(side) != _shape(tree) for tree in known):
-        kinds.add(ColumnChange.ALTERED)
-    return kinds or {ColumnChange.UNCHANGED}
+        kinds.add(ColumnEdit.ALTERED)
+    return kinds or {ColumnEdit.UNCHANGED}
 
 
 def _shape(tree: Tree) -> Tree:
-    """All of a column but its comment."""
+    """All of a column except for its metadata."""
     return tree[0]._replace(metadata=()), *tree[1:]
 
 
 def _impossible(base: Tree, theirs: Tree) -> list[str]:
-    """Why pylance cannot alter a column in this way where other columns are others already."""
+    """Why pylance cannot alter a column in this way if ours has changed other columns."""
     if base[1:] != theirs[1:] or base[0].type != theirs[0].type:
         return ["the fields inside column '{}' were changed on one side and other columns on the other"]
     return ["column '{}' may not be null any more on one side"] if base[0].nullable > theirs[0].nullable else []
 
 
 def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
-    """Columns that have their names but not their ids any more: their values were written anew in another type."""
+    """Columns that kept their names but got new ids: their values were rewritten in another type."""
     before = {tree[0].name: key for key, tree in trees(base).items()}
     after = {tree[0].name: key for key, tree in trees(side).items()}
     return [name for name, key in before.items() if after.get(name, key) != key]
@@ -121,19 +121,19 @@ def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
 
 def trees(fields: Sequence[Field]) -> dict[int, Tree]:
     """The columns of a flattened schema, by id."""
-    found: dict[int, list[Field]] = {}
+    columns: dict[int, list[Field]] = {}
     column_of: dict[int, int] = {}
     for entry in fields:
         column = entry.id if entry.parent_id < 0 else column_of[entry.parent_id]
         column_of[entry.id] = column
-        found.setdefault(column, []).append(entry)
-    return {key: tuple(tree) for key, tree in found.items()}
+        columns.setdefault(column, []).append(entry)
+    return {key: tuple(tree) for key, tree in columns.items()}
 
 
 def renumbered(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
     """Columns whose id means another column on a side: an earlier merge had to give them new ids.
 
-    Taken by their ids, the values of one column would be read as those of another.
+    By their ids, the values of one column would be read as those of another.
     """
     before, after = trees(base), trees(side)
     names = {tree[0].name: key for key, tree in after.items()}
@@ -152,9 +152,9 @@ def match_fields(theirs: Sequence[Field], result: Sequence[Field]) -> dict[int, 
 
 def _paths(fields: Sequence[Field]) -> dict[tuple[str, ...], Field]:
     path_of: dict[int, tuple[str, ...]] = {}
-    found = {}
+    fields_by_path = {}
     for entry in fields:
         path = (*path_of.get(entry.parent_id, ()), entry.name)
         path_of[entry.id] = path
-        found[path] = entry
-    return found
+        fields_by_path[path] = entry
+    return fields_by_path

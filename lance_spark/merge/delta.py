@@ -14,9 +14,9 @@ class Delta:
     """The fragments that differ between a base and a side."""
 
     added: tuple[Fragment, ...] = ()
-    """Fragments of the side that the base does not know."""
+    """Fragments that only the side has."""
     removed: tuple[Fragment, ...] = ()
-    """Fragments of the base that the side does not have any more."""
+    """Fragments that only the base has."""
     changed: tuple[tuple[Fragment, Fragment], ...] = ()
     """(of the base, of the side): other rows are deleted, or columns are in other files."""
 
@@ -28,7 +28,7 @@ class Delta:
 def delta(base: Snapshot, side: Snapshot) -> Delta:
     """How the fragments of the side came from those of the base.
 
-    Two versions of one chain are compared as bytes first, so that only what differs costs anything.
+    Two versions of one chain are compared as bytes first, so that only fragments that differ are decoded.
     """
     if base.bases == side.bases:
         before = base.contents.fragments_without(side.contents)
@@ -55,7 +55,7 @@ def by_file(fragments: Iterable[Fragment]) -> dict[str, Fragment]:
 
 
 def counterpart(fragment: Fragment, known: dict[str, Fragment]) -> Fragment | None:
-    """The fragment that has one of the same data files: the same rows in the same order."""
+    """The known fragment that has one of the same data files, and so the same rows in the same order."""
     for file in fragment.files:
         if file.path in known:
             return known[file.path]

@@ -1,4 +1,4 @@
-"""Whether the id of a field still means the column it meant: pylance gives the id of a dropped column away again."""
+"""Whether the id of a field still means the same column: pylance uses the id of a dropped column again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lance_spark.merge.steps import Steps
 def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
     """Columns of the base that a side dropped, and whose ids mean other columns there.
 
-    Rows of the other side would have their values in the wrong column, or bytes of one type would be read as those of
-    another. A column that was only renamed has another name under its id as well, but its values are in the files they
-    were in; a cast one gets a new id.
+    Otherwise rows of the other side would have their values in the wrong column, or bytes of one type would be read as
+    another type. A column that was only renamed has a new name under its id, too, but its values stay in their files. A
+    cast column gets a new id.
     """
     now = {entry.id: entry for entry in side.contents.fields}
     both = [(entry, now[entry.id]) for entry in base.contents.fields if entry.id in now]
@@ -26,7 +26,7 @@ def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
 
 
 def _not_renamed(base: Snapshot, side: Snapshot, other: Mapping[int, str]) -> list[str]:
-    """The names of those columns, by their ids, whose values are not in the files they were in."""
+    """The names of those columns, by their ids, whose values are in other files now."""
     known, live = by_file(base.contents.fragments()), frozenset(other)
     same, moved = set(), set()
     for fragment in side.contents.fragments():
@@ -39,7 +39,7 @@ def _not_renamed(base: Snapshot, side: Snapshot, other: Mapping[int, str]) -> li
 
 
 def are_free(new: Collection[int], side: Snapshot) -> bool:
-    """Whether field ids are higher than all that were ever used: a dropped column must not come back to life."""
+    """Whether field ids are higher than all ids in use: otherwise the values of a dropped column would come back."""
     if not new:
         return True
     files = (file for fragment in side.contents.fragments() for file in fragment.files)

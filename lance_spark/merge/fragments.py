@@ -38,7 +38,7 @@ def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
 
 @dataclass(frozen=True)
 class _Meeting:
-    """A fragment of the base that theirs changed or removed, as each version has it; None where it is gone."""
+    """A fragment of the base that theirs changed or removed, as each version has it; None if it is gone."""
 
     sides: Sides
     before: Fragment
@@ -50,7 +50,7 @@ class _Meeting:
 
     @cached_property
     def kinds_of_theirs(self) -> set[FragmentChange]:
-        """What theirs did, except for what ours did alike."""
+        """What theirs did, except for what ours did as well."""
         return _kinds((self.before, self.theirs, self.ours), self.sides.theirs, self.sides.their_steps)
 
     @cached_property
@@ -60,7 +60,7 @@ class _Meeting:
         return decide(FRAGMENTS, self.kinds_of_theirs, ours)
 
     def clashes(self, decision: Decision) -> bool:
-        """Whether a decision is a conflict. Whether rows are others is seen in deletion files, and not decided here."""
+        """Whether a decision is a conflict. Only deletion files show whether rows differ; they are read later."""
         return decision.is_conflict or (decision == OTHER_COLUMNS and self._wrote_the_same_column())
 
     def _wrote_the_same_column(self) -> bool:
@@ -101,7 +101,7 @@ def _kinds(
 
 
 def _added(sides: Sides, ours: Delta, theirs: Delta) -> tuple[list[Fragment], list[int]]:
-    """What theirs added, and those that ours has, too, but changed: they were merged, pushed or picked before."""
+    """New fragments of theirs, and ids of those that ours took over before and that one side changed since."""
     known = by_file(ours.added)
     added, clashing = [], []
     for fragment in theirs.added:
@@ -137,7 +137,7 @@ def _in_ours(sides: Sides, fragments: Collection[Fragment]) -> dict[int, Fragmen
 
 
 def _as_in_ours(sides: Sides, base: Fragment) -> Fragment:
-    """A fragment of the base that ours left alone. Only its id may be another one there."""
+    """A fragment of the base that ours did not change. Only its id may differ there."""
     if sides.base_ours.bases == sides.ours.bases:
         return base
     return sides.ours.contents.fragments_with({file.path for file in base.files})[0]

@@ -1,7 +1,7 @@
 """The conflict matrix, as data: what becomes of a change of theirs where ours changed the same thing. Pure.
 
 A side may have changed one fragment, or one column, in several ways at once. Then every pair of ways counts, and one
-pair that is a conflict makes the whole a conflict. What both sides did alike counts for neither.
+pair that is a conflict makes the whole a conflict. A change that both sides made counts for neither.
 docs/branches-and-merges.md shows both tables to users.
 """
 
@@ -18,7 +18,7 @@ class Decision(NamedTuple):
     outcome: str
     """What the result has: the change of ours, of theirs, both, or none because it is a conflict."""
     reason: str = ""
-    """Of a conflict. For "both, if ...": of the conflict if not."""
+    """Why it is a conflict. For "both, if ...": why it is one otherwise."""
 
     @property
     def is_conflict(self) -> bool:
@@ -36,13 +36,13 @@ class FragmentChange(Enum):
     UNCHANGED = "unchanged"
     ROWS_DELETED = "rows deleted"
     ROWS_UPDATED = "rows updated"
-    """Or rows may have been updated: a version that is not there any more does not tell."""
+    """Or may have been updated: if a version in between is gone, nobody knows."""
     COLUMNS_WRITTEN = "columns written"
     GONE = "rewritten or gone"
     """All its rows were deleted, or written to other fragments."""
 
 
-class ColumnChange(Enum):
+class ColumnEdit(Enum):
     """What a side did to a column of the base. The values are the headings in the documentation."""
 
     UNCHANGED = "unchanged"
@@ -63,7 +63,7 @@ _THEIRS_GONE = _conflict("both sides changed rows that theirs rewrote or removed
 _COMMENTED = _conflict("the comment of column '{}' was changed on both sides")
 _ALTERED = _conflict("column '{}' was altered on one side and altered or dropped on the other")
 
-Kind = TypeVar("Kind", FragmentChange, ColumnChange)
+Kind = TypeVar("Kind", FragmentChange, ColumnEdit)
 Matrix = Mapping[tuple[Kind, Kind], Decision]
 """Decisions by (change of theirs, change of ours)."""
 
@@ -82,12 +82,12 @@ FRAGMENTS: Matrix[FragmentChange] = _matrix({
     FragmentChange.COLUMNS_WRITTEN: (_THEIRS,   _BOTH,         _OURS_UPDATED,  OTHER_COLUMNS,    _OURS_GONE),
     FragmentChange.GONE:            (_THEIRS,   _THEIRS_GONE,  _THEIRS_GONE,   _THEIRS_GONE,     _THEIRS_GONE),
 })
-COLUMNS: Matrix[ColumnChange] = _matrix({
+COLUMNS: Matrix[ColumnEdit] = _matrix({
     # of ours:                       UNCHANGED  COMMENTED      ALTERED         DROPPED
-    ColumnChange.UNCHANGED:         (_OURS,     _OURS,         _OURS,          _OURS),
-    ColumnChange.COMMENTED:         (_THEIRS,   _COMMENTED,    _BOTH,          _ALTERED),
-    ColumnChange.ALTERED:           (_THEIRS,   _BOTH,         _ALTERED,       _ALTERED),
-    ColumnChange.DROPPED:           (_THEIRS,   _ALTERED,      _ALTERED,       _ALTERED),
+    ColumnEdit.UNCHANGED:           (_OURS,     _OURS,         _OURS,          _OURS),
+    ColumnEdit.COMMENTED:           (_THEIRS,   _COMMENTED,    _BOTH,          _ALTERED),
+    ColumnEdit.ALTERED:             (_THEIRS,   _BOTH,         _ALTERED,       _ALTERED),
+    ColumnEdit.DROPPED:             (_THEIRS,   _ALTERED,      _ALTERED,       _ALTERED),
 })
 # fmt: on
 

@@ -1,8 +1,7 @@
-"""Where the files of a change come to lie: which are copied into the chain of ours, and which are read where they are.
+"""Where the files of a change go: which are copied into the chain of ours, and which are read in place. Pure.
 
-A file stays where it is if ours reads other files from that place already: that is a parent's root, or the remote of
-a clone. Everything else is copied, so that the other branch can be deleted afterwards. ``reference`` leaves all data
-files where they are.
+A file is read in place if ours reads other files from that place already: a parent's root, or the remote of a clone.
+Every other file is copied, so that the other branch can be deleted afterwards. ``reference`` copies no data file.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from lance_spark.merge.snapshot import Root, Snapshot
 
 
 @dataclass(frozen=True)
-class Reference:
-    """Which files may stay where they are although ours did not read from there before."""
+class InPlacePolicy:
+    """Which files may be read in place although ours did not read from there before."""
 
     everything: bool = False
     outside: str | None = None
-    """URI of a dataset: files that are not below it may stay. They are in the remote of a clone."""
+    """URI of a dataset: files outside of it are read in place. They belong to the remote of a clone."""
     present: Mapping[tuple[str, int], Root] = field(default_factory=dict)
-    """Places that ours may know, by names and sizes of files that are there as well: those are not copied once more."""
+    """Places that ours may know, by names and sizes of files that are there already and need no second copy."""
 
     def allows(self, root: Root) -> bool:
         """Whether ours may read files of this root in place."""
@@ -48,24 +47,24 @@ class Copy:
     size: int = 0
     """Bytes, as recorded in the manifest; 0 for not recorded."""
     sidecars: bool = False
-    """Whether the directory of the same name goes with it, which holds blobs."""
+    """Whether to copy the directory of the same name as well, which holds blobs."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where each data file of theirs is found by a manifest of ours."""
+    """Where a manifest of ours finds each data file of theirs."""
 
     bases: Mapping[Root, int | None]
     """Base id in ours, by the root in theirs; None for ours itself, and for roots whose files are copied."""
     new_bases: tuple[Root, ...] = ()
     """Roots that ours does not know yet, with the ids in ``bases``."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """New names of copied files that could collide."""
+    """New names of copied files whose names are not unique."""
     ids: Mapping[int, int] = field(default_factory=dict)
     """Ids in ours of added fragments, by those in theirs; 0 leaves it to the commit."""
     copies: tuple[Copy, ...] = ()
     present: Mapping[str, int | None] = field(default_factory=dict)
-    """Base id in ours of files that are in another place, too, and are read there, by their names."""
+    """Base id in ours of files that are read from a second place where they are, by their names."""
 
     def with_ids(self, ids: Mapping[int, int]) -> Placed:
         """With other ids of added fragments."""
@@ -77,16 +76,18 @@ class Placed:
         return sum(copy.size for copy in self.copies)
 
 
-def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: Reference, sidecars: bool) -> Placed:
-    """Decide where every file of a change comes to lie. ``sidecars``: the table has blobs beside its data files."""
-    wanted = [*change.added, *(found.theirs for found in change.replaced if found.files)]
-    moved = [found.theirs for found in change.replaced if found.deletion and not found.both_deleted]
-    roots = [theirs.root_of(file) for fragment in wanted for file in fragment.files]
-    roots += [theirs.root_of(found.deletion) for found in (*change.added, *moved) if found.deletion]
+def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPlacePolicy, sidecars: bool) -> Placed:
+    """Decide where every file of a change goes. ``sidecars``: the table has blobs next to its data files."""
+    with_files = [*change.added, *(replacement.theirs for replacement in change.replaced if replacement.files)]
+    moved = [
+        replacement.theirs for replacement in change.replaced if replacement.deletion and not replacement.both_deleted
+    ]
+    roots = [theirs.root_of(file) for fragment in with_files for file in fragment.files]
+    roots += [theirs.root_of(fragment.deletion) for fragment in (*change.added, *moved) if fragment.deletion]
     bases, new = _bases(dict.fromkeys(roots), ours, reference)
     names, copies, present = {}, {}, {}
     known = {root: key for key, root in ours.bases.items()}
-    for fragment in wanted:
+    for fragment in with_files:
         for file in fragment.files:
             root = theirs.root_of(file)
             if root == ours.root or bases[root] is not None:
@@ -97,10 +98,12 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: Refe
                 continue
             names[file.path] = _free_name(root, file)
             copies[file.path] = Copy(root, _path(root, file.path), f"data/{names[file.path]}", file.size, sidecars)
-    kept = {path for found in change.replaced for path in _paths(found.ours)}
+    kept = {path for replacement in change.replaced for path in _paths(replacement.ours)}
     ids = _ids(change, ours)
     pairs = [(fragment, ids[fragment.id]) for fragment in change.added]
-    pairs += [(found.theirs, found.ours.id) for found in change.replaced if found.theirs in moved]
+    pairs += [
+        (replacement.theirs, replacement.ours.id) for replacement in change.replaced if replacement.theirs in moved
+    ]
     deletions = [copy for fragment, new_id in pairs for copy in _deletion(fragment, new_id, ours, theirs, bases)]
     return Placed(
         bases=bases,
@@ -113,24 +116,24 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: Refe
 
 
 def _bases(
-    roots: Iterable[Root], ours: Snapshot, reference: Reference
+    roots: Iterable[Root], ours: Snapshot, reference: InPlacePolicy
 ) -> tuple[dict[Root, int | None], tuple[Root, ...]]:
     known: dict[Root, int | None] = {root: key for key, root in ours.bases.items()}
-    found: dict[Root, int | None] = {}
+    bases: dict[Root, int | None] = {}
     new: list[Root] = []
     free = max((key for key in ours.bases if key is not None), default=0) + 1
     for root in roots:
-        found[root] = known.get(root)
+        bases[root] = known.get(root)
         if root not in known and reference.allows(root):
-            found[root] = free + len(new)
+            bases[root] = free + len(new)
             new.append(root)
-    return found, tuple(new)
+    return bases, tuple(new)
 
 
 def _free_name(root: Root, file: DataFile) -> str:
     if is_generated(file.path):
         return file.path
-    # The same for every try, so that a merge that was killed goes on where it was.
+    # Every attempt makes the same name, so that a merge that was killed goes on where it stopped.
     token = sha256(f"{root.uri}\n{file.path}\n{file.size}".encode()).hexdigest()[:24]
     return f"{token}-{re.sub(r'[^A-Za-z0-9._-]', '_', file.path)}"
 
@@ -140,7 +143,7 @@ def _path(root: Root, path: str) -> str:
 
 
 def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
-    """The name of a deletion file begins with the id of its fragment: where there is one, ids are settled now."""
+    """The name of a deletion file begins with the id of its fragment. So with such a file, ids are chosen here."""
     if not any(fragment.deletion for fragment in change.added):
         return {fragment.id: 0 for fragment in change.added}
     free = ours.contents.max_fragment_id + 1
@@ -152,7 +155,7 @@ def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
 def _deletion(
     fragment: Fragment, new_id: int, ours: Snapshot, theirs: Snapshot, bases: Mapping[Root, int | None]
 ) -> list[Copy]:
-    """The copy of a deletion file; none where it is found under the fragment's id already."""
+    """The copy of a deletion file; none if it is read in place under the fragment's id."""
     if fragment.deletion is None:
         return []
     root = theirs.root_of(fragment.deletion)

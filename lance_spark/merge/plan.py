@@ -1,4 +1,4 @@
-"""A planned replay: what a merge or the like would do. A value that can be printed, and executed later."""
+"""A planned replay: what a merge, cherry-pick, revert, push or restore would do, as a value. Pure."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class ReplayPlan:
 
     @property
     def moves_rows(self) -> bool:
-        """Whether rows of ours may be written anew elsewhere."""
-        left = self.change.removed or any(found.deletion for found in self.change.replaced)
+        """Whether rows of ours may have been rewritten into other fragments."""
+        left = self.change.removed or any(replacement.deletion for replacement in self.change.replaced)
         return bool(self.change.added and left)
 
     @property
     def replaces_all(self) -> bool:
-        """Whether the table is replaced, as far as is known of the versions that are taken over."""
+        """Whether the table is replaced, as far as the versions that are taken over say so."""
         steps, count = self.sides.their_steps, self.sides.base_ours.contents.fragment_count
         return steps.replaces_all or (not steps.complete and 0 < count == len(self.change.removed))
 
@@ -54,12 +54,12 @@ class ReplayPlan:
     def summary(self) -> Summary:
         """The plan in numbers."""
         change = self.change
-        deleted = sum(found.theirs.physical_rows - found.theirs.rows for found in change.replaced if found.deletion)
-        before = sum(found.base.physical_rows - found.base.rows for found in change.replaced if found.deletion)
+        deleted = sum(each.theirs.physical_rows - each.theirs.rows for each in change.replaced if each.deletion)
+        before = sum(each.base.physical_rows - each.base.rows for each in change.replaced if each.deletion)
         added = sum(fragment.rows for fragment in change.added)
         removed = sum(ours.rows for _, ours in change.removed)
         return Summary(
-            versions=len(self.sides.their_steps.found),
+            versions=len(self.sides.their_steps.all),
             rows_added=added + max(0, before - deleted),
             rows_deleted=removed + max(0, deleted - before),
             fragments_changed=len(change.replaced),

@@ -1,7 +1,7 @@
 """Making an older version of a branch the newest one again, as a replay: what becomes of fragments and indexes. Pure.
 
-The base is the newest version and theirs the older one, so everything since is taken back. pylance's own restore does
-more (settings, the order of fragments), but conflicts with nothing: a commit in the same moment is covered by it.
+The base is the newest version and theirs the older one, so everything since then is undone. pylance's own restore does
+more (settings, the order of fragments), but conflicts with nothing: it silently covers a concurrent commit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from lance_spark.location import is_within
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.manifest.indexes import IndexRecord
-from lance_spark.merge.placement import Copy, Reference, place
+from lance_spark.merge.placement import Copy, InPlacePolicy, place
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.snapshot import Root, columns, same_deletion
 
@@ -21,9 +21,9 @@ HARMLESS = frozenset({"Rewrite", "ReserveFragments", "CreateIndex", "UpdateBases
 
 
 def needs_pylance(plan: ReplayPlan) -> bool:
-    """Whether a replay could not make the same version again, so that pylance's own restore has to.
+    """Whether a replay could not make the same version again, so that pylance's own restore has to do it.
 
-    That goes for other columns (a commit cannot bring a dropped one back), for settings, and for a table that is empty
+    So it is if columns differ (a commit cannot bring a dropped one back), if settings differ, or if the table is empty
     now.
     """
     now, then = plan.ours.contents, plan.sides.theirs.contents
@@ -41,7 +41,7 @@ def _settings(contents: Contents) -> tuple[Mapping[str, object], ...]:
 
 
 def _internal(contents: Contents) -> set[str]:
-    """Ids of pylance's own indexes, which say how others are to be read."""
+    """Ids of pylance's own indexes, which say how to read other indexes."""
     return {index.uuid for index in contents.indexes if index.name.startswith("__")}
 
 
@@ -60,15 +60,15 @@ def moved(plan: ReplayPlan, targets: Mapping[int | None, Root]) -> ReplayPlan:
     """The plan with files where they are now, by base id."""
     theirs = plan.sides.theirs
     theirs = replace(theirs, bases={**theirs.bases, **targets})
-    placed = place(plan.change, plan.ours, theirs, Reference(everything=True), sidecars=False)
+    placed = place(plan.change, plan.ours, theirs, InPlacePolicy(everything=True), sidecars=False)
     return replace(plan, sides=replace(plan.sides, theirs=theirs), placed=placed)
 
 
 def with_own_ids(plan: ReplayPlan) -> ReplayPlan:
-    """Fragments that come back get the ids they had: the names of deletion files and the indexes of then go by them.
+    """Fragments that come back get their former ids, by which their deletion files and indexes know them.
 
-    But for 0, which to pylance means no id, and for those that an index of today knows, and did not then: it may have
-    been made of other values, which the fragment had in between.
+    Two ids are not given again: 0, which to pylance means no id, and an id that an index learned since. That index may
+    have been made of other values, which the fragment had in between.
     """
     now = plan.ours.contents
     then = {index.uuid: index.fragments for index in plan.sides.theirs.contents.indexes}
@@ -97,18 +97,18 @@ def _deletion_path(fragment: Fragment, number: int | None = None) -> str:
 
 @dataclass(frozen=True)
 class IndexChange:
-    """What has to be registered so that indexes answer as they did in the version that was restored."""
+    """What to register so that indexes answer as they did in the restored version."""
 
     new: tuple[IndexRecord, ...] = ()
     removed: tuple[IndexRecord, ...] = ()
     lacking: tuple[str, ...] = ()
-    """Names of indexes that do not know all fragments that they knew then."""
+    """Names of indexes that no longer know all fragments that they knew then."""
 
 
 def index_change(
     then: Contents, old: Collection[IndexRecord], now: Contents, current: Collection[IndexRecord]
 ) -> IndexChange:
-    """How the indexes of a restored version come back. An index that was made since stays as it is.
+    """How the indexes of a restored version come back. An index that was made since then stays as it is.
 
     ``old`` are those of the restored version, as the newest one would name them.
     """
@@ -135,7 +135,7 @@ def index_change(
 
 
 def _valid(index: IndexRecord, then: Mapping[int, Fragment], now: Mapping[int, Fragment]) -> IndexRecord:
-    """A segment with those of its fragments that have the rows and values they had."""
+    """A segment with those of its fragments that have the same rows and values as then."""
     live = frozenset(index.fields)
     kept = {
         key

@@ -72,7 +72,7 @@ class MergeResult(Shown):
     """Only in a dry run; otherwise they are an error."""
     indexes_carried: tuple[str, ...] = ()
     indexes_missing: tuple[str, ...] = ()
-    """Indexes of theirs that ours does not have: create them there if they are wanted."""
+    """Indexes of theirs that ours does not have. If you need them, create them there."""
     notes: tuple[str, ...] = ()
     dry_run: bool = False
     ran_on: str | None = None
@@ -147,7 +147,7 @@ class MergeResult(Shown):
     def _indexes(self) -> tuple[tuple[str, str], ...]:
         return (
             ("indexes taken over", ", ".join(self.indexes_carried)),
-            (f"indexes to be made on {self.into} if they are wanted", ", ".join(self.indexes_missing)),
+            (f"indexes to create on {self.into} if needed", ", ".join(self.indexes_missing)),
         )
 
     def as_record(self) -> dict[str, Any]:
@@ -165,13 +165,13 @@ class MergeResult(Shown):
             **self.summary.as_record(),
             "conflicts": [
                 {
-                    "reason": found.reason,
-                    "fragments": list(found.fragments),
-                    "ours": found.ours,
-                    "theirs": found.theirs,
-                    "rows": list(found.rows),
+                    "reason": conflict.reason,
+                    "fragments": list(conflict.fragments),
+                    "ours": conflict.ours,
+                    "theirs": conflict.theirs,
+                    "rows": list(conflict.rows),
                 }
-                for found in self.conflicts
+                for conflict in self.conflicts
             ],
             "indexes_carried": list(self.indexes_carried),
             "indexes_missing": list(self.indexes_missing),

@@ -1,8 +1,8 @@
-"""Stable row ids of a fragment: reading a sequence, and what of it another chain may take over.
+"""Stable row ids of a fragment: reading a sequence, and which of its ids another chain may take over. Pure.
 
-Each chain numbers its new rows itself, so two chains give one number to different rows. Two rows with one id make an
-index return the wrong one. So a fragment keeps the ids of rows that were there at the base, as ours numbers them, and
-the commit gives new ids to its other rows (pylance numbers the rows behind those that have an id).
+Each chain numbers its new rows itself, so two chains give one number to different rows. With two rows of one id, an
+index returns the wrong row. So a fragment keeps the ids of rows that the base has, as ours numbers them, and the commit
+gives new ids to its other rows (pylance numbers the rows that follow those with an id).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _WIDTHS = {"narrow": "H", "wide": "I", "whole": "Q"}
 
 def read_row_ids(sequence: bytes) -> list[int]:
     """The row ids of a fragment, in the order of its rows. Raises CorruptData."""
-    found: list[int] = []
+    ids: list[int] = []
     for segment in parse("RowIdSequence", sequence).segments:
-        found += _segment(segment)
-    return found
+        ids += _segment(segment)
+    return ids
 
 
 def write_row_ids(ids: Sequence[int]) -> bytes:
@@ -39,12 +39,12 @@ def write_row_ids(ids: Sequence[int]) -> bytes:
 def kept_row_ids(ids: Sequence[int], known: Callable[[int], int | None]) -> list[int] | None:
     """The ids that a fragment takes along, as ours knows them: those of rows from before the base, which come first.
 
-    ``known`` tells how ours knows a row; None for a new one. None if old and new rows are mixed, so that the commit
-    could not number the new ones.
+    ``known`` returns the id of a row in ours; None for a new row. The result is None if old and new rows are mixed, so
+    that the commit could not number the new ones.
     """
-    found = [known(row) for row in ids]
-    kept = list(takewhile(lambda row: row is not None, found))
-    if any(row is not None for row in found[len(kept) :]):
+    known_ids = [known(row) for row in ids]
+    kept = list(takewhile(lambda row: row is not None, known_ids))
+    if any(row is not None for row in known_ids[len(kept) :]):
         return None
     return [row for row in kept if row is not None]
 
@@ -59,12 +59,12 @@ def _segment(segment: Any) -> Iterable[int]:
     if kind == "range":
         return range(segment.range.start, segment.range.end)
     if kind == "range_with_holes":
-        found = segment.range_with_holes
-        holes = frozenset(_array(found.holes))
-        return [row for row in range(found.start, found.end) if row not in holes]
+        span = segment.range_with_holes
+        holes = frozenset(_array(span.holes))
+        return [row for row in range(span.start, span.end) if row not in holes]
     if kind == "range_with_bitmap":
-        found = segment.range_with_bitmap
-        return [row for at, row in enumerate(range(found.start, found.end)) if found.bitmap[at >> 3] >> (at & 7) & 1]
+        span = segment.range_with_bitmap
+        return [row for at, row in enumerate(range(span.start, span.end)) if span.bitmap[at >> 3] >> (at & 7) & 1]
     if kind in ("sorted_array", "array"):
         return _array(getattr(segment, kind))
     raise CorruptData("Row ids are written in a form that this release does not know.")

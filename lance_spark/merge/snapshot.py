@@ -1,4 +1,4 @@
-"""One version, with every file told by the place it is in."""
+"""One version, with the place of each of its files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Snapshot:
 
 
 def same_files(one: Fragment, other: Fragment, live: frozenset[int]) -> bool:
-    """Whether two fragments have the columns that are in use in the same data files, wherever those are."""
+    """Whether two fragments have the live columns in the same data files, wherever these are."""
     return columns(one, live) == columns(other, live)
 
 
@@ -57,10 +57,10 @@ def same_deletion(one: Fragment, other: Fragment) -> bool:
 
 
 def columns(fragment: Fragment, live: frozenset[int]) -> dict[int, str]:
-    """Which data file has which column, by field id."""
+    """The data file that has each column, by field id."""
     return {field: file.path for file in fragment.files for field in file.fields if field in live}
 
 
 def _deletion(fragment: Fragment) -> tuple[int, int, int] | None:
-    found = fragment.deletion
-    return None if found is None else (found.read_version, found.id, found.rows)
+    deletion = fragment.deletion
+    return None if deletion is None else (deletion.read_version, deletion.id, deletion.rows)

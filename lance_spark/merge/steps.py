@@ -1,4 +1,4 @@
-"""What the versions between a base and a side were, as far as their transactions still tell."""
+"""What the versions between a base and a side did, as far as their transactions say so. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOVES_NO_ROWS = frozenset(
         "UpdateConfig",
     }
 )
-"""Operations after which a row that is gone from a fragment was deleted, and not written anew elsewhere."""
+"""Operations after which a row that left a fragment was deleted, and not rewritten into another fragment."""
 _REPLACES_ALL = frozenset({"Overwrite"})
 _ADDS_NO_COLUMNS = frozenset(
     {
@@ -39,14 +39,16 @@ _ADDS_NO_COLUMNS = frozenset(
 )
 _QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 """Operations that change no fragment that was there before."""
+_IN_NO_CONFLICT = _QUIET - {"UpdateConfig"}
+"""Operations that conflict only with a replaced table. ``UpdateConfig`` may change comments of columns."""
 
 
-class Stretch(NamedTuple):
+class VersionSpan(NamedTuple):
     """Versions of one branch."""
 
     branch: str | None
     after: int
-    """The first one is the next after this one."""
+    """The version before the first one."""
     until: int
 
 
@@ -57,13 +59,13 @@ class Step(NamedTuple):
     operation: str
     """pylance's name of the operation."""
     moved: bool | None = None
-    """Whether it wrote rows anew that were there before; None where the operation tells."""
+    """Whether it rewrote older rows; None if the operation says it."""
     brings: bool = False
     """Whether rows came with it by a pick, a revert or a restore."""
     adds_only: bool = False
     """Whether it is known to have left every older fragment as it was."""
     replaced: bool | None = None
-    """Whether it replaced the whole table; None where the operation tells."""
+    """Whether it replaced the whole table; None if the operation says it."""
 
     @property
     def replaces_all(self) -> bool:
@@ -77,7 +79,7 @@ class Step(NamedTuple):
 
     @property
     def changes_rows(self) -> bool:
-        """Whether rows that were there before may have been rewritten or deleted."""
+        """Whether older rows may have been rewritten or deleted."""
         return self.operation not in _QUIET and not self.adds_only
 
 
@@ -86,48 +88,48 @@ class Steps:
     """The versions after a base, ascending: of one chain and, before them, of those it was forked from."""
 
     branch: str | None
-    found: tuple[Step, ...] = ()
+    all: tuple[Step, ...] = ()
     complete: bool = True
-    """False where versions in between are not there any more: what they did is not known."""
+    """False if versions in between are gone, so that nobody knows what they did."""
 
     @cached_property
     def moves_no_rows(self) -> bool:
         """Whether rows that left a fragment are certain to have been deleted rather than updated."""
-        return self.complete and not any(step.moves_rows for step in self.found)
+        return self.complete and not any(step.moves_rows for step in self.all)
 
     @property
     def brings(self) -> bool:
-        """Whether rows came with one of them that may be elsewhere, too."""
-        return any(step.brings for step in self.found)
+        """Whether one of them brought rows that another chain may have, too."""
+        return any(step.brings for step in self.all)
 
     def may_hide(self, other: Steps) -> bool:
-        """Whether rows that came with a version of this side may not be told any more by the names of their files.
+        """Whether the names of files no longer show which rows of this side were picked, reverted or restored.
 
-        They were rewritten or deleted since, or by the other side at any time.
+        That is so if this side rewrote or deleted rows since then, or the other side did so at any time.
         """
-        first = next((position for position, step in enumerate(self.found) if step.brings), None)
+        first = next((position for position, step in enumerate(self.all) if step.brings), None)
         if first is None:
             return False
-        later = self.found[first + 1 :]
-        return any(step.changes_rows for step in (*later, *other.found)) or not (self.complete and other.complete)
+        later = self.all[first + 1 :]
+        return any(step.changes_rows for step in (*later, *other.all)) or not (self.complete and other.complete)
 
     def changed_after(self, version: int) -> bool:
-        """Whether rows of a version of this branch, or such as came with a later one, may be others by now."""
-        return not self.complete or any(step.changes_rows for step in self.found if step.version > version)
+        """Whether rows of a version of this branch, or rows of a later version, may have changed since."""
+        return not self.complete or any(step.changes_rows for step in self.all if step.version > version)
 
     @property
     def replaces_all(self) -> bool:
         """Whether one of them replaced the whole table."""
-        return any(step.replaces_all for step in self.found)
+        return any(step.replaces_all for step in self.all)
 
     @property
     def may_add_columns(self) -> bool:
         """Whether one of them may have given the table a new column."""
-        return not self.complete or any(step.operation not in _ADDS_NO_COLUMNS for step in self.found)
+        return not self.complete or any(step.operation not in _ADDS_NO_COLUMNS for step in self.all)
 
-    def telling(self) -> str:
-        """The versions that changed fragments, as a user reads them: ``main@7 (Update), main@8 (Delete)``."""
-        return _listed(self.branch, [step for step in self.found if step.operation not in _QUIET] or self.found)
+    def described(self) -> str:
+        """The versions that changed anything, as a user reads them: ``main@7 (Update), main@8 (Delete)``."""
+        return _listed(self.branch, [step for step in self.all if step.operation not in _IN_NO_CONFLICT] or self.all)
 
 
 def _listed(branch: str | None, steps: Iterable[Step]) -> str:

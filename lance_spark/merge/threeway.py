@@ -1,7 +1,7 @@
 """The three-way comparison: what theirs changed since the base, and whether ours can take it. Pure.
 
 Fragments are compared in ``fragments.py`` and columns in ``column_conflicts.py``, both by the matrix in ``matrix.py``.
-Here is what goes for the table as a whole.
+This file decides about the table as a whole.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def compare(sides: Sides) -> MergeChange:
 
 
 def _taken_before(sides: Sides) -> list[MergeConflict]:
-    """Rows that one side took from the other by a pick or the like, and that were rewritten since.
+    """Rows that one side took from the other by a cherry-pick, revert or restore, and that were rewritten since.
 
-    They lie in other files on either side, so nothing tells that they are the same: they would be there twice.
+    The two sides have them in different files, so nothing shows that they are the same: the result would have both.
     """
     own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(sides.theirs.pin.version)
     hidden = sides.our_steps.may_hide(sides.their_steps) or sides.their_steps.may_hide(sides.our_steps)

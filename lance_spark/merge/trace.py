@@ -11,18 +11,18 @@ from lance_spark.refs.names import MAIN
 
 ACTION, SOURCE, SOURCE_ID = "lance_spark.action", "lance_spark.source", "lance_spark.source_id"
 MOVED = "lance_spark.moved_rows"
-"""Whether rows that were there before were written anew: the operation does not tell."""
+"""Whether older rows were rewritten: the operation does not say it."""
 BRINGS = "lance_spark.brings"
-"""Whether it has rows that came by a pick, a revert or a restore, itself or through what it took in."""
+"""Whether it has rows that came by a pick, a revert or a restore, directly or by a merge."""
 ADDS_ONLY = "lance_spark.adds_only"
-"""Whether it left every fragment that was there before as it was: the operation does not tell."""
+"""Whether it left every older fragment as it was: the operation does not say it."""
 REPLACES = "lance_spark.replaces"
-"""Whether it replaced the whole table: an overwrite may come by another operation, and a compaction as an overwrite."""
+"""Whether it replaced the whole table: an overwrite may be committed as another operation, and a compaction as one."""
 MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
 CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
-"""A push is one on the branch that follows the remote; on the remote itself it is received: its source is elsewhere."""
+"""The branch that follows the remote records a push; the remote itself records that it received one."""
 BEGIN = "begin"
-"""The first half of a version that is written down anew: all rows are gone, and come with the next version."""
+"""The first half of a version that is copied from another dataset: it has no rows; the next version brings them."""
 PUSHER = "lance_spark.pusher"
 """Which dataset sent what was received, and which of its versions."""
 BRINGING = frozenset({CHERRY_PICK, REVERT, RESTORE})
@@ -38,9 +38,9 @@ class Trace:
     action: str
     source: PinnedVersion
     source_id: str = ""
-    """Identity of the source's branch, which tells it from a later one of the same name; "" for main."""
+    """Identity of the source's branch, so that a later branch of the same name is not taken for it; "" for main."""
     pusher: str = ""
-    """What tells the dataset and the version that a push came from."""
+    """Identifies the dataset and the version that a push came from."""
 
     @property
     def takes_in(self) -> bool:
@@ -49,13 +49,13 @@ class Trace:
 
     def properties(self, message: str | None) -> dict[str, str]:
         """As transaction properties."""
-        found = {ACTION: self.action, SOURCE: str(self.source), SOURCE_ID: self.source_id}
-        found |= {PUSHER: self.pusher} if self.pusher else {}
-        return {**found, MESSAGE: message} if message else found
+        properties = {ACTION: self.action, SOURCE: str(self.source), SOURCE_ID: self.source_id}
+        properties |= {PUSHER: self.pusher} if self.pusher else {}
+        return {**properties, MESSAGE: message} if message else properties
 
 
 def read_trace(properties: Mapping[str, str]) -> Trace | None:
-    """The trace in transaction properties; None where there is none that can be read."""
+    """The trace in transaction properties; None if there is none that can be read."""
     branch, _, version = properties.get(SOURCE, "").rpartition("@")
     if not branch or not version.isdecimal():
         return None

@@ -60,6 +60,16 @@ def _chosen(batch: pa.RecordBatch, fragment: int, offsets: pa.Array) -> pa.Recor
     return batch.filter(pc.is_in(batch.column(ADDRESS).cast(pa.uint64()), value_set=addresses))
 
 
+def read_columns(
+    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str], fragments: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of all rows of some fragments, in any order."""
+    dataset = open_pinned(location, pin)
+    with translated(location, f"reading rows of {pin}"):
+        selected = [dataset.get_fragment(number) for number in fragments]
+        yield from dataset.scanner(columns=list(columns), fragments=selected).to_batches()
+
+
 def live_rows(location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int]) -> dict[int, int]:
     """How many rows of fragments are not deleted, where the manifest does not say it."""
     dataset = open_pinned(location, pin)

@@ -67,7 +67,7 @@ def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
     """Descriptions, as pylance has them, of indexes made since the base, from the transactions that made them."""
     dataset = open_pinned(theirs, plan.sides.theirs.pin)
     made = {}
-    for step in plan.sides.their_steps.found:
+    for step in plan.sides.their_steps.all:
         if step.operation == "CreateIndex":
             with translated(theirs, "reading a transaction"):
                 operation = _operation(dataset, step.version)

@@ -14,7 +14,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.assembly import Assembly
 from lance_spark.merge.change import MergeChange
-from lance_spark.merge.placement import Copy, Reference, place
+from lance_spark.merge.placement import Copy, InPlacePolicy, place
 from lance_spark.merge.snapshot import Root, Snapshot
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import copying, version_reader
@@ -102,7 +102,7 @@ def populate(
     if missing and copy is None:
         add_bases(target, branch, missing)
         ours = version_reader.read_snapshot(target, _newest(target, branch))
-    reference = Reference(everything=True) if copy is None else Reference(present=_files_of_main(target))
+    reference = InPlacePolicy(everything=True) if copy is None else InPlacePolicy(present=_files_of_main(target))
     added = _Transfer(target, source, ours, theirs).fragments(reference, copy)
     if not added:
         return ours.pin.version
@@ -129,7 +129,7 @@ class _Transfer:
     ours: Snapshot
     theirs: Snapshot
 
-    def fragments(self, reference: Reference, copy: CopyAll | None) -> list[dict[str, object]]:
+    def fragments(self, reference: InPlacePolicy, copy: CopyAll | None) -> list[dict[str, object]]:
         """All fragments of theirs as pylance's JSON, for a commit to ours; files are copied first."""
         change = MergeChange(added=tuple(self.theirs.contents.fragments()))
         ids = _ids(change, self.ours)

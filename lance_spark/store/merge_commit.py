@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +20,6 @@ from lance_spark.merge.operations import operation_for
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.snapshot import Root, Snapshot, columns
 from lance_spark.merge.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED, REPLACES
-from lance_spark.refs.model import PinnedVersion
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.deletions import deleted_offsets
@@ -262,6 +261,9 @@ def _composed(
         comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
         if comments:
             scratch.update_field_metadata(comments, replace=True)
+        comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
+        if comments:
+            scratch.update_field_metadata(comments, replace=True)
         if spare or changes.drop:
             scratch.drop_columns([*spare, *changes.drop])
         return lance.dataset(directory).lance_schema
@@ -279,32 +281,3 @@ def flattened(schema: LanceSchema) -> list[Field]:
     for column in schema.fields():
         walk(column, -1)
     return fields
-
-
-def key_columns(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:
-    """Columns that the table's schema declares as its key; none where it declares none."""
-    schema = open_pinned(location, pin).schema
-    return tuple(field.name for field in schema if b"lance-schema:unenforced-primary-key" in (field.metadata or {}))
-
-
-def read_keys(
-    location: DatasetLocation, pin: PinnedVersion, keys: Sequence[str], fragments: Sequence[Fragment]
-) -> Iterator[pa.RecordBatch]:
-    """The keys of all rows of some fragments."""
-    dataset = open_pinned(location, pin)
-    with translated(location, "reading keys"):
-        parts = [dataset.get_fragment(fragment.id) for fragment in fragments]
-        yield from dataset.scanner(columns=list(keys), fragments=parts).to_batches()
-
-
-def take_keys(
-    location: DatasetLocation, pin: PinnedVersion, keys: Sequence[str], fragment: Fragment, offsets: Sequence[int]
-) -> list[Mapping[str, Any]]:
-    """The keys of some rows of a fragment, which are not deleted in that version."""
-    dataset = open_pinned(location, pin)
-    with translated(location, "reading keys"):
-        addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
-        parts = [dataset.get_fragment(fragment.id)]
-        table = dataset.to_table(columns=list(keys), filter=f"_rowaddr IN ({addresses})", fragments=parts)
-    rows: list[Mapping[str, Any]] = table.to_pylist()
-    return rows

@@ -1,4 +1,4 @@
-"""The versions of one branch as entries of a log, each read when it is wanted."""
+"""The versions of one branch as entries of a log, each read when it is needed."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _STARTS = "Clone"
 class LogContext:
     """What all chains of one log have in common: refs, and the newest versions that were looked up."""
 
-    def __init__(self, location: DatasetLocation, found: RefTable, count: int | None, stat: bool) -> None:
+    def __init__(self, location: DatasetLocation, refs: RefTable, count: int | None, stat: bool) -> None:
         self.location = location
-        self.refs = found
+        self.refs = refs
         # To compare the last one with what came before it, one manifest more is needed than is shown.
-        self.wanted = sys.maxsize if count is None else count + stat
+        self.unread = sys.maxsize if count is None else count + stat
         """How many versions are still to be read, at most."""
         self.stat = stat
         self._manifests: dict[str | None, BranchVersions] = {}
         self._walks_all = False
         self._tags: dict[PinnedVersion, list[str]] = defaultdict(list)
         self._forks: dict[PinnedVersion, list[str]] = defaultdict(list)
-        for tag in found.tags.values():
+        for tag in refs.tags.values():
             self._tags[self.shown(PinnedVersion(tag.branch, tag.version))].append(tag.name)
-        for branch in found.branches.values():
+        for branch in refs.branches.values():
             if branch.fork is not None:
                 self._forks[self.shown(branch.fork)].append(branch.name)
 
@@ -75,11 +75,11 @@ class LogContext:
         return newest
 
     def ahead(self) -> Iterator[int]:
-        """How many versions of a chain may be read at once. Of very many chains most will give one at most."""
+        """How many versions of a chain may be read at once. Of very many chains, most have one version to show."""
         if self._walks_all:
             yield 1
         while True:
-            yield self.wanted
+            yield self.unread
 
     def tip(self, branch: str | None) -> PinnedVersion:
         """The newest version of a branch. Raises NotFound without such a branch, or without versions."""
@@ -95,8 +95,8 @@ class LogContext:
 
     def fork(self, branch: str | None) -> PinnedVersion | None:
         """The version a branch was created from; None for main, and for a branch without a ref."""
-        found: Branch | None = self.refs.branches.get(branch) if branch is not None else None
-        return None if found is None else found.fork
+        entry: Branch | None = self.refs.branches.get(branch) if branch is not None else None
+        return None if entry is None else entry.fork
 
     def shown(self, pin: PinnedVersion) -> PinnedVersion:
         """The version a log shows for one: the first of a branch is a copy of the one it was created from."""
@@ -137,7 +137,7 @@ class BranchLog:
         manifests = self.context.manifests(self.branch)
         paths = manifests.paths(self._newest)
         if not self.context.stat:
-            paths = takewhile(lambda found: self._is_shown(found[0]), paths)
+            paths = takewhile(lambda read: self._is_shown(read[0]), paths)
         versions = read_versions(manifests, paths, self.context.ahead())
         here = next(versions, None)
         # The last one that is shown is compared with the one before it, which may not be shown.
@@ -211,7 +211,7 @@ class BranchLog:
         return () if here.below is None else (PinnedVersion(self.branch, here.below),)
 
     def _taken_in(self, properties: Mapping[str, str]) -> tuple[PinnedVersion, ...]:
-        """The second parent; none where the branch is gone and another one of its name was made since."""
+        """The second parent; none if the branch is gone and a new one has its name."""
         trace = read_trace(properties)
         if trace is None or not trace.takes_in:
             return ()
@@ -222,7 +222,7 @@ class BranchLog:
 
 
 class LogCursor:
-    """A version whose turn in the log may come. Of most nothing but their time is ever asked."""
+    """A version that may come next in the log. Of most such versions only the time is ever needed."""
 
     def __init__(self, chain: BranchLog, here: StoredVersion, rest: Iterator[StoredVersion]) -> None:
         self.pin = PinnedVersion(chain.branch, here.version)
@@ -234,18 +234,18 @@ class LogCursor:
 
     @cached_property
     def before(self) -> StoredVersion | None:
-        """The version before it in the chain. Its manifest waits until somebody wants it."""
+        """The version before it in the chain. Its manifest is read only when it is needed."""
         return next(self._rest, None)
 
     def entry(self) -> LogEntry:
         """The version as an entry of the log."""
         context = self._chain.context
-        context.wanted -= 1
+        context.unread -= 1
         return self._chain.entry(self._here, self.before if context.stat else None)
 
 
 class _RowCounter:
-    """Counts the rows of versions one after the other, at the cost of what differs."""
+    """Counts the rows of successive versions; only fragments that differ are decoded."""
 
     def __init__(self) -> None:
         self._last: tuple[Contents, int] | None = None

@@ -44,16 +44,16 @@ def log(
     """
     context = LogContext(location, refs.read_ref_files(location), count, stat)
     walk, first = _begin(branch, start, context, scope)
-    found = list(islice(walk.entries(first), count))
-    return tuple(replace(entry, parents=walk.shown_parents(entry)) for entry in found)
+    entries = list(islice(walk.entries(first), count))
+    return tuple(replace(entry, parents=walk.shown_parents(entry)) for entry in entries)
 
 
 def recent(
     location: DatasetLocation, start: PinnedVersion, count: int | None, stat: bool = False, scope: Scope = "merged"
 ) -> History:
     """The newest ``count`` versions from ``start`` on, all without a count, as a value that can be printed."""
-    found = log(location, start.branch, start, None if count is None else count + 1, stat, scope)
-    return History(location.uri, start, found[:count], older=count is not None and len(found) > count)
+    entries = log(location, start.branch, start, None if count is None else count + 1, stat, scope)
+    return History(location.uri, start, entries[:count], older=count is not None and len(entries) > count)
 
 
 def iter_log(location: DatasetLocation, branch: str | None, scope: Scope = "chain") -> Iterator[LogEntry]:
@@ -82,10 +82,10 @@ def show(location: DatasetLocation, pin: PinnedVersion) -> VersionDetail:
     content = read_manifest(location, pin)
     context = LogContext(location, refs.read_ref_files(location), 2, stat=True)
     chain = BranchLog(context, pin.branch, pin.version, own_only=False)
-    found = next(iter(chain), None)
-    if found is None or found.pin.version != pin.version:
+    cursor = next(iter(chain), None)
+    if cursor is None or cursor.pin.version != pin.version:
         raise NotFound(f"Version {pin} was removed a moment ago.")
-    return _detail(found.entry(), decode_contents(content), chain.previous)
+    return _detail(cursor.entry(), decode_contents(content), chain.previous)
 
 
 def _detail(entry: LogEntry, contents: Contents, previous: Contents | None) -> VersionDetail:
@@ -121,14 +121,14 @@ class _Next(NamedTuple):
 
     age: float
     order: int
-    """Who came first among those of one age; nothing behind it is ever compared."""
-    found: LogCursor
+    """Decides among cursors of one age; so the fields after it are never compared."""
+    cursor: LogCursor
     chain: BranchLog
     rest: Iterator[LogCursor]
 
 
 class _Walk:
-    """Several chains at once, the newest entry first. Who merges or forks comes before what it was made from."""
+    """Several chains at once, the newest entry first. Every version comes before those that it was made from."""
 
     def __init__(self, context: LogContext, merged: bool) -> None:
         self._context = context
@@ -151,39 +151,39 @@ class _Walk:
 
     def shown_parents(self, entry: LogEntry) -> tuple[PinnedVersion, ...]:
         """Its parents, with what comes before them in place of those that are not shown."""
-        found: list[PinnedVersion] = []
+        shown: list[PinnedVersion] = []
         for parent in entry.parents:
             line: tuple[PinnedVersion, ...] = (parent,)
             while line and line[0] in self._hidden:
                 line = self._hidden[line[0]]
-            found += line
-        return tuple(found)
+            shown += line
+        return tuple(shown)
 
     def _is_step(self, entry: LogEntry) -> bool:
-        """Whether it is a step on the way to a version of elsewhere, and nobody named it."""
+        """Whether it is only a step in copying a version of another dataset, and no user's ref names it."""
         if entry.heads or any(not is_own_tag(tag) for tag in entry.tags):
             return False
         branch = self._context.refs.branches.get(entry.branch or "") if entry.operation in _STEPS else None
         return entry.action == BEGIN or (branch is not None and read_follows(branch) is not None)
 
     def _push(self, chain: BranchLog, rest: Iterator[LogCursor], age: float) -> None:
-        found = next(rest, None)
-        if found is None:
+        cursor = next(rest, None)
+        if cursor is None:
             if chain.fork is not None:
                 self.add(chain.fork.branch, chain.fork.version, age)
             return
-        if found.pin in self._seen:
+        if cursor.pin in self._seen:
             return  # another walk goes on from there
-        self._seen.add(found.pin)
+        self._seen.add(cursor.pin)
         # Clocks differ: an entry is never older than what was made from it.
-        own = max(age, -found.timestamp_ns)
-        heapq.heappush(self._waiting, _Next(own, next(self._order), found, chain, rest))
+        own = max(age, -cursor.timestamp_ns)
+        heapq.heappush(self._waiting, _Next(own, next(self._order), cursor, chain, rest))
 
     def entries(self, first: PinnedVersion) -> Iterator[LogEntry]:
         """All entries; those of other branches than that of the first are marked."""
         while self._waiting:
             turn = heapq.heappop(self._waiting)
-            entry = turn.found.entry()
+            entry = turn.cursor.entry()
             if entry.pin != first and self._is_step(entry):
                 self._hidden[entry.pin] = entry.parents[:1]
             else:

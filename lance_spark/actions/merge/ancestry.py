@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.ancestry import ChainLinks, Node, TakenIn, ancestors, holds, merge_bases
-from lance_spark.merge.steps import Stretch
+from lance_spark.merge.steps import VersionSpan
 from lance_spark.merge.trace import Trace, read_trace
 from lance_spark.refs.model import PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
@@ -18,21 +18,21 @@ from lance_spark.sync.tracking import read_follows
 
 
 class Graph:
-    """The chains of a dataset, read as far as they are asked for."""
+    """The chains of a dataset. Each is read only as far as it is needed."""
 
     def __init__(
         self, location: DatasetLocation, table: RefTable | None = None, reader: VersionCache | None = None
     ) -> None:
         self._location = location
         self.reader = reader or VersionCache()
-        """For whoever goes on with the same versions."""
+        """What was read, for later steps that need the same versions."""
         self._refs = refs.read_branches(location) if table is None else table
         self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
         self._found: dict[frozenset[PinnedVersion], Mapping[str, ChainLinks]] = {}
 
     @property
     def table(self) -> RefTable:
-        """The branches, as they were when this was made."""
+        """The branches, as they were when this graph was made."""
         return self._refs
 
     def node(self, pin: PinnedVersion) -> Node:
@@ -55,18 +55,18 @@ class Graph:
         if node.chain not in self._branches:
             raise Refused(
                 "The last common version is of a branch that was deleted meanwhile: there is nothing to compare with.",
-                hint="Merge that branch's content through the branch it was merged into, or append the rows anew.",
+                hint="Merge that branch's content through the branch it was merged into, or append the rows again.",
             )
         return PinnedVersion(self._branches[node.chain].name, node.version)
 
     def identity(self, branch: str | None) -> str:
-        """What tells a branch from a later one of the same name; "" for main."""
+        """The identity of a branch, which a later branch of the same name does not have; "" for main."""
         return "" if branch is None else self._refs.branches[branch].identity
 
     def is_follower(self, branch: str | None) -> bool:
         """Whether a branch follows a remote's."""
-        found = None if branch is None else self._refs.branches.get(branch)
-        return found is not None and read_follows(found) is not None
+        entry = None if branch is None else self._refs.branches.get(branch)
+        return entry is not None and read_follows(entry) is not None
 
     def fork(self, branch: str) -> PinnedVersion | None:
         """The version that a branch descends from; None for one that shares nothing with any other."""
@@ -80,27 +80,27 @@ class Graph:
     def held(self, pin: PinnedVersion, beside: PinnedVersion) -> dict[str, int]:
         """The newest version of each chain, by identity, that a version has everything of.
 
-        What it has in common with another version anyway is not told apart from that one's.
+        Chains that both versions have in common anyway are not looked into.
         """
         return ancestors(self.node(pin), self._read(pin, beside))
 
     def inherits(self, pin: PinnedVersion, node: Node) -> bool:
-        """Whether a version has everything of a node already by where its branch was made from; nothing is read."""
+        """Whether the forks of its branch alone show that a version holds a node; nothing is read."""
         return self._lineage(self.node(pin)).get(node.chain, -1) >= node.version
 
-    def path(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> tuple[Stretch, ...]:
+    def path(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> tuple[VersionSpan, ...]:
         """The versions of a side that the base does not have: of its own chain and of those it was forked from."""
         known = ancestors(base, self._read(side, beside))
-        found = []
+        spans = []
         for chain, newest in reversed(self._lineage(self.node(side)).items()):
             begin = self._branches[chain].parent_version if chain else 0
-            found.append(Stretch(self.pin(Node(chain, newest)).branch, max(begin, known.get(chain, 0)), newest))
-        return tuple(stretch for stretch in found if stretch.after < stretch.until)
+            spans.append(VersionSpan(self.pin(Node(chain, newest)).branch, max(begin, known.get(chain, 0)), newest))
+        return tuple(span for span in spans if span.after < span.until)
 
     def numbering(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> PinnedVersion | None:
         """The version in which the common ancestor came into a side's chain; None if the chain began there.
 
-        A merge numbers the rows it takes in anew.
+        A merge gives new numbers to the rows that it takes in.
         """
         lineage = self._lineage(self.node(side))
         if lineage.get(base.chain, -1) >= base.version:
@@ -114,7 +114,7 @@ class Graph:
         return None
 
     def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
-        """Every chain that either version descends from. What both have in common anyway is not read."""
+        """Every chain that one of the versions descends from. What both have in common anyway is not read."""
         key = frozenset({one, other})
         if key not in self._found:
             self._found[key] = self._chains(one, other)
@@ -123,28 +123,28 @@ class Graph:
     def _chains(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
         first, second = self._lineage(self.node(one)), self._lineage(self.node(other))
         shared = {chain: min(first[chain], second[chain]) for chain in first.keys() & second.keys()}
-        found: dict[str, ChainLinks] = {}
+        chains: dict[str, ChainLinks] = {}
         read: dict[str, int] = {}
         pending = {chain: max(first.get(chain, 0), second.get(chain, 0)) for chain in first.keys() | second.keys()}
         while pending:
             chain, newest = pending.popitem()
             read[chain] = newest
             merges = self._merges_of(chain, shared.get(chain, -1), newest)
-            found[chain] = ChainLinks(self._fork_node(chain), merges)
+            chains[chain] = ChainLinks(self._fork_node(chain), merges)
             for _, source in merges:
                 for parent, version in self._lineage(source).items():
                     # Chains may have taken in each other: one is read again only for newer versions.
                     if version > max(read.get(parent, -1), pending.get(parent, -1)):
                         pending[parent] = version
-        return found
+        return chains
 
     def _lineage(self, node: Node) -> dict[str, int]:
-        found = {}
+        lineage = {}
         while True:
-            found[node.chain] = node.version
+            lineage[node.chain] = node.version
             parent = self._fork_node(node.chain)
-            if parent is None or parent.chain in found:
-                return found
+            if parent is None or parent.chain in lineage:
+                return lineage
             node = parent
 
     def _fork_node(self, chain: str) -> Node | None:
@@ -160,26 +160,26 @@ class Graph:
             return ()
         branch = self._branches[chain].name if chain else None
         start = self._branches[chain].parent_version if chain else 0
-        wanted = self.reader.versions(self._location, branch, max(above, start), newest)
-        found: set[TakenIn] = set()
-        for version, transaction in self.reader.transactions(self._location, branch, wanted).items():
+        versions = self.reader.versions(self._location, branch, max(above, start), newest)
+        merges: set[TakenIn] = set()
+        for version, transaction in self.reader.transactions(self._location, branch, versions).items():
             trace = read_trace(transaction.properties) if transaction is not None else None
             if trace is not None and trace.takes_in:
-                found.add(TakenIn(version, Node(trace.source_id, trace.source.version)))
+                merges.add(TakenIn(version, Node(trace.source_id, trace.source.version)))
         for note in merged_notes(self._refs.branches.values()):
             if note.into == chain and above < note.at <= newest:
-                found.add(TakenIn(note.at, note.source))
-        return tuple(sorted(found))
+                merges.add(TakenIn(note.at, note.source))
+        return tuple(sorted(merges))
 
 
 def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Node:
-    """The common ancestor. Raises Refused where there is none or more than one."""
-    found = graph.bases(ours, theirs)
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    """The common ancestor. Raises Refused if there is none, or more than one."""
+    bases = graph.bases(ours, theirs)
+    if len(bases) == 1:
+        return bases[0]
+    if not bases:
         raise nothing_in_common(graph, ours, theirs)
-    listed = " and ".join(f"{graph.pin(node)}" for node in found)
+    listed = " and ".join(f"{graph.pin(node)}" for node in bases)
     raise Refused(
         f"{ours} and {theirs} took each other in at the same time: {listed} are both their last common version.",
         hint=f"Make a new branch from {ours.branch or MAIN} and bring the changes over with cherry-pick.",
@@ -187,13 +187,13 @@ def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Node:
 
 
 def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Refused:
-    """The error for two versions that share nothing, or of which nobody knows any more what they share."""
+    """The error for two versions that share nothing, or whose common version is forgotten."""
     said = f"{ours} and {theirs} have no common version."
     follower = next((pin.branch for pin in (theirs, ours) if graph.is_follower(pin.branch)), None)
     if follower is None:
-        return Refused(said, hint="Bring single versions over with cherry-pick, or write the rows anew.")
+        return Refused(said, hint="Bring single versions over with cherry-pick, or write the rows again.")
     return Refused(
-        f"{said} If '{follower}' was deleted and fetched anew, what it had in common with your branches is forgotten.",
+        f"{said} If '{follower}' was deleted and fetched again, what it had in common with your branches is forgotten.",
         hint=f"Go on from there: lance-git checkout -b NAME {follower}, and bring your own versions over with "
         "cherry-pick.",
     )

@@ -1,4 +1,4 @@
-"""Copies the files of a plan to where its commit will name them, side by side."""
+"""Copies the files of a plan, several at a time, to where its commit will name them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lance_spark.runner.work import Work
 from lance_spark.store import copying
 
 CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
-"""Where a file is, which it is, and the place that gets it."""
+"""Where a file is, the file, and the place to copy it to."""
 _COPIED = pa.schema([("bytes", pa.int64())])
 _VERBS = {RECEIVE: "push"}
-"""What a user calls an action, where that is another word."""
+"""What users call an action, if it is another word."""
 
 
 def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine: Engine) -> str | None:
-    """All files of the plan, and those that lie beside them; returns where that ran, None if there was nothing to copy.
+    """Copy all files of the plan and their blobs; returns where that ran, None if there was nothing to copy.
 
     ``place`` opens a root by its URI. Raises NotFound for a file that is gone, StorageFailure.
     """
@@ -45,7 +45,7 @@ def copy_each(operation: str, items: Sequence[CopyItem], engine: Engine) -> str:
 
 
 def copy_one(item: CopyItem) -> Iterator[pa.RecordBatch]:
-    """Copy one file with what lies beside it; runs on executors."""
+    """Copy one file with its blobs; runs on executors."""
     source, copy, target = item
     size = copying.copy_placed(source, copy, target)
     yield pa.RecordBatch.from_pydict({"bytes": [size]}, schema=_COPIED)

@@ -20,7 +20,7 @@ from lance_spark.store.indexes import carry_indexes
 
 
 def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -> MergeResult:
-    """Plan and carry out. ``make`` is asked again after a commit of another process, for the newest versions.
+    """Plan and carry out. After a commit of another process, ``make`` is called again for the newest versions.
 
     Raises Conflict, naming what clashes, and then nothing was changed; Refused; NotFound.
     """

@@ -13,7 +13,7 @@ from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.ancestry import Node
-from lance_spark.merge.placement import Reference
+from lance_spark.merge.placement import InPlacePolicy
 from lance_spark.merge.result import MergeResult
 from lance_spark.merge.trace import MERGE
 from lance_spark.refs.model import PinnedVersion, RefTable
@@ -31,7 +31,7 @@ class MergeOptions:
     ff_only: bool = False
     """Refuse unless the target has not moved since the common version."""
     reference: bool = False
-    """Leave data files where they are; the source branch cannot be deleted then."""
+    """Read data files where they are. Then the source branch cannot be deleted."""
     dry_run: bool = False
     message: str | None = None
 
@@ -74,7 +74,7 @@ def merge(
             our_path=graph.path(ours, base, source),
             their_path=graph.path(source, base, ours),
             numbering=graph.numbering(source, base, ours),
-            reference=Reference(everything=options.reference, outside=location.uri),
+            reference=InPlacePolicy(everything=options.reference, outside=location.uri),
             reader=graph.reader,
         )
 
@@ -110,9 +110,9 @@ def protect(location: DatasetLocation, source: PinnedVersion) -> None:
 
 
 def remember(location: DatasetLocation, into: str | None, source: PinnedVersion, version: int) -> None:
-    """Note a merge down on a branch that took part, for the next merge and for cleanups."""
-    found = (refs.read_branch(location, name) for name in {into, source.branch} if name is not None)
-    table = RefTable({branch.name: branch for branch in found if branch is not None}, {})
+    """Record a merge in the ref of a branch that took part, for the next merge and for cleanups."""
+    branches = (refs.read_branch(location, name) for name in {into, source.branch} if name is not None)
+    table = RefTable({branch.name: branch for branch in branches if branch is not None}, {})
     graph = Graph(location, table)
     note = MergeNote(graph.identity(into), version, graph.node(source))
     holder = into if into is not None else source.branch

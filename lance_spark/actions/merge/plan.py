@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
-from typing import Any
 
+from lance_spark.actions.merge.row_conflicts import other_rows, same_keys
 from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.location import DatasetLocation
-from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.assembly import Assembly
-from lance_spark.merge.change import MergeChange, MergeConflict, Replacement, Sides
-from lance_spark.merge.delta import delta
-from lance_spark.merge.operations import operation_for
-from lance_spark.merge.placement import Reference, place
+from lance_spark.merge.change import Replacement, Sides
+from lance_spark.merge.operations import check_supported, operation_for
+from lance_spark.merge.placement import InPlacePolicy, place
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.snapshot import Snapshot
-from lance_spark.merge.steps import Step, Steps, Stretch
+from lance_spark.merge.steps import Step, Steps, VersionSpan
 from lance_spark.merge.threeway import compare
 from lance_spark.merge.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, REPLACES, Trace, read_trace
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import merge_commit, scanning, version_listing
+from lance_spark.store import scanning, version_listing
 from lance_spark.store.datasets import pin_version
-from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.version_cache import VersionCache
 
-_EXAMPLES = 5
 _ANEW = "Begin"
-"""A version of elsewhere is written down from here on: what happened before, there, is not known."""
+"""From here on a version of another dataset is copied. What led to that version is not known."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +38,19 @@ class Request:
     base_theirs: PinnedVersion
     trace: Trace
     message: str | None = None
-    reference: Reference = field(default_factory=Reference)
+    reference: InPlacePolicy = field(default_factory=InPlacePolicy)
     """Which data files stay where they are."""
-    our_path: tuple[Stretch, ...] | None = None
+    our_path: tuple[VersionSpan, ...] | None = None
     """The versions of ours that the base does not have; None to find them by the base's branch."""
-    their_path: tuple[Stretch, ...] | None = None
+    their_path: tuple[VersionSpan, ...] | None = None
     numbering: PinnedVersion | None = None
-    """A version of theirs that has the rows of the base, where the base itself numbers rows in another way."""
+    """A version of theirs that has the rows of the base, if the base itself numbers rows in another way."""
     remote: DatasetLocation | None = None
     """Where theirs is, if that is another dataset."""
     with_indexes: bool = True
-    """Whether indexes of theirs are copied, where they are valid."""
+    """Whether to copy indexes of theirs that are valid in ours."""
     reader: VersionCache = field(default_factory=VersionCache)
-    """With what was read of the two sides before, in the same attempt."""
+    """What was read of the two sides before, in the same attempt."""
 
     @property
     def their_location(self) -> DatasetLocation:
@@ -64,23 +59,21 @@ class Request:
 
 
 def plan_replay(request: Request) -> ReplayPlan:
-    """Compare and place. Raises NotCommittable for what cannot be taken over, also where the base is gone; NotFound."""
-    sides = _sides(request)
+    """Compare, and place files. Raises NotCommittable for what cannot be taken over or has lost its base; NotFound."""
+    sides, there = _sides(request), request.their_location
     change = compare(sides)
-    _check_supported(sides, change)
+    check_supported(sides, change)
     conflicts = list(change.conflicts)
     deletions: dict[int, tuple[int, ...]] = {}
-    for wanted in change.replaced:
-        if wanted.both_deleted:
-            deletions[wanted.ours.id], found = _other_rows(request, sides, wanted)
-            conflicts += found
-    conflicts += _same_keys(request, sides, change)
-    blobs = bool(change.added or change.replaced) and bool(
-        scanning.blob_columns(request.their_location, _stamped(request.their_location, request.theirs))
-    )
+    for replacement in change.replaced:
+        if replacement.both_deleted:
+            deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
+            conflicts += clashes
+    conflicts += same_keys((request.location, there), sides, change)
+    blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     if not conflicts:
-        emptied = any(_is_emptied(found, deletions.get(found.ours.id, ())) for found in change.replaced)
+        emptied = any(_is_emptied(each, deletions.get(each.ours.id, ())) for each in change.replaced)
         operation_for(change, sides.ours, emptied)
         Assembly.of(sides, change, placed, {}).check_row_ids(change)
     return ReplayPlan(
@@ -94,9 +87,9 @@ def plan_replay(request: Request) -> ReplayPlan:
     )
 
 
-def _is_emptied(wanted: Replacement, deleted: Sequence[int]) -> bool:
+def _is_emptied(replacement: Replacement, deleted: Sequence[int]) -> bool:
     """Whether both sides together deleted all rows of a fragment."""
-    return bool(deleted) and wanted.ours.rows == len(deleted)
+    return bool(deleted) and replacement.ours.rows == len(deleted)
 
 
 def _sides(request: Request) -> Sides:
@@ -144,24 +137,24 @@ def _steps(
     there: tuple[VersionCache, DatasetLocation],
     side: PinnedVersion,
     base: PinnedVersion,
-    path: tuple[Stretch, ...] | None,
+    path: tuple[VersionSpan, ...] | None,
 ) -> Steps:
-    """The versions that the base does not have. A base in another chain: all of the side's own, if nothing is known."""
+    """The versions that the base does not have. Without a path, a base in another chain means all of the side's own."""
     if path is None:
         first = base.version
         if base.branch != side.branch:
             first = min(version_listing.version_numbers(there[1], side.branch), default=0)
-        path = (Stretch(side.branch, first, side.version),)
-    steps = tuple(step for stretch in path for step in _steps_of(*there, stretch))
-    expected = sum(max(0, found.until - found.after) for found in path)
+        path = (VersionSpan(side.branch, first, side.version),)
+    steps = tuple(step for span in path for step in _steps_of(*there, span))
+    expected = sum(max(0, span.until - span.after) for span in path)
     return Steps(
         side.branch, steps, complete=len(steps) == expected and not any(step.operation == _ANEW for step in steps)
     )
 
 
-def _steps_of(reader: VersionCache, location: DatasetLocation, stretch: Stretch) -> Iterable[Step]:
-    wanted = reader.versions(location, stretch.branch, stretch.after, stretch.until)
-    for version, transaction in reader.transactions(location, stretch.branch, wanted).items():
+def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan) -> Iterable[Step]:
+    numbers = reader.versions(location, span.branch, span.after, span.until)
+    for version, transaction in reader.transactions(location, span.branch, numbers).items():
         if transaction is None:
             yield Step(version, "Unknown")
             continue
@@ -180,86 +173,9 @@ def _steps_of(reader: VersionCache, location: DatasetLocation, stretch: Stretch)
 
 
 def _told(properties: Mapping[str, str], key: str) -> bool | None:
-    """What a commit of this package says of itself; None where it says nothing."""
+    """What a commit of this package says about itself; None if it says nothing."""
     return None if key not in properties else properties[key] == "true"
 
 
 def _brings(operation: str, trace: Trace | None) -> bool:
     return operation == "Restore" or (trace is not None and trace.action in BRINGING)
-
-
-def _check_supported(sides: Sides, change: MergeChange) -> None:
-    touched = [*change.added, *(found.theirs for found in change.replaced), *(found.ours for found in change.replaced)]
-    for fragment in touched:
-        if fragment.has_overlays:
-            raise NotCommittable(f"Fragment {fragment.id} has overlays, which this release cannot take over.")
-    stable = sides.ours.contents.has_stable_row_ids
-    if stable != sides.theirs.contents.has_stable_row_ids:
-        raise NotCommittable(f"Only one of {sides.ours.pin} and {sides.theirs.pin} has stable row ids.")
-    if stable and any(not fragment.row_ids for fragment in change.added):
-        raise NotCommittable(
-            "The row ids of new rows are kept in files of their own, which this release cannot take over."
-        )
-
-
-def _other_rows(request: Request, sides: Sides, wanted: Replacement) -> tuple[tuple[int, ...], list[MergeConflict]]:
-    """The rows that theirs deleted in a fragment in which ours deleted others; a conflict if they are not others."""
-    base = frozenset(deleted_offsets(request.location, sides.base_ours, wanted.base).to_pylist())
-    ours = frozenset(deleted_offsets(request.location, sides.ours, wanted.ours).to_pylist()) - base
-    theirs_now = frozenset(deleted_offsets(request.their_location, sides.theirs, wanted.theirs).to_pylist())
-    theirs = theirs_now - base
-    both = sorted(ours & theirs)
-    if not both and base <= theirs_now:
-        return tuple(sorted(theirs)), []
-    reason = (
-        "both sides deleted or updated the same rows" if both else "ours deleted more rows where theirs has rows back"
-    )
-    conflict = MergeConflict(
-        reason,
-        sides.our_steps.telling(),
-        sides.their_steps.telling(),
-        (wanted.ours.id,),
-        _rows(request, wanted.base, both[:_EXAMPLES]),
-    )
-    return (), [conflict]
-
-
-def _rows(request: Request, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
-    """The keys of some rows as the base has them."""
-    pin = _stamped(request.location, request.base_ours)
-    keys = merge_commit.key_columns(request.location, pin)
-    if not keys or not offsets:
-        return ()
-    return tuple(_shown(row) for row in merge_commit.take_keys(request.location, pin, keys, fragment, offsets))
-
-
-def _same_keys(request: Request, sides: Sides, change: MergeChange) -> list[MergeConflict]:
-    """Where the table declares a key: rows that both sides added or updated under one key."""
-    mine = delta(sides.base_ours, sides.ours).added if change.added else ()
-    keys = merge_commit.key_columns(request.location, sides.ours.pin) if mine else ()
-    if not keys:
-        return []
-    known = set(_keys(request.location, sides.ours, keys, mine))
-    twice = (key for key in _keys(request.their_location, sides.theirs, keys, change.added) if key in known)
-    rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
-    if not rows:
-        return []
-    return [
-        MergeConflict(
-            "both sides have new rows with the same key",
-            sides.our_steps.telling(),
-            sides.their_steps.telling(),
-            rows=rows,
-        )
-    ]
-
-
-def _keys(
-    location: DatasetLocation, side: Snapshot, keys: Sequence[str], fragments: Sequence[Fragment]
-) -> Iterable[tuple[Any, ...]]:
-    for batch in merge_commit.read_keys(location, side.pin, keys, fragments):
-        yield from zip(*(batch[key].to_pylist() for key in keys), strict=True)
-
-
-def _shown(row: Any) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in row.items())

@@ -1,4 +1,4 @@
-"""Taking over, or taking back, the change of a single version."""
+"""Cherry-pick and revert: the change of a single version, forwards or backwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.result import MergeResult
-from lance_spark.merge.steps import Stretch
+from lance_spark.merge.steps import VersionSpan
 from lance_spark.merge.trace import CHERRY_PICK, REVERT
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
@@ -61,7 +61,7 @@ def _requests(
             base_ours=base,
             base_theirs=base,
             our_path=graph.path(ours, graph.node(base), base),
-            their_path=(Stretch(pin.branch, before.version, pin.version),),
+            their_path=(VersionSpan(pin.branch, before.version, pin.version),),
             trace=trace_of(graph, action, pin),
             message=message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
@@ -82,6 +82,6 @@ def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersi
         raise Refused(
             f"The version before {pin} was cleaned up; the nearest is {older[-1]}, which is {pin.version - older[-1]} "
             "versions older.",
-            hint="Merge the branch, or write the rows anew.",
+            hint="Merge the branch, or write the rows again.",
         )
     return PinnedVersion(pin.branch, older[-1])

@@ -17,7 +17,7 @@ from lance_spark.actions.sync.result import Fetched, FetchResult, State
 from lance_spark.actions.sync.tracking_branches import Remote, followed, interrupted, node_of, write_down
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, Refused
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.placement import Reference
+from lance_spark.merge.placement import InPlacePolicy
 from lance_spark.merge.trace import BEGIN, FETCH, PUSH, Trace
 from lance_spark.refs.model import ROOT, Branch, PinnedVersion
 from lance_spark.refs.names import MAIN
@@ -214,7 +214,7 @@ class _Fetch:
                 base_theirs=before,
                 trace=self._trace(chain, after),
                 message=message_of(chain, newest.remote, version, self.remote.name),
-                reference=Reference(everything=not self.options.deep),
+                reference=InPlacePolicy(everything=not self.options.deep),
                 our_path=(),
                 numbering=before,
                 remote=there,

@@ -1,0 +1,73 @@
+"""Conflicts that only rows show: rows that both sides deleted, and new rows with one key. Only these rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark.history.columns import key_columns
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import Fragment
+from lance_spark.merge.change import MergeChange, MergeConflict, Replacement, Sides
+from lance_spark.merge.delta import delta
+from lance_spark.merge.matrix import OTHER_ROWS
+from lance_spark.merge.snapshot import Snapshot
+from lance_spark.store.changes import FragmentRows, RowSource, read_columns, read_rows
+from lance_spark.store.deletions import deleted_offsets
+
+_EXAMPLES = 5
+Locations = tuple[DatasetLocation, DatasetLocation]
+"""Where ours is, and where theirs is."""
+
+
+def other_rows(
+    locations: Locations, sides: Sides, replacement: Replacement
+) -> tuple[tuple[int, ...], list[MergeConflict]]:
+    """The rows that theirs deleted in a fragment in which ours deleted others; a conflict if they are not others."""
+    here, there = locations
+    base = frozenset(deleted_offsets(here, sides.base_ours, replacement.base).to_pylist())
+    ours = frozenset(deleted_offsets(here, sides.ours, replacement.ours).to_pylist()) - base
+    theirs_now = frozenset(deleted_offsets(there, sides.theirs, replacement.theirs).to_pylist())
+    theirs = theirs_now - base
+    both = sorted(ours & theirs)
+    if not both and base <= theirs_now:
+        return tuple(sorted(theirs)), []
+    reason = OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
+    rows = _examples(here, sides.base_ours, replacement.base, both[:_EXAMPLES])
+    return (), [sides.conflict(reason, [replacement.ours.id], rows)]
+
+
+def _examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
+    """The keys of some rows as the base has them; none where the table declares no key."""
+    keys = key_columns(base.contents.fields)
+    if not keys or not offsets:
+        return ()
+    source = RowSource(location, base.pin, (FragmentRows(fragment.id, pa.array(offsets, pa.uint32())),))
+    return tuple(_shown(row) for batch in read_rows(source, keys) for row in batch.select(keys).to_pylist())
+
+
+def same_keys(locations: Locations, sides: Sides, change: MergeChange) -> list[MergeConflict]:
+    """Where the table declares a key: rows that both sides added or updated under one key."""
+    mine = delta(sides.base_ours, sides.ours).added if change.added else ()
+    keys = key_columns(sides.ours.contents.fields) if mine else ()
+    if not keys:
+        return []
+    here, there = locations
+    known = set(_keys(here, sides.ours, keys, mine))
+    twice = (key for key in _keys(there, sides.theirs, keys, change.added) if key in known)
+    rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
+    return [sides.conflict("both sides have new rows with the same key", rows=rows)] if rows else []
+
+
+def _keys(
+    location: DatasetLocation, side: Snapshot, keys: Sequence[str], fragments: Sequence[Fragment]
+) -> Iterable[tuple[Any, ...]]:
+    for batch in read_columns(location, side.pin, keys, [fragment.id for fragment in fragments]):
+        yield from zip(*(batch[key].to_pylist() for key in keys), strict=True)
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in row.items())
