@@ -5,6 +5,7 @@ import pytest
 from lance_spark.manifest.contents import Field
 from lance_spark.merge.columns import (
     ColumnChanges,
+    ColumnMerge,
     cast_columns,
     match_fields,
     merge_columns,
@@ -43,6 +44,56 @@ def test_changes_of_one_side_are_taken(theirs, changes):
     assert merge_columns(BASE, BASE, theirs).changes == changes
     merged = merge_columns(BASE, (*BASE, other), theirs)
     assert (merged.changes, merged.conflicts) == (changes, ())
+
+
+def noted(entry, text):
+    return entry._replace(metadata=(("comment", text),))
+
+
+NOTED, NOTED_OTHERWISE = noted(VALUE, b"one"), noted(VALUE, b"two")
+RENAMED, RENAMED_OTHERWISE = VALUE._replace(name="a"), VALUE._replace(name="b")
+ALTERED = "column 'v' was altered on one side and altered or dropped on the other"
+TWO_COMMENTS = "the comment of column 'v' was changed on both sides"
+COMMENT = ColumnChanges(comment=(("v", NOTED.metadata),))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "result"),
+    [
+        (VALUE, VALUE, ColumnChanges()),
+        (VALUE, NOTED, ColumnChanges()),
+        (VALUE, RENAMED, ColumnChanges()),
+        (VALUE, None, ColumnChanges()),
+        (NOTED, VALUE, COMMENT),
+        (NOTED, NOTED, ColumnChanges()),
+        (NOTED, NOTED_OTHERWISE, TWO_COMMENTS),
+        (NOTED, RENAMED, ColumnChanges(comment=(("a", NOTED.metadata),))),
+        (NOTED, noted(RENAMED, b"one"), ColumnChanges()),
+        (NOTED, noted(RENAMED, b"two"), TWO_COMMENTS),
+        (NOTED, None, ALTERED),
+        (RENAMED, VALUE, ColumnChanges(rename=(("v", "a"),))),
+        (RENAMED, NOTED, ColumnChanges(rename=(("v", "a"),))),
+        (noted(RENAMED, b"one"), NOTED, ColumnChanges(rename=(("v", "a"),))),
+        (noted(RENAMED, b"one"), VALUE, ColumnChanges(rename=(("v", "a"),), comment=(("a", NOTED.metadata),))),
+        (noted(RENAMED, b"one"), RENAMED, ColumnChanges(comment=(("a", NOTED.metadata),))),
+        (RENAMED, RENAMED, ColumnChanges()),
+        (RENAMED, RENAMED_OTHERWISE, ALTERED),
+        (RENAMED, None, ALTERED),
+        (None, VALUE, ColumnChanges(drop=("v",))),
+        (None, NOTED, ALTERED),
+        (None, RENAMED, ALTERED),
+        (None, None, ColumnChanges()),
+    ],
+)
+def test_what_becomes_of_a_column(theirs, ours, result):
+    columns = ((ID, side) if side is not None else (ID,) for side in (VALUE, ours, theirs))
+    merged = merge_columns(*columns)
+    assert merged == (ColumnMerge(conflicts=(result,)) if isinstance(result, str) else ColumnMerge(result))
+
+
+def test_a_comment_that_is_gone_in_theirs_goes():
+    merged = merge_columns((ID, NOTED), (ID, NOTED, NEW), (ID, VALUE))
+    assert merged == ColumnMerge(ColumnChanges(comment=(("v", ()),)))
 
 
 @pytest.mark.parametrize(

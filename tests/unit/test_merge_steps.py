@@ -1,0 +1,85 @@
+"""What the operations between two versions tell, and what they do not."""
+
+import pytest
+from support.merge_values import steps
+
+from lance_spark.merge.steps import Step
+
+
+@pytest.mark.parametrize(
+    ("operation", "moves_rows", "changes_rows", "may_add_columns"),
+    [
+        ("Append", False, False, False),
+        ("Clone", False, False, True),
+        ("CreateIndex", False, False, False),
+        ("DataReplacement", True, True, True),
+        ("Delete", False, True, False),
+        ("Merge", False, True, True),
+        ("Overwrite", True, True, True),
+        ("Project", False, True, False),
+        ("ReserveFragments", False, False, False),
+        ("Restore", True, True, True),
+        ("Rewrite", True, True, False),
+        ("Update", True, True, False),
+        ("UpdateBases", False, False, False),
+        ("UpdateConfig", False, False, False),
+        ("Unknown", True, True, True),
+    ],
+)
+def test_what_an_operation_may_have_done(operation, moves_rows, changes_rows, may_add_columns):
+    step, side = Step(2, operation), steps(None, operation)
+    assert (step.moves_rows, step.changes_rows) == (moves_rows, changes_rows)
+    assert side.moves_no_rows != moves_rows
+    assert side.may_add_columns == may_add_columns
+    assert side.replaces_all == (operation == "Overwrite")
+    incomplete = steps(None, operation, complete=False)
+    assert incomplete.may_add_columns
+    assert not incomplete.moves_no_rows
+
+
+def test_what_a_commit_says_of_itself_goes_before_the_operation():
+    assert not Step(2, "Update", moved=False).moves_rows
+    assert Step(2, "Merge", moved=True).moves_rows
+    assert Step(2, "Update", replaced=True).replaces_all
+    assert not Step(2, "Overwrite", replaced=False).replaces_all
+    assert not Step(2, "Update", adds_only=True).changes_rows
+
+
+BRINGS, QUIET, UPDATE = Step(2, "Update", brings=True), Step(3, "CreateIndex"), Step(3, "Update")
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "complete", "hidden"),
+    [
+        ([UPDATE], [UPDATE], True, False),
+        ([UPDATE], [UPDATE], False, False),
+        ([BRINGS], [], True, False),
+        ([BRINGS, QUIET], [QUIET], True, False),
+        ([BRINGS, UPDATE], [], True, True),
+        ([UPDATE, BRINGS], [], True, False),
+        ([BRINGS], [UPDATE], True, True),
+        ([BRINGS], [], False, True),
+    ],
+)
+def test_rows_that_came_by_a_pick_are_hidden_once_rows_change(here, there, complete, hidden):
+    assert steps(None, *here).may_hide(steps("exp", *there, complete=complete)) == hidden
+    assert steps(None, *here).brings == (BRINGS in here)
+
+
+def test_only_later_versions_change_a_version():
+    side = steps(None, "Append", "Update", "Append")
+    assert [side.changed_after(number) for number in (1, 2, 3, 4)] == [True, True, False, False]
+    assert steps(None, complete=False).changed_after(9)
+
+
+@pytest.mark.parametrize(
+    ("operations", "words"),
+    [
+        ([], ""),
+        (["Append"], "main@2 (Append)"),
+        (["Append", "Delete", "UpdateConfig"], "main@3 (Delete), main@4 (UpdateConfig)"),
+        (["Delete"] * 6, "main@2 (Delete), main@3 (Delete), main@4 (Delete), main@5 (Delete), 2 more"),
+    ],
+)
+def test_a_conflict_names_the_versions_that_may_have_made_it(operations, words):
+    assert steps(None, *operations).described() == words
