@@ -1,4 +1,8 @@
-"""Every cell of the conflict matrix: what two sides did, and what becomes of it."""
+"""Merges of real datasets: what pylance's operations leave in manifests, what it commits, and what it reads later.
+
+tests/unit/test_merge_threeway.py has every cell of the conflict matrix. Here each kind of commit is enough, in each
+role; all pairs of changes are tried at night.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -120,6 +124,19 @@ SAME = {
     "update, optimize": [update("id = 12"), append(30, 40), optimize_indexes],
 }
 """What only the branch did: the result is the branch."""
+PART_OF_ANOTHER = (
+    "append",
+    "delete",
+    "delete twice",
+    "delete a fragment",
+    "update",
+    "add",
+    "drop",
+    "compact",
+    "overwrite",
+    "index",
+)
+"""What another story does, too, with more besides: for the night."""
 
 
 def result_of(*ranges, without=(), values=None, **columns):
@@ -234,6 +251,48 @@ BOTH = {
     "overwrite, overwrite": Case([overwrite(100, 120)], [overwrite(200, 220)], None),
     "overwrite, index": Case([overwrite(100, 120)], [index("v")], result_of(range(100, 120))),
 }
+SAME_CELL = (
+    "append, append",
+    "append, delete a fragment",
+    "append, compact",
+    "append, index",
+    "index, append",
+    "delete, delete elsewhere",
+    "delete, delete a fragment",
+    "delete a fragment, delete another",
+    "delete, update elsewhere",
+    "delete, update of the row",
+    "update, delete of the row",
+    "update, update of the row",
+    "update, append",
+    "update, add",
+    "add, which cannot be null, append",
+    "append, add, which cannot be null",
+    "delete, add",
+    "add, delete a fragment",
+    "add, add and drop",
+    "compact, add",
+    "drop, append",
+    "append, drop",
+    "drop, update",
+    "drop, drop",
+    "append, rename",
+    "rename, rename",
+    "rename alike",
+    "rename, add of the name",
+    "append, cast",
+    "cast, delete",
+    "cast, cast",
+    "compact, compact",
+    "delete, compact",
+    "append, overwrite",
+    "overwrite, overwrite",
+)
+"""What the matrix decides as another pair, or the other way round, with the same kinds of commits: for the night."""
+
+
+def by_day(names, at_night):
+    return [pytest.param(name, marks=pytest.mark.nightly if name in at_night else ()) for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +357,7 @@ def assert_lasting(uri, before):
 
 @pytest.mark.sampled(0.5)
 @STABLE
-@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize("name", by_day(SAME, PART_OF_ANOTHER))
 def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name):
     apply(lambda: exp(uri), SAME[name])
     before, theirs = every_version(uri), rows(exp(uri))
@@ -315,7 +374,7 @@ def test_a_target_that_did_not_move_becomes_what_the_branch_is(uri, stable, name
 
 @pytest.mark.sampled(0.5)
 @STABLE
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", by_day(BOTH, SAME_CELL))
 def test_what_both_sides_did_is_combined_or_refused_as_the_matrix_says(uri, stable, name):
     case = BOTH[name]
     apply(lambda: exp(uri), case.theirs)
@@ -364,3 +423,16 @@ def test_values_of_both_sides_are_in_the_result(uri, stable):
     del expected[4], expected[14]
     expected[1]["v"] = -1
     assert rows(head(uri)) == [expected[n] for n in sorted(expected)]
+
+
+def test_a_conflict_shows_rows_by_the_key_that_the_table_declares(tmp_path):
+    uri = str(tmp_path / "keyed.lance")
+    key = pa.field("id", pa.int64(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"})
+    keyed = table(0, 10).cast(pa.schema([key, ("v", pa.int64())]))
+    lance.write_dataset(keyed, uri)
+    lance.dataset(uri).create_branch("exp")
+    exp(uri).delete("id in (1, 2, 4)")
+    head(uri).delete("id in (2, 4, 5)")
+    (conflict,) = run(uri, dry_run=True).conflicts
+    assert conflict.reason == "both sides deleted or updated the same rows"
+    assert conflict.rows == ("id=2", "id=4")

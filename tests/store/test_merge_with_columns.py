@@ -7,8 +7,10 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.merge.single_version import cherry_pick
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
 
@@ -159,3 +161,61 @@ def test_a_table_that_was_replaced_and_merged_is_still_a_replaced_one(location):
     assert publish(location).fast_forward
     with pytest.raises(Conflict, match="'main' replaced the whole table"):
         publish(location, "other")
+
+
+def comments(location):
+    """By column, of main."""
+    return {field.name: (field.metadata or {}).get(b"comment", b"").decode() for field in now(location).schema}
+
+
+def comment(location, text, column="id", branch=None):
+    lance.dataset(location.branch_uri(branch)).update_field_metadata({column: {"comment": text}})
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        now,
+        lambda location: lance.dataset(location.uri).add_columns({"w": "id + 1"}),
+        lambda location: comment(location, "mine", "v"),
+        lambda location: lance.dataset(location.uri).alter_columns({"path": "id", "name": "key"}),
+        lambda location: comment(location, "the key, über alles"),
+    ],
+    ids=["nothing", "a column", "another comment", "a new name", "the same comment"],
+)
+def test_comments_of_columns_are_merged(location, ours):
+    lance.dataset(location.uri).add_columns({"v": "id * 2"})
+    lance.dataset(location.uri).create_branch("described")
+    comment(location, "the key, über alles", branch="described")
+    add(location, rows(50, 51, v=7), "described")
+    ours(location)
+    before = comments(location)
+    publish(location, "described")
+    name = "key" if "key" in before else "id"
+    assert comments(location) == {**before, name: "the key, über alles"}
+    assert now(location).to_table(columns=[name, "v"]).to_pylist()[-1] == {name: 50, "v": 7}
+
+
+def test_a_comment_that_is_gone_on_the_branch_goes(location):
+    comment(location, "old")
+    lance.dataset(location.uri).create_branch("silent")
+    comment(location, None, branch="silent")
+    lance.dataset(location.uri).add_columns({"w": "id + 1"})
+    publish(location, "silent")
+    assert comments(location) == {"id": "", "w": ""}
+
+
+def test_two_comments_on_one_column_are_a_conflict_that_names_both_versions(location):
+    comment(location, "theirs", branch="exp")
+    comment(location, "ours")
+    with pytest.raises(Conflict, match=r"comment of column 'id' was changed on both sides: main@4 .* against exp@4"):
+        publish(location)
+    assert comments(location) == {"id": "ours"}
+
+
+def test_a_column_that_was_picked_is_known_beside_the_next_one(location):
+    exp(location).add_columns({"w": "id + 1"})
+    cherry_pick(location, PinnedVersion("exp", exp(location).version), None, LocalRunner())
+    exp(location).add_columns({"x": "id + 2"})
+    publish(location)
+    assert now(location).to_table(filter="id = 5").to_pylist() == [{"id": 5, "w": 6, "x": 7}]

@@ -73,7 +73,6 @@ CHANGES = {
 LACKING = ("delete a fragment", "delete all", "update", "overwrite", "compact")
 """Changes that take the first fragment away, which cannot have its id 0 again."""
 STORIES = [
-    *([name] for name in CHANGES if name != "optimize indexes"),
     ["delete", "index", "replace an index"],
     ["delete", "compact", "replace an index"],
     ["update", "index", "replace an index", "compact"],
@@ -85,6 +84,11 @@ STORIES = [
     ["delete all", "append", "optimize indexes"],
     ["append", "optimize indexes", "compact"],
 ]
+ALONE = [
+    pytest.param([name], marks=pytest.mark.nightly if any(name in story for story in STORIES) else ())
+    for name in CHANGES
+]
+"""A change that is part of a longer story is made alone at night."""
 
 
 def known(dataset: lance.LanceDataset) -> dict[str, set[int]]:
@@ -99,7 +103,7 @@ def known(dataset: lance.LanceDataset) -> dict[str, set[int]]:
 
 
 @pytest.mark.sampled(0.5)
-@pytest.mark.parametrize("story", STORIES, ids=", ".join)
+@pytest.mark.parametrize("story", [*STORIES, *ALONE], ids=", ".join)
 @STABLE
 def test_the_version_that_comes_back_is_the_one_that_was(uri, stable, story):
     forked(uri, stable)
