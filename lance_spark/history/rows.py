@@ -62,17 +62,6 @@ def _whole(batch: pa.RecordBatch, name: str, blobs: Sequence[str]) -> pa.Array:
     return pa.StructArray.from_arrays([pc.struct_field(column, part) for part in parts], names=parts, mask=mask)
 
 
-def compare_tables(
-    before: pa.Table, after: pa.Table, content: Sequence[str], identity: Sequence[str] = ()
-) -> RowChanges:
-    """The changes between two tables that have ``_rowaddr``."""
-    sides = [
-        pa.Table.from_batches([hashed(batch, content, identity) for batch in side.to_batches()], HASHED)
-        for side in (before, after)
-    ]
-    return compare_hashed(*sides)
-
-
 def compare_hashed(before: pa.Table, after: pa.Table) -> RowChanges:
     """The changes between two sets of HASHED rows.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,28 +152,10 @@ class MergeResult(Shown):
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "action": self.action,
-            "into": self.into,
-            "source": self.source,
-            "base": self.base,
-            "version": self.version,
-            "fast_forward": self.fast_forward,
-            "up_to_date": self.up_to_date,
-            "dry_run": self.dry_run,
-            "ran_on": self.ran_on,
-            **self.summary.as_record(),
-            "conflicts": [
-                {
-                    "reason": conflict.reason,
-                    "fragments": list(conflict.fragments),
-                    "ours": conflict.ours,
-                    "theirs": conflict.theirs,
-                    "rows": list(conflict.rows),
-                }
-                for conflict in self.conflicts
-            ],
-            "indexes_carried": list(self.indexes_carried),
-            "indexes_missing": list(self.indexes_missing),
-            "notes": list(self.notes),
-        }
+        conflicts = [_plain(vars(conflict)) for conflict in self.conflicts]
+        fields = {key: value for key, value in vars(self).items() if key != "summary"}
+        return {**_plain(fields), **self.summary.as_record(), "conflicts": conflicts}
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}

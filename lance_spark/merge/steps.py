@@ -9,38 +9,15 @@ from typing import NamedTuple
 
 from lance_spark.refs.names import MAIN
 
-_MOVES_NO_ROWS = frozenset(
-    {
-        "Append",
-        "Clone",
-        "CreateIndex",
-        "Delete",
-        "Merge",
-        "Project",
-        "ReserveFragments",
-        "UpdateBases",
-        "UpdateConfig",
-    }
-)
-"""Operations after which a row that left a fragment was deleted, and not rewritten into another fragment."""
-_REPLACES_ALL = frozenset({"Overwrite"})
-_ADDS_NO_COLUMNS = frozenset(
-    {
-        "Append",
-        "CreateIndex",
-        "Delete",
-        "Project",
-        "ReserveFragments",
-        "Rewrite",
-        "Update",
-        "UpdateBases",
-        "UpdateConfig",
-    }
-)
 _QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
-"""Operations that change no fragment that was there before."""
+"""Operations that leave every older fragment as it was."""
+_MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project"}
+"""Operations after which a row that left a fragment was deleted, and not rewritten into another fragment."""
+_ADDS_NO_COLUMNS = (_QUIET - {"Clone"}) | {"Delete", "Project", "Rewrite", "Update"}
+_REPLACES_ALL = frozenset({"Overwrite"})
 _IN_NO_CONFLICT = _QUIET - {"UpdateConfig"}
 """Operations that conflict only with a replaced table. ``UpdateConfig`` may change comments of columns."""
+_SHOWN = 4
 
 
 class VersionSpan(NamedTuple):
@@ -135,6 +112,3 @@ class Steps:
 def _listed(branch: str | None, steps: Iterable[Step]) -> str:
     named = [f"{branch or MAIN}@{step.version} ({step.operation})" for step in steps]
     return ", ".join(named if len(named) <= _SHOWN else [*named[:_SHOWN], f"{len(named) - _SHOWN} more"])
-
-
-_SHOWN = 4

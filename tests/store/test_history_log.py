@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.log.history import iter_log, log, show
+from lance_spark.actions.log.history import log, show
 from lance_spark.actions.tags import create_tag
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.history.text import graph_lines, log_lines, show_lines
@@ -142,13 +142,6 @@ def test_only_manifests_that_are_shown_are_read(uri, reads, stat, expected):
     make_dataset(uri, *(numbers(1, start) for start in range(9)))
     entries(uri, count=3, stat=stat)
     assert len([path for path in reads if path.endswith(".manifest")]) == expected
-
-
-def test_a_log_without_limit_reads_as_it_goes(uri, reads):
-    make_dataset(uri, *(numbers(1, start) for start in range(9)))
-    walk = iter_log(locate(uri), None)
-    assert (next(walk).version, next(walk).version) == (9, 8)
-    assert len([path for path in reads if path.endswith(".manifest")]) == 2
 
 
 def test_versions_that_were_cleaned_up_are_gaps(uri):

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.history.rows import HASHED, compare_hashed, compare_tables, hashed
+from lance_spark.history.rows import HASHED, compare_hashed, hashed
 
 
 def table(rows):
@@ -22,7 +22,11 @@ def table(rows):
 
 
 def compared(before, after, identity=()):
-    found = compare_tables(table(before), table(after), ["key", "value"], identity)
+    sides = [
+        pa.Table.from_batches([hashed(batch, ["key", "value"], identity) for batch in table(side).to_batches()], HASHED)
+        for side in (before, after)
+    ]
+    found = compare_hashed(*sides)
     return (
         [before[place] for place in found.deleted.to_pylist()],
         [after[place] for place in found.added.to_pylist()],

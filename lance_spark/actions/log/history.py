@@ -56,13 +56,6 @@ def recent(
     return History(location.uri, start, entries[:count], older=count is not None and len(entries) > count)
 
 
-def iter_log(location: DatasetLocation, branch: str | None, scope: Scope = "chain") -> Iterator[LogEntry]:
-    """As :func:`log`, one entry after the other: a manifest is read when its turn comes."""
-    context = LogContext(location, refs.read_ref_files(location), None, False)
-    walk, first = _begin(branch, None, context, scope)
-    return walk.entries(first)
-
-
 def _begin(
     branch: str | None, start: PinnedVersion | None, context: LogContext, scope: Scope
 ) -> tuple[_Walk, PinnedVersion]:

@@ -100,11 +100,8 @@ def _sides(request: Request) -> Sides:
         base_ours = read(request.location, request.base_ours)
         base_theirs = read(there, request.base_theirs)
     except NotFound as missing:
-        raise NotCommittable(
-            f"{request.base_ours} is the last version that {request.ours} and {request.theirs} have in common, and it "
-            f"is not there any more: {missing.message}",
-            hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
-        ) from None
+        what = f"is the last version that {request.ours} and {request.theirs} have in common"
+        raise _gone(f"{request.base_ours} {what}, and it is not there any more", missing) from None
     return Sides(
         base_ours=base_ours,
         ours=replace(ours, pin=_stamped(request.location, request.ours)),
@@ -122,11 +119,15 @@ def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
     try:
         return request.reader.snapshot(request.their_location, request.numbering)
     except NotFound as missing:
-        raise NotCommittable(
-            f"{request.numbering} took in the last version that both have in common, and it is not there any more, so "
-            f"rows cannot keep their stable ids: {missing.message}",
-            hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
-        ) from None
+        what = "took in the last version that both have in common, and it is not there any more"
+        raise _gone(f"{request.numbering} {what}, so rows cannot keep their stable ids", missing) from None
+
+
+def _gone(what: str, missing: NotFound) -> NotCommittable:
+    return NotCommittable(
+        f"{what}: {missing.message}",
+        hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
+    )
 
 
 def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
