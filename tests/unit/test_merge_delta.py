@@ -34,9 +34,9 @@ DEAD = fragment(0, "a.lance", data_file("d.lance", 9))
 )
 @pytest.mark.parametrize("bases", [None, {None: HERE, 2: Root("s3://b/source")}], ids=["one chain", "two chains"])
 def test_what_changed_between_two_versions(after, expected, bases):
-    found = delta(version([ONE, TWO]), version(after, 2, bases=bases))
-    assert found == expected
-    assert bool(found) == bool(expected.added or expected.removed or expected.changed)
+    changes = delta(version([ONE, TWO]), version(after, 2, bases=bases))
+    assert changes == expected
+    assert bool(changes) == bool(expected.added or expected.removed or expected.changed)
 
 
 def test_ids_are_free_above_everything_that_files_have():

@@ -64,9 +64,9 @@ def test_files_are_read_where_they_are_now():
     now = version([ONE], 3, bases={4: NEW_PLACE})
     plan = planned(now, version([ONE, back], bases={1: OLD_PLACE}), MergeChange(added=(back,)))
     assert [copy.source for copy in plan.copies] == [OLD_PLACE]
-    found = moved(plan, {1: NEW_PLACE})
-    assert (found.placed.bases, found.copies, found.placed.new_bases) == ({NEW_PLACE: 4}, (), ())
-    assert found.sides.theirs.bases[1] == NEW_PLACE
+    located = moved(plan, {1: NEW_PLACE})
+    assert (located.placed.bases, located.copies, located.placed.new_bases) == ({NEW_PLACE: 4}, (), ())
+    assert located.sides.theirs.bases[1] == NEW_PLACE
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def taken(change):
         return AWAY
     if not change.replaced:
         return None
-    (found,) = change.replaced
+    (replacement,) = change.replaced
     return {(True, False, False): VALUES, (False, True, False): ROWS, (False, True, True): BOTH_ROWS}[
-        found.files, found.deletion, found.both_deleted
+        replacement.files, replacement.deletion, replacement.both_deleted
     ]
 
 
@@ -127,7 +127,7 @@ def test_what_becomes_of_a_fragment(theirs, ours, result):
     (their_fragments, their_step), (our_fragments, our_step) = THEIRS[theirs], OURS[ours]
     change = compared(their_fragments, our_fragments, [their_step], [our_step])
     assert taken(change) == result
-    assert [found.files[0].path for found in change.added] == (["theirs.lance"] if theirs == "rows updated" else [])
+    assert [new.files[0].path for new in change.added] == (["theirs.lance"] if theirs == "rows updated" else [])
     if change.conflicts:
         assert (change.conflicts[0].ours, change.conflicts[0].theirs) == (
             f"main@2 ({our_step})",
@@ -194,7 +194,7 @@ ALIKE = [
 def test_what_both_did_alike_counts_for_neither(theirs, ours, their_new, our_new, result):
     more = {"their": {"fields": (*FIELDS, *their_new)}, "our": {"fields": (*FIELDS, *our_new)}}
     change = compared([FIRST, theirs], [FIRST, ours], ["Merge"], ["Merge"], **more)
-    assert taken(replace(change, conflicts=tuple(found for found in change.conflicts if found.fragments))) == result
+    assert taken(replace(change, conflicts=tuple(each for each in change.conflicts if each.fragments))) == result
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
@@ -218,7 +218,7 @@ def test_without_all_its_versions_a_side_may_have_updated_the_rows_it_deleted(si
 def test_a_conflict_about_several_fragments_is_one():
     base = version([FIRST, SECOND, fragment(2)])
     change = compared([FIRST], [FIRST, deleted(1), fragment(2, deleted=deletion(1))], ["Delete"], ["Delete"], base)
-    assert [(found.reason, found.fragments) for found in change.conflicts] == [(THEIRS_GONE, (1, 2))]
+    assert [(clash.reason, clash.fragments) for clash in change.conflicts] == [(THEIRS_GONE, (1, 2))]
     assert str(change.conflicts[0]) == f"{THEIRS_GONE} (fragment 1, 2): main@2 (Delete) against exp@2 (Delete)"
 
 
@@ -239,7 +239,7 @@ OTHER = fragment(2, "other.lance")
 def test_new_rows_are_taken_unless_ours_has_them(theirs, ours, added, clashing):
     change = compared([FIRST, SECOND, theirs], [FIRST, SECOND, ours])
     assert list(change.added) == added
-    assert [found.fragments for found in change.conflicts] == ([clashing] if clashing else [])
+    assert [clash.fragments for clash in change.conflicts] == ([clashing] if clashing else [])
 
 
 def test_fragments_of_a_base_in_another_chain_are_known_by_their_files():
@@ -251,10 +251,10 @@ def test_fragments_of_a_base_in_another_chain_are_known_by_their_files():
     change = compare(seen)
     assert change.conflicts == ()
     assert [(before.id, here.id) for before, here in change.removed] == [(5, 0)]
-    assert [(found.base.id, found.ours.id, found.theirs.id) for found in change.replaced] == [(1, 1, 6)]
-    assert [found.id for found in change.added] == [9]
+    assert [(each.base.id, each.ours.id, each.theirs.id) for each in change.replaced] == [(1, 1, 6)]
+    assert [new.id for new in change.added] == [9]
     lost = replace(seen, base_ours=version([FIRST], 1))
-    assert [(found.reason, found.fragments) for found in compare(lost).conflicts] == [(OURS_GONE, (6,))]
+    assert [(clash.reason, clash.fragments) for clash in compare(lost).conflicts] == [(OURS_GONE, (6,))]
 
 
 def test_nothing_is_taken_of_a_branch_that_is_the_base():
@@ -305,7 +305,7 @@ def test_what_goes_for_the_table_as_a_whole(theirs, their_steps, ours, our_steps
         )
     )
     assert bool(change.conflicts) == bool(conflict)
-    assert not conflict or any(found.reason.startswith(conflict) for found in change.conflicts)
+    assert not conflict or any(clash.reason.startswith(conflict) for clash in change.conflicts)
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
@@ -375,7 +375,7 @@ def test_columns_and_the_rows_that_have_no_values_in_them(theirs, ours, their_ro
         our={"fields": ours},
         their={"fields": theirs},
     )
-    assert [found.reason.startswith(conflict or "") for found in change.conflicts] == ([True] if conflict else [])
+    assert [clash.reason.startswith(conflict or "") for clash in change.conflicts] == ([True] if conflict else [])
     if isinstance(changes, bool):
         assert (change.columns_of_theirs, change.columns) == (changes, ColumnChanges())
     else:
@@ -387,7 +387,7 @@ def test_a_column_with_the_id_of_one_that_was_dropped_does_not_get_its_values():
     ours = version([FIRST, SECOND], 2, fields=(ID, VALUE._replace(name="other", type="string")))
     theirs = version([FIRST, SECOND, ADDED], 2, "exp")
     change = compare(sides(BASE, ours, theirs, steps(None, "Project", "Merge"), steps("exp", "Append")))
-    assert [found.reason.partition(",")[0] for found in change.conflicts] == ["column 'v' was dropped on one side"]
+    assert [clash.reason.partition(",")[0] for clash in change.conflicts] == ["column 'v' was dropped on one side"]
 
 
 def test_new_ids_that_files_of_ours_use_already_are_given_again():
