@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lance_spark.cleanup.references import VersionSpan
+from lance_spark.cleanup.references import ChainSpan
 from lance_spark.cleanup.retention import Verdict
 from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.refs.model import Branch
@@ -16,7 +16,7 @@ def newly_live(
     verdicts: Sequence[Verdict],
     manifests_are_done: bool = False,
     window_ns: int | None = None,
-) -> list[VersionSpan]:
+) -> list[ChainSpan]:
     """Manifests whose files became live since the mark: by chain of ``after``, with positions in that chain.
 
     These are the manifests that were not there at the mark, and removed ones that something needs now: a tag, a branch
@@ -44,7 +44,7 @@ def newly_live(
             if stays is None or (not stays and (manifests_are_done or position in needed))
         )
         if positions:
-            spans.append(VersionSpan(index, positions))
+            spans.append(ChainSpan(index, positions))
     return spans
 
 

@@ -43,7 +43,7 @@ _ROWS = 50_000
 
 
 @dataclass(frozen=True)
-class VersionSpan:
+class ChainSpan:
     """Versions of one chain that one task reads, by position."""
 
     chain: int
@@ -53,7 +53,7 @@ class VersionSpan:
 
 def cut_spans(
     survey: Survey, positions: Mapping[int, Sequence[int]], tasks: int, read: Mapping[int, Collection[int]]
-) -> list[VersionSpan]:
+) -> list[ChainSpan]:
     """The versions to read as spans of neighbours of about equal bytes, about ``tasks`` of them in all.
 
     ``read`` are versions that were read before. No span reaches across one of them: a mark says that all versions read
@@ -67,12 +67,12 @@ def cut_spans(
         size = 0
         for position in sorted(unread):
             if taken and (size >= share or any(at in read.get(chain, ()) for at in range(taken[-1] + 1, position))):
-                spans.append(VersionSpan(chain, tuple(taken)))
+                spans.append(ChainSpan(chain, tuple(taken)))
                 taken, size = [], 0
             taken.append(position)
             size += survey.chains[chain].files[position].size
         if taken:
-            spans.append(VersionSpan(chain, tuple(taken)))
+            spans.append(ChainSpan(chain, tuple(taken)))
     return spans
 
 

@@ -99,10 +99,11 @@ class Assembly:
 
     def _file(self, file: Json) -> Json:
         root = self.theirs.bases[file["base_id"]]
+        key = root, file["path"]
         return {
             **file,
-            "path": self.placed.names.get(file["path"], file["path"]),
-            "base_id": self.placed.present.get(file["path"], self.placed.bases[root]),
+            "path": self.placed.names.get(key, file["path"]),
+            "base_id": self.placed.present.get(key, self.placed.bases[root]),
             "fields": [self.fields.get(field, field) for field in file["fields"]],
         }
 

@@ -58,13 +58,13 @@ class Placed:
     """Base id in ours, by the root in theirs; None for ours itself, and for roots whose files are copied."""
     new_bases: tuple[Root, ...] = ()
     """Roots that ours does not know yet, with the ids in ``bases``."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """New names of copied files whose names are not unique."""
+    names: Mapping[tuple[Root, str], str] = field(default_factory=dict)
+    """Names of copied files, by their place and name in theirs. Names that are not unique are replaced."""
     ids: Mapping[int, int] = field(default_factory=dict)
     """Ids in ours of added fragments, by those in theirs; 0 leaves it to the commit."""
     copies: tuple[Copy, ...] = ()
-    present: Mapping[str, int | None] = field(default_factory=dict)
-    """Base id in ours of files that are read from a second place where they are, by their names."""
+    present: Mapping[tuple[Root, str], int | None] = field(default_factory=dict)
+    """Base id in ours of files that are read from a second place where they are, by place and name in theirs."""
 
     def with_ids(self, ids: Mapping[int, int]) -> Placed:
         """With other ids of added fragments."""
@@ -85,19 +85,22 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPl
     roots = [theirs.root_of(file) for fragment in with_files for file in fragment.files]
     roots += [theirs.root_of(fragment.deletion) for fragment in (*change.added, *moved) if fragment.deletion]
     bases, new = _bases(dict.fromkeys(roots), ours, reference)
-    names, copies, present = {}, {}, {}
+    names: dict[tuple[Root, str], str] = {}
+    copies: dict[tuple[Root, str], Copy] = {}
+    present: dict[tuple[Root, str], int | None] = {}
     known = {root: key for key, root in ours.bases.items()}
     for fragment in with_files:
         for file in fragment.files:
             root = theirs.root_of(file)
             if root == ours.root or bases[root] is not None:
                 continue
+            key = root, file.path
             here = reference.present.get((file.path, file.size))
             if here in known and is_generated(file.path):
-                present[file.path] = known[here]
+                present[key] = known[here]
                 continue
-            names[file.path] = _free_name(root, file)
-            copies[file.path] = Copy(root, _path(root, file.path), f"data/{names[file.path]}", file.size, sidecars)
+            names[key] = _free_name(root, file, theirs)
+            copies[key] = Copy(root, _path(root, file.path), f"data/{names[key]}", file.size, sidecars)
     kept = {path for replacement in change.replaced for path in _paths(replacement.ours)}
     ids = _ids(change, ours)
     pairs = [(fragment, ids[fragment.id]) for fragment in change.added]
@@ -110,7 +113,7 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPl
         new_bases=new,
         names=names,
         ids=ids,
-        copies=(*(copy for path, copy in copies.items() if path not in kept), *deletions),
+        copies=(*(copy for key, copy in copies.items() if names[key] not in kept), *deletions),
         present=present,
     )
 
@@ -130,11 +133,17 @@ def _bases(
     return bases, tuple(new)
 
 
-def _free_name(root: Root, file: DataFile) -> str:
+def _free_name(root: Root, file: DataFile, theirs: Snapshot) -> str:
+    """A name that no file of ours has. A file named by hand may be replaced by one of the same name and size.
+
+    Under the name of the older file, its copy would be taken for the newer one, or overwritten while older versions
+    read it. So the time of the version is part of the name. Every attempt makes the same name, so that a merge that
+    was killed goes on where it stopped.
+    """
     if is_generated(file.path):
         return file.path
-    # Every attempt makes the same name, so that a merge that was killed goes on where it stopped.
-    token = sha256(f"{root.uri}\n{file.path}\n{file.size}".encode()).hexdigest()[:24]
+    source = f"{root.uri}\n{file.path}\n{file.size}\n{theirs.contents.head.timestamp_ns}"
+    token = sha256(source.encode()).hexdigest()[:24]
     return f"{token}-{re.sub(r'[^A-Za-z0-9._-]', '_', file.path)}"
 
 

@@ -49,6 +49,7 @@ def contents(
     stable: bool = False,
     next_row_id: int = 0,
     indexes: Mapping[str, Sequence[Any]] | None = None,
+    seconds: int = 0,
     **settings: Mapping[str, str],
 ) -> Contents:
     """A version. ``indexes`` are (UUID, ids of columns, ids of fragments) by name."""
@@ -67,7 +68,7 @@ def contents(
     whole.next_row_id = next_row_id
     whole.data_format.version = "2.1"
     head = message("Head")
-    head.version = 1
+    head.version, head.timestamp.seconds = 1, seconds
     head.reader_flags = head.writer_flags = 2 if stable else 0
     body = b"".join(map(_record, fragments)) + whole.SerializeToString() + head.SerializeToString()
     return decode_contents(manifest_file(body, _indexes(indexes) if indexes else None))

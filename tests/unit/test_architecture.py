@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,6 +54,11 @@ def test_imports_go_in_no_circles():
     assert len(graph.modules) > len(PACKAGE)
     needs = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
     graphlib.TopologicalSorter(needs).prepare()  # raises CycleError, which names the files
+
+
+def test_a_class_name_means_one_class():
+    names = Counter(node.name for path in PACKAGE for node in parsed(path).body if isinstance(node, ast.ClassDef))
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 @each_source

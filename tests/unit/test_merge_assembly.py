@@ -31,7 +31,7 @@ NEW = fragment(9, "new.lance", data_file("w.lance", 7), deleted=deletion(2))
 
 
 def test_a_new_fragment_gets_the_id_names_bases_and_columns_of_ours():
-    where = placed({9: 5}, names={"new.lance": "x-new.lance"}, present={"w.lance": 3})
+    where = placed({9: 5}, names={(THERE, "new.lance"): "x-new.lance"}, present={(THERE, "w.lance"): 3})
     metadata = as_json(NEW, row_id_meta={"Inline": [1]}, created_at_version_meta="v", physical_rows=10)
     assembled = Assembly(THEIRS, where, {7: 2}).added(NEW, metadata)
     assert assembled == {

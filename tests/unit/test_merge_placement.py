@@ -54,7 +54,7 @@ def test_where_a_new_data_file_is_found(file, policy, base, copies):
     placed = place(added(file), OURS, THEIRS, policy, sidecars=False)
     assert list(placed.copies) == copies
     assert placed.bytes == sum(copy.size for copy in copies)
-    assert placed.present.get(file.path, placed.bases[THEIRS.root_of(file)]) == base
+    assert placed.present.get((THEIRS.root_of(file), file.path), placed.bases[THEIRS.root_of(file)]) == base
     assert [root in OURS.bases.values() for root in placed.new_bases] == [False] * (base == 2)
     assert placed.ids == {9: 0}
 
@@ -64,12 +64,33 @@ def test_a_file_that_could_collide_gets_a_name_of_its_own_and_always_the_same():
     placed = place(change, OURS, THEIRS, IN_PLACE, sidecars=True)
     assert placed == place(change, OURS, THEIRS, IN_PLACE, sidecars=True)
     names = [copy.target for copy in placed.copies]
-    assert names == [f"data/{placed.names[path]}" for path in ("part-0.lance", "a/b c.lance")]
+    assert names == [f"data/{placed.names[THERE, path]}" for path in ("part-0.lance", "a/b c.lance")]
     assert names[0].endswith("-part-0.lance")
     assert names[1].endswith("-a_b_c.lance")
     assert all(copy.sidecars for copy in placed.copies)
-    elsewhere = place(change, OURS, version([], 2, "exp", bases={None: Root("s3://b/third")}), IN_PLACE, sidecars=False)
-    assert elsewhere.names["part-0.lance"] != placed.names["part-0.lance"]
+    third = Root("s3://b/third")
+    elsewhere = place(change, OURS, version([], 2, "exp", bases={None: third}), IN_PLACE, sidecars=False)
+    later = place(change, OURS, version([], 2, "exp", seconds=7), IN_PLACE, sidecars=False)
+    parts = [placed.names[THERE, "part-0.lance"], elsewhere.names[third, "part-0.lance"]]
+    assert len({*parts, later.names[THERE, "part-0.lance"]}) == 3
+
+
+def test_files_of_one_name_in_two_places_are_two_files():
+    change = added("part-0.lance", data_file("part-0.lance", base=3), data_file("part-0.lance", base=1))
+    placed = place(change, OURS, THEIRS, IN_PLACE, sidecars=False)
+    assert [(copy.source, copy.path) for copy in placed.copies] == [
+        (THERE, "data/part-0.lance"),
+        (FOREIGN, "part-0.lance"),
+    ]
+    assert len({copy.target for copy in placed.copies}) == 2
+    assert (HERE, "part-0.lance") not in placed.names
+
+
+def test_a_file_of_ours_does_not_stand_for_one_of_theirs_of_the_same_name():
+    base = fragment(4, "part-0.lance")
+    theirs = fragment(4, data_file("part-0.lance", base=1), data_file("part-0.lance"))
+    change = MergeChange(replaced=(Replacement(base, base, theirs, True, False, False),))
+    assert len(place(change, OURS, THEIRS, IN_PLACE, sidecars=False).copies) == 1
 
 
 def replaced(files, deletion_too, both=False):

@@ -21,7 +21,7 @@ from lance_spark.cleanup.changes_since_mark import newly_live
 from lance_spark.cleanup.document import PlanFacts
 from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.pace import Pace
-from lance_spark.cleanup.references import ANYWHERE, MARKS, VersionSpan
+from lance_spark.cleanup.references import ANYWHERE, MARKS, ChainSpan
 from lance_spark.cleanup.retention import RunClock
 from lance_spark.cleanup.survey import Survey
 from lance_spark.layout.file_kinds import BLOB, INDEX
@@ -82,7 +82,7 @@ class Recheck:
         self._live = frozenset().union(*self._keys_by_span.values())
 
 
-def _keys_of(now: Survey, span: VersionSpan, facts: PlanFacts) -> frozenset[str]:
+def _keys_of(now: Survey, span: ChainSpan, facts: PlanFacts) -> frozenset[str]:
     """What the versions of a span name, and their own manifests, as keys; see ``cleanup.references.KeyResolver``."""
     chain = now.chains[span.chain]
     marks = pa.Table.from_batches(MarkSpan(now)(span), MARKS)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lance_spark.actions.cleanup.evidence import check_gone
 from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.references import MARKS, KeyResolver, VersionSpan, cut_spans, leftover_marks, mark_span
+from lance_spark.cleanup.references import MARKS, ChainSpan, KeyResolver, cut_spans, leftover_marks, mark_span
 from lance_spark.cleanup.retention import Ages, RunClock, Verdict, positions_of_unknown_age, proofs_since
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import InvalidOption, Refused
@@ -121,7 +121,7 @@ class MarkSpan:
 
     survey: Survey
 
-    def __call__(self, span: VersionSpan) -> Iterator[pa.RecordBatch]:
+    def __call__(self, span: ChainSpan) -> Iterator[pa.RecordBatch]:
         """MARKS of one span. A manifest that is gone has none: the caller finds out why it is gone.
 
         Raises CorruptData for a manifest that cannot be understood.
