@@ -87,6 +87,7 @@ STORIES = [
 ALONE = [
     pytest.param([name], marks=pytest.mark.nightly if any(name in story for story in STORIES) else ())
     for name in CHANGES
+    if name != "optimize indexes"  # alone it has nothing to do
 ]
 """A change that is part of a longer story is made alone at night."""
 
