@@ -1,7 +1,8 @@
-"""Makes Spark's worker processes start a second faster; Python finds this file where PYTHONPATH names its directory.
+"""Makes Spark's worker processes start in no time; Python finds this file where PYTHONPATH names its directory.
 
-A worker that reported an error ends, and the next one imports pandas (through lance and pyarrow) again. Half of the
-tests are about errors. Here the daemon has it before it forks.
+A worker that reported an error ends, and the next one imports everything again: two seconds of a processor, most of
+them for pandas, which pyarrow and lance bring along. Half of the tests are about errors. Here the daemon has imported
+it before it forks. Only lance is left to the worker, as it does not survive a fork.
 """
 
 import sys
@@ -10,3 +11,9 @@ if "pyspark.daemon" in sys.orig_argv:
     import fsspec  # noqa: F401
     import pandas  # noqa: F401
     import pyarrow.dataset  # noqa: F401
+    import pyspark.worker  # noqa: F401
+
+    import lance_spark.spark.reader
+    import lance_spark.spark.writer  # noqa: F401
+
+    assert "lance" not in sys.modules
