@@ -13,6 +13,7 @@ import urllib.request
 import boto3
 import pytest
 from support.faulty_store import FaultyStore
+from support.s3_tables import storage_options
 
 _numbers = itertools.count()
 
@@ -112,13 +113,3 @@ def faulty(_proxy):
 def storage_through(faulty):
     """Storage options that reach the store through the proxy."""
     return storage_options(faulty.endpoint)
-
-
-def storage_options(endpoint):
-    return {
-        "aws_access_key_id": "AKIDTEST",
-        "aws_secret_access_key": "hush-hush",
-        "aws_region": "us-east-1",
-        "aws_endpoint": endpoint,
-        "allow_http": "true",
-    }

@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 import s3fs
-from support.s3_tables import IDS, objects, opened, rows, write
+from support.s3_tables import IDS, Kept, objects, opened, rows, storage_options, write
 
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.tags import create_tag
@@ -24,8 +24,15 @@ EVERYTHING = {"older_than": timedelta(0), "commit_window": timedelta(0), "error_
 LEFT = {None: [2, 3, 7], "exp/b": [5]}
 
 
-@pytest.fixture
-def busy(table, storage):
+@pytest.fixture(scope="module")
+def prepared(client, moto):
+    """A bucket with :func:`busy_table`, as it was when that was made: (bucket, its contents)."""
+    client.create_bucket(Bucket="busy")
+    busy_table("s3://busy/warehouse/table.lance", storage_options(moto))
+    return "busy", Kept(client, "busy")
+
+
+def busy_table(table, storage):
     """Overwrites, an index, a deletion, a tag on version 2, a branch from version 3; what every version holds."""
     for first in (0, 10, 20):
         write(table, storage, range(first, first + 4), overwrite=first > 0)
@@ -37,6 +44,17 @@ def busy(table, storage):
     write(table, storage, [50, 51], overwrite=True)
     write(table, storage, [60])
     create_tag(locate(table, storage), "kept", RefSpec(version=2))
+
+
+@pytest.fixture
+def bucket(request, bucket):
+    """The bucket of the busy table for tests that take it; a new one for the others."""
+    return request.getfixturevalue("prepared")[0] if "busy" in request.fixturenames else bucket
+
+
+@pytest.fixture
+def busy(prepared, table):
+    prepared[1].put_back()
     return table
 
 
@@ -127,14 +145,14 @@ def test_a_thousand_files_are_one_request_and_none_is_asked_for_alone(
     busy, bucket, client, faulty, storage_through, monkeypatch, whole, left
 ):
     with ThreadPoolExecutor(16) as pool:
-        stray = [f"warehouse/table.lance/data/stray-{number}.lance" for number in range(1500)]
+        stray = [f"warehouse/table.lance/data/stray-{number}.lance" for number in range(1010)]
         list(pool.map(lambda key: client.put_object(Bucket=bucket, Key=key, Body=b"1"), stray))
     monkeypatch.setattr(faulty, "seen", Sizes())
     report = clean(busy, storage_through, **EVERYTHING, delete_unverified=True)
     sizes = sorted(size for size in faulty.seen.keys if size > 1)
     files = report.count("deleted")[0]
     assert report.complete
-    assert files > 1500
+    assert files > 1010
     # The manifests, then the files in two batches; then the record: its two parts at once, and its document.
     assert len(sizes) == 4
     assert sizes[0] == 2

@@ -2,7 +2,7 @@
 
 import lance
 import pytest
-from support.s3_tables import objects, opened, read, rows, write
+from support.s3_tables import Kept, objects, opened, read, rows, storage_options, write
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.clone import deep_clone, shallow_clone
@@ -14,15 +14,16 @@ from lance_spark.store.uri import locate
 EXPECTED = {None: [1, 3], "b": [3, 5], "b/nested": [3, 5, 6], "own": [8]}
 
 
-@pytest.fixture
-def other_bucket(client, bucket):
-    name = f"{bucket}-other"
-    client.create_bucket(Bucket=name)
-    return name
+@pytest.fixture(scope="module")
+def prepared(client, moto):
+    """The pins of :func:`branched`, and two buckets as they were when that was made: one with it, one empty."""
+    for name in ("clones", "clones-other"):
+        client.create_bucket(Bucket=name)
+    pins = branched("s3://clones/warehouse/table.lance", storage_options(moto))
+    return pins, Kept(client, "clones"), Kept(client, "clones-other")
 
 
-@pytest.fixture
-def pins(table, storage):
+def branched(table, storage):
     """Where main, a branch, a branch of that and a branch with files of its own stand; with deletions and indexes."""
     write(table, storage, [1, 2, 3])
     opened(table, storage).create_scalar_index("id", "BTREE")
@@ -35,6 +36,24 @@ def pins(table, storage):
     opened(table, storage, "own").create_scalar_index("id", "BTREE")
     opened(table, storage, "own").delete("id = 7")
     return {branch: PinnedVersion(branch, opened(table, storage, branch).version) for branch in EXPECTED}
+
+
+@pytest.fixture
+def bucket():
+    return "clones"
+
+
+@pytest.fixture
+def other_bucket():
+    return "clones-other"
+
+
+@pytest.fixture
+def pins(prepared):
+    pins, *buckets = prepared
+    for kept in buckets:
+        kept.put_back()
+    return pins
 
 
 @pytest.mark.parametrize("branch", EXPECTED)

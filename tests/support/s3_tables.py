@@ -17,6 +17,17 @@ from lance_spark.write.plan import WriteJob
 IDS = pa.schema([("id", pa.int64())])
 
 
+def storage_options(endpoint: str) -> dict[str, str]:
+    """Storage options that reach the store at an endpoint."""
+    return {
+        "aws_access_key_id": "AKIDTEST",
+        "aws_secret_access_key": "hush-hush",
+        "aws_region": "us-east-1",
+        "aws_endpoint": endpoint,
+        "allow_http": "true",
+    }
+
+
 def given(uri: str, storage: Mapping[str, str], **options: str) -> dict[str, str]:
     """The options as Spark hands them to the data source."""
     return {"path": uri, **{f"storage.{key}": value for key, value in storage.items()}, **options}
@@ -58,5 +69,28 @@ def rows(uri: str, storage: Mapping[str, str], branch: str | None = None, versio
 
 def objects(client: Any, bucket: str) -> dict[str, str]:
     """Key and ETag of everything in a bucket."""
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, PaginationConfig={"PageSize": 1000})
     return {entry["Key"]: entry["ETag"] for page in pages for entry in page.get("Contents", [])}
+
+
+class Kept:
+    """A bucket as it was at one moment, to be put back before each test.
+
+    Datasets that take long to make are made once for a file of tests. They stay in their bucket: a branch names the
+    place of its dataset.
+    """
+
+    def __init__(self, client: Any, bucket: str) -> None:
+        self._client, self._bucket = client, bucket
+        self._etags = objects(client, bucket)
+        self._contents = {key: client.get_object(Bucket=bucket, Key=key)["Body"].read() for key in self._etags}
+
+    def put_back(self) -> None:
+        """Undo whatever was changed, added and removed since."""
+        now = objects(self._client, self._bucket)
+        added = [{"Key": key} for key in now.keys() - self._etags.keys()]
+        for first in range(0, len(added), 1000):
+            self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": added[first : first + 1000]})
+        for key, etag in self._etags.items():
+            if now.get(key) != etag:
+                self._client.put_object(Bucket=self._bucket, Key=key, Body=self._contents[key])
