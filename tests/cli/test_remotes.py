@@ -11,6 +11,7 @@ import time
 
 import lance
 import pytest
+import s3fs
 from support.command_line import SCRIPT, append, call, config, ids, run
 
 from lance_spark.actions.sync import clone as cloning
@@ -575,6 +576,7 @@ def test_a_push_makes_a_new_dataset_and_a_lost_one_is_not_made_anew(flights, tmp
 
 
 def test_nobody_answers_is_not_absent(flights, ada, tmp_path, monkeypatch):
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

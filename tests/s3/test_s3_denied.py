@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import s3fs
 from support.s3_tables import objects, opened, read, rows, write
 
 from lance_spark.actions.branches import create_branch, list_branches
@@ -89,8 +90,9 @@ def test_what_the_store_denies_is_permission_denied_and_changes_nothing(
     ids=["everything", "writes", "refs"],
 )
 def test_a_store_that_fails_is_a_storage_failure_and_never_absent(
-    full_table, bucket, client, faulty, storage_through, hit, operations
+    full_table, bucket, client, faulty, storage_through, monkeypatch, hit, operations
 ):
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     before = objects(client, bucket)
     faulty.rule = lambda request: "500 InternalError" if hit(request) else None
     raised = attempt(operations, full_table, {**storage_through, "client_max_retries": "0"})

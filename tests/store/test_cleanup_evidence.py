@@ -135,6 +135,7 @@ def test_an_old_manifest_that_is_gone_before_its_age_was_read_is_no_obstacle(uri
 
 
 def test_a_kept_manifest_that_vanishes_stops_the_run(uri, monkeypatch):
+    monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
     overwritten(uri, 4)
     vanish(monkeypatch, manifest(uri, 4))
     with pytest.raises(CorruptData, match=r"was listed and is gone"):

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import lance
 import pytest
+import s3fs
 from support.local_datasets import numbers
 
 from lance_spark.actions.merge.merge import MergeOptions, merge
@@ -213,7 +214,8 @@ def test_what_is_known_of_a_dataset_that_is_gone_shows(tmp_path):
             assert "hush-hush" not in text
 
 
-def test_what_is_known_shows_where_no_store_answers():
+def test_what_is_known_shows_where_no_store_answers(monkeypatch):
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     location = DatasetLocation.at("s3://gone/t.lance", UNREACHABLE)
     table, branches, *_ = handles(location)
     for text in (repr(table), html(branches), str(LanceCatalog(None, "s3://gone/t.lance", UNREACHABLE))):
