@@ -65,9 +65,9 @@ def _leave_out(items):
         every = list(group)
         cases = [case for case in every if case.get_closest_marker("nightly") is None]
         marker = cases[0].get_closest_marker("sampled") if cases else None
-        wanted = cases if marker is None else _sample(cases, marker.args[0])
-        kept += [case for case in every if case in wanted]
-        left_out += [case for case in every if case not in wanted]
+        chosen = cases if marker is None else _sample(cases, marker.args[0])
+        kept += [case for case in every if case in chosen]
+        left_out += [case for case in every if case not in chosen]
     if left_out:
         left_out[0].config.hook.pytest_deselected(items=left_out)
         items[:] = kept
@@ -75,12 +75,12 @@ def _leave_out(items):
 
 def _sample(cases, part):
     shuffled = random.Random(cases[0].originalname).sample(cases, len(cases))
-    seen, wanted, others = set(), [], []
+    seen, chosen, others = set(), [], []
     for case in shuffled:
         values = {(name, repr(value)) for name, value in case.callspec.params.items()}
-        (others if values <= seen else wanted).append(case)
+        (others if values <= seen else chosen).append(case)
         seen |= values
-    return wanted + others[: max(0, round(part * len(cases)) - len(wanted))]
+    return chosen + others[: max(0, round(part * len(cases)) - len(chosen))]
 
 
 def _turn(directory):

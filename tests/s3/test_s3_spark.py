@@ -2,6 +2,7 @@
 
 import pytest
 from support.faulty_store import only_below
+from support.frames import failing
 from support.s3_tables import objects, opened, rows, write
 
 from lance_spark import LanceTable
@@ -54,28 +55,6 @@ def test_a_branch_is_written_by_spark_with_permission_for_its_directory_only(spa
     assert rows(table, storage) == [1]
 
 
-def failing(spark, marker):
-    """Three tasks on two cores: the first has delivered its file when the third starts, and that ends the job."""
-
-    def run(batches):
-        import os
-        import time
-
-        from pyspark import TaskContext
-
-        number = TaskContext.get().partitionId()
-        if number == 1:
-            while not os.path.exists(marker):
-                time.sleep(0.05)
-            raise ValueError("own fault")
-        yield from batches
-        if number == 2:
-            open(marker, "w").close()
-            raise ValueError("own fault")
-
-    return spark.range(0, 30, 1, 3).mapInArrow(run, "id bigint")
-
-
 @pytest.mark.parametrize(
     "more",
     [{}, {"branch": "b"}, {"branch": "n", "create_branch": "true"}, None],
@@ -89,7 +68,7 @@ def test_a_failed_job_removes_the_files_it_wrote(
         opened(table, storage).create_branch("b", storage_options=storage)
     before = objects(client, bucket)
     with pytest.raises(Exception, match="own fault"):
-        save(failing(spark, str(tmp_path / "marker")), table, options, **(more or {}))
+        save(failing(spark, tmp_path / "marker"), table, options, **(more or {}))
     written = {request.key for request in faulty.seen if request.method == "PUT" and "/data/" in request.key}
     assert len(written) == 1
     assert objects(client, bucket) == before

@@ -7,7 +7,7 @@ import os
 import lance
 import pyarrow as pa
 import pytest
-from support.frames import all_files, numbers, refused, save
+from support.frames import all_files, failing, numbers, refused, save
 
 from lance_spark.errors import Conflict, SchemaMismatch
 
@@ -21,50 +21,23 @@ def made(uri):
     return uri
 
 
-def failing(spark, directory):
-    """Two tasks: the second fails once the first has finished its file in the directory."""
-    before = set(all_files(directory))
-
-    def fail_late(batches):
-        import os
-        import time
-
-        from pyspark import TaskContext
-
-        def new_files():
-            names = os.listdir(directory) if os.path.isdir(directory) else []
-            return {name: os.path.getsize(os.path.join(directory, name)) for name in names if name not in before}
-
-        yield from batches
-        if TaskContext.get().partitionId() == 1:
-            found = {}
-            while not any(found.values()) or found != new_files():
-                found = new_files()
-                time.sleep(0.7)
-            raise ValueError("own fault")
-
-    return numbers(spark, 0, 100, 2).mapInArrow(fail_late, "id bigint")
-
-
 @pytest.mark.parametrize(
     "options",
     [{}, {"branch": "exp"}, {"branch": "new", "create_branch": True}, {"mode": "overwrite"}],
     ids=["main", "branch", "new branch", "overwrite"],
 )
-def test_a_failed_job_leaves_no_files_no_version_and_no_branch(spark, made, options):
+def test_a_failed_job_leaves_no_files_no_version_and_no_branch(spark, made, tmp_path, options):
     before = all_files(made)
-    branch = options.get("branch")
-    directory = os.path.join(made, f"tree/{branch}/data" if branch else "data")
     with pytest.raises(Exception, match="own fault"):
-        save(failing(spark, directory), made, **options)
+        save(failing(spark, tmp_path / "marker"), made, **options)
     assert all_files(made) == before
     assert set(lance.dataset(made).branches.list()) == {"exp"}
     save(numbers(spark, 7, 8), made, **options)
 
 
-def test_a_failed_creation_leaves_no_files(spark, uri):
+def test_a_failed_creation_leaves_no_files(spark, uri, tmp_path):
     with pytest.raises(Exception, match="own fault"):
-        save(failing(spark, os.path.join(uri, "data")), uri)
+        save(failing(spark, tmp_path / "marker"), uri)
     assert all_files(uri) == {}
     save(numbers(spark, 0, 3), uri)
     assert lance.dataset(uri).count_rows() == 3

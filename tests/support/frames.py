@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -37,6 +38,33 @@ def ids(frame: DataFrame) -> list[Any]:
 def numbers(spark: SparkSession, first: int, last: int, partitions: int = 1) -> DataFrame:
     """A DataFrame of ``id bigint`` (nullable) with the numbers from first up to, not including, last."""
     return spark.range(first, last, 1, partitions).selectExpr("nullif(id, -1) as id")
+
+
+def failing(spark: SparkSession, marker: Path) -> DataFrame:
+    """A job that fails late. Two of its three tasks run at a time, on two cores: when the third one starts, the first
+    one has delivered its file. Then the third one makes the marker, a file that is not there yet, and both fail.
+    """
+    place = str(marker)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+        import time
+
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        number = task.partitionId()
+        if number == 1:
+            while not os.path.exists(place):
+                time.sleep(0.05)
+            raise ValueError("own fault")
+        yield from batches
+        if number == 2:
+            open(place, "w").close()
+            raise ValueError("own fault")
+
+    return numbers(spark, 0, 30, 3).mapInArrow(run, "id bigint")
 
 
 def all_files(directory: str | Path) -> dict[str, int]:
