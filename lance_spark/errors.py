@@ -8,7 +8,7 @@
     ├── SchemaMismatch         5   columns or types do not fit (also ValueError)
     ├── NotFound              10   the store answered: it is not there (also LookupError)
     ├── AlreadyExists         11   the name is taken
-    ├── Conflict              12   somebody else committed first; trying again may help
+    ├── Conflict              12   another process committed first; trying again may help
     ├── StorageFailure        20   the store did not answer; says nothing about existence
     │   └── PermissionDenied  21   the store answered: not allowed
     └── CorruptData           22   the store answered with bytes that are not a Lance dataset
@@ -57,7 +57,7 @@ class NotCommittable(Refused):
     """What another version changed cannot be one commit here.
 
     pylance has no operation for it, or the versions that the change is counted from are gone. Whoever has another way,
-    such as one version after the other, catches this and nothing else: other refusals are to be heard.
+    such as one version after the other, catches this and nothing else: other refusals go through.
     """
 
 

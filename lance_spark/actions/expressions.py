@@ -24,7 +24,7 @@ from lance_spark.store import datasets, refs
 
 
 @dataclass(frozen=True)
-class FoundRef:
+class NamedRef:
     """What a name stands for."""
 
     kind: Kind
@@ -45,18 +45,18 @@ def resolve_expression(
     and a tag.
     """
     typed = parse_expression(expression) if isinstance(expression, str) else expression
-    found = find_ref(location, typed, current)
-    if found.kind == "tag" and typed.version is not None:
+    ref = find_ref(location, typed, current)
+    if ref.kind == "tag" and typed.version is not None:
         raise InvalidOption(
             f"'{typed}': a tag is one version, so it takes no '@'.",
-            hint=f"Tag '{found.name}' is at {PinnedVersion(found.branch, found.version or 0)}.",
+            hint=f"Tag '{ref.name}' is at {PinnedVersion(ref.branch, ref.version or 0)}.",
         )
-    version = typed.version if found.version is None else found.version
+    version = typed.version if ref.version is None else ref.version
     if typed.back:
-        return _steps_back(location, found.branch, version, typed)
+        return _steps_back(location, ref.branch, version, typed)
     if version is None:
-        return datasets.pin_latest(location, found.branch)
-    return datasets.pin_version(location, found.branch, version)
+        return datasets.pin_latest(location, ref.branch)
+    return datasets.pin_version(location, ref.branch, version)
 
 
 def resolve_range(
@@ -67,20 +67,20 @@ def resolve_range(
     return resolve_expression(location, pair.start, current), resolve_expression(location, pair.end, current)
 
 
-def find_ref(location: DatasetLocation, expression: RefExpression | str, current: str | None) -> FoundRef:
+def find_ref(location: DatasetLocation, expression: RefExpression | str, current: str | None) -> NamedRef:
     """The branch or tag that was named, without its ``@`` and ``~``.
 
     Raises NotFound with near names, and Refused for a name that is both.
     """
     typed = parse_expression(expression) if isinstance(expression, str) else expression
     if typed.name is None:
-        return FoundRef("branch", current or MAIN, _current(location, current), None)
+        return NamedRef("branch", current or MAIN, _current(location, current), None)
     explicit = typed.explicit
     if explicit is not None:
-        found = _find(location, *explicit)
-        if found is not None:
-            return found
-    choices = [found for kind in ("branch", "tag") if (found := _find(location, kind, typed.name)) is not None]
+        ref = _find(location, *explicit)
+        if ref is not None:
+            return ref
+    choices = [ref for kind in ("branch", "tag") if (ref := _find(location, kind, typed.name)) is not None]
     if len(choices) == 2:
         raise Refused(
             f"'{typed.name}' is both a branch and a tag.",
@@ -98,7 +98,7 @@ def _current(location: DatasetLocation, current: str | None) -> str | None:
     return current
 
 
-def _find(location: DatasetLocation, kind: Kind, name: str) -> FoundRef | None:
+def _find(location: DatasetLocation, kind: Kind, name: str) -> NamedRef | None:
     """The branch or tag of that name; None where there is none, or where the name could belong to none."""
     try:
         if kind == "tag":
@@ -109,12 +109,12 @@ def _find(location: DatasetLocation, kind: Kind, name: str) -> FoundRef | None:
         return None
     if kind == "tag":
         tag = refs.read_tag(location, name)
-        return None if tag is None else FoundRef("tag", name, tag.branch, tag.version)
+        return None if tag is None else NamedRef("tag", name, tag.branch, tag.version)
     known = name == MAIN or refs.read_branch(location, name) is not None
-    return FoundRef("branch", name, branch_or_none(name), None) if known else None
+    return NamedRef("branch", name, branch_or_none(name), None) if known else None
 
 
-def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | None) -> FoundRef:
+def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | None) -> NamedRef:
     """Raise the error for a name that nothing has: it breaks a rule, there is no dataset, or what is near."""
     datasets.open_latest(location)
     branches = [MAIN, *refs.list_ref_names(location, BRANCHES)]

@@ -18,8 +18,8 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
     """The branch to rename. Raises NotFound, InvalidName, AlreadyExists, and Refused where a rename is not safe.
 
     A branch's files lie below ``tree/<name>``, and the manifests of the branch, of its children and of clones name
-    that path. pylance cannot move them. A branch without versions of its own has nothing there that anybody could
-    name, so it can be made again under another name.
+    that path. pylance cannot move them. A branch without versions of its own has nothing there that anything
+    could name, so it can be made again under another name.
     """
     if old == MAIN:
         raise Refused("Branch 'main' cannot be renamed.", hint="Create a branch from it: lance-git branch NAME main.")
@@ -46,7 +46,7 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
 def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
     """Make the branch again under a new name and delete the old one; returns the new branch.
 
-    Raises as :func:`check_rename`; Conflict when somebody wrote to the old branch meanwhile, and then nothing has
+    Raises as :func:`check_rename`; Conflict when another process wrote to the old branch meanwhile; then nothing has
     changed. An interrupted rename leaves both names, with the same rows.
     """
     branch = check_rename(location, old, new)
@@ -75,7 +75,7 @@ def _check_untouched(location: DatasetLocation, old: str, new: str) -> None:
 
 
 def _fork(location: DatasetLocation, branch: Branch, new: str) -> PinnedVersion:
-    """The version the branch was made from, which the new one is made from, too."""
+    """The version the branch was made from, from which the new one is made as well."""
     try:
         return datasets.pin_version(location, branch.parent_branch, branch.parent_version)
     except NotFound:

@@ -23,12 +23,12 @@ _NO_ROWS = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases",
 """Operations that change neither rows nor columns: there is nothing in them to merge or to push."""
 
 _MANY = 1000
-"""Versions of which nobody wants to know how many are merges: telling them apart means to read them all."""
+"""Beyond this number of versions, merges among them are counted as well: telling them apart means to read each one."""
 
 
 @dataclass(frozen=True)
 class Tracking:
-    """How a branch stands to one that follows a remote's. As of the last fetch: nobody is asked."""
+    """How a branch stands to one that follows a remote's. As of the last fetch: the remote is not asked."""
 
     name: str
     """``origin/main``."""
@@ -71,7 +71,7 @@ class Status:
 
     def as_record(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**vars(self), "remotes": [dict(vars(found)) for found in self.remotes]}
+        return {**vars(self), "remotes": [dict(vars(remote)) for remote in self.remotes]}
 
 
 def status(location: DatasetLocation, branch: str | None) -> Status:
@@ -87,17 +87,17 @@ def status(location: DatasetLocation, branch: str | None) -> Status:
     parent = None if branch is None else table.branches[branch].parent_branch
     tracked = {name: follows for name, follows in followers.items() if follows.branch == branch or name == parent}
     remotes = (_tracking(location, graph, newest, name, follows) for name, follows in sorted(tracked.items()))
-    found = Status(branch or MAIN, newest.version, remotes=tuple(remote for remote in remotes if remote is not None))
-    return found if branch is None else _beside_parent(location, graph, newest, parent, found)
+    alone = Status(branch or MAIN, newest.version, remotes=tuple(remote for remote in remotes if remote is not None))
+    return alone if branch is None else _beside_parent(location, graph, newest, parent, alone)
 
 
 def _beside_parent(
-    location: DatasetLocation, graph: Graph, newest: PinnedVersion, parent: str | None, found: Status
+    location: DatasetLocation, graph: Graph, newest: PinnedVersion, parent: str | None, alone: Status
 ) -> Status:
     other = pin_latest(location, parent)
     bases = graph.bases(newest, other)
     return replace(
-        found,
+        alone,
         parent=parent or MAIN,
         common=str(graph.pin(bases[0])) if len(bases) == 1 else None,
         ahead=_since(location, graph, newest, other),
@@ -131,11 +131,11 @@ def _since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: 
     fork = None if side.branch is None else graph.fork(side.branch)
     if fork is not None:
         known = max(known, fork.version)
-    wanted = graph.reader.versions(location, side.branch, known, side.version)
-    if len(wanted) > _MANY:
-        return len(wanted)
-    found = graph.reader.transactions(location, side.branch, wanted)
-    return sum(1 for transaction in found.values() if _changes_something(transaction, held))
+    since = graph.reader.versions(location, side.branch, known, side.version)
+    if len(since) > _MANY:
+        return len(since)
+    transactions = graph.reader.transactions(location, side.branch, since)
+    return sum(1 for transaction in transactions.values() if _changes_something(transaction, held))
 
 
 def _changes_something(transaction: Transaction | None, held: dict[str, int]) -> bool:

@@ -28,8 +28,8 @@ def transaction(
 
     ``audit`` is given the temporary branch; False, or an exception, keeps it from being published. Raises Refused for a
     target that stands still at a tag or version, or is a branch that follows a remote's, and when the audit says no;
-    Conflict when somebody else committed what cannot be combined. In every case but success nothing is published, and
-    in every case the temporary branch is deleted.
+    Conflict when another process committed what cannot be combined with it. In every case but success nothing is
+    published, and in every case the temporary branch is deleted.
     """
     if target.tag is not None or target.version is not None or target.as_of is not None:
         raise Refused("A transaction needs a branch to publish to.", hint="Use checkout(branch=...), or no ref at all.")

@@ -173,7 +173,7 @@ def _columns(diff: Diff) -> Iterator[Line]:
 
 def _values(diff: Diff) -> Iterator[Line]:
     for values in diff.values:
-        told = f"written anew in {counted(values.fragments, 'fragment')}, {counted(values.rows, 'row')}"
+        told = f"written again in {counted(values.fragments, 'fragment')}, {counted(values.rows, 'row')}"
         yield [(CHANGE, f"~ values of {values.column}"), (PLAIN, f"  {told}")]
 
 

@@ -38,8 +38,6 @@ class ChainLinks:
 
 
 Chains = Mapping[str, ChainLinks]
-Ancestors = Mapping[str, int]
-"""By chain: the newest version among the ancestors, the version itself included."""
 
 
 def ancestors(node: Node, graph: Chains) -> dict[str, int]:

@@ -36,7 +36,7 @@ class FragmentChange(Enum):
     UNCHANGED = "unchanged"
     ROWS_DELETED = "rows deleted"
     ROWS_UPDATED = "rows updated"
-    """Or may have been updated: if a version in between is gone, nobody knows."""
+    """Or may have been updated: a version in between is gone."""
     COLUMNS_WRITTEN = "columns written"
     GONE = "rewritten or gone"
     """All its rows were deleted, or written to other fragments."""

@@ -67,7 +67,7 @@ class Steps:
     branch: str | None
     all: tuple[Step, ...] = ()
     complete: bool = True
-    """False if versions in between are gone, so that nobody knows what they did."""
+    """False if versions in between are gone, so that what they did is unknown."""
 
     @cached_property
     def moves_no_rows(self) -> bool:

@@ -1,4 +1,4 @@
-"""The engine to take when nobody said which: the smallest that does the work well."""
+"""The engine to take where none was chosen: the smallest that does the work well."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ class LocalRunner:
     ) -> pa.Table:
         """All batches of all items, in the order of the items."""
         self._say(stage)
-        found = self._each(lambda item: list(function(item)), items)
-        return pa.Table.from_batches([batch for batches in found for batch in batches], schema)
+        results = self._each(lambda item: list(function(item)), items)
+        return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
     def map(
         self,
@@ -64,8 +64,8 @@ class LocalRunner:
         count = min(self.parallelism if self._waits else 1, frame.num_rows // _SLICE_ROWS) or 1
         size = max(1, -(-frame.num_rows // (count * _SLICE_ROWS))) * _SLICE_ROWS
         slices = [frame.slice(first, size).to_batches() for first in range(0, max(1, frame.num_rows), size)]
-        found = self._each(lambda batches: list(function(iter(batches))), slices)
-        return pa.Table.from_batches([batch for batches in found for batch in batches], schema)
+        results = self._each(lambda batches: list(function(iter(batches))), slices)
+        return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
     def match(
         self,
@@ -100,14 +100,14 @@ class LocalRunner:
         A local disk answers at once. There threads only take Python's lock from one another, at every single file:
         together they need half as long again as one of them alone.
         """
-        found: list[_Result] = []
+        results: list[_Result] = []
         rest = iter(items)
         for item in rest:
             if self._waits:
                 with ThreadPoolExecutor(self.parallelism) as pool:
-                    return found + list(pool.map(function, [item, *rest]))
+                    return results + list(pool.map(function, [item, *rest]))
             began, busy = time.perf_counter(), time.thread_time()
-            found.append(function(item))
+            results.append(function(item))
             took, busy = time.perf_counter() - began, time.thread_time() - busy
             self._waits = took - busy > max(_IDLE, busy)
-        return found
+        return results

@@ -34,5 +34,5 @@ LITTLE = Work(
     copies=256,
     copied_bytes=256 * 1024**2,
 )
-"""The most that local threads get when nobody said where to run. Each of these takes them some five to ten seconds,
+"""The most that local threads get where no engine was chosen. Each of these takes them some five to ten seconds,
 which is what Spark needs for its first small jobs; and the files take them some 100 MB of memory."""

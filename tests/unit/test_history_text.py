@@ -84,7 +84,7 @@ def test_a_diff():
         "+ column new  int64",
         "- column old  string",
         "~ column id  type changed: int64 -> int32",
-        "~ values of name  written anew in 1 fragment, 10 rows",
+        "~ values of name  written again in 1 fragment, 10 rows",
         "+ id: 1, blob: <3 bytes>",
         "- id: 2, when: 2026-01-02T03:04:05+00:00",
         f"~ name: null -> {'x' * 57}..., id: 3",

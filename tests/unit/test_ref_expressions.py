@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.errors import InvalidOption
-from lance_spark.refs.expressions import RefExpression, is_range, parse_expression, parse_range
+from lance_spark.refs.expressions import RefExpression, parse_expression, parse_range
 
 READ = {
     "main": ("main", None, 0),
@@ -78,7 +78,6 @@ HEAD = RefExpression("HEAD", None)
 def test_a_range(text, start, end):
     read = parse_range(text)
     assert (read.start, read.end) == (start, end)
-    assert is_range(text)
 
 
 @pytest.mark.parametrize("text", ["..", "main", "a...b", "a..b..c", "", "a..@x"])
