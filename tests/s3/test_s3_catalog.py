@@ -276,7 +276,7 @@ def test_a_drop_that_was_interrupted_keeps_the_name_until_it_is_collected(bucket
         drop_table(catalog, "t")
     faulty.rule = lambda _: None
     assert not table_exists(catalog, "t")
-    with pytest.raises(NotFound, match="being dropped"):
+    with pytest.raises(NotFound, match="is dropping or renaming it"):
         drop_table(catalog, "t")
     with pytest.raises(AlreadyExists):
         declare_table(catalog, "t")

@@ -63,7 +63,7 @@ def test_only_a_fetch_writes_to_one(mine, source):
         lambda: plan_write({"path": mine, "branch": follower}, pa.schema([("id", pa.int64())]), overwrite=False),
     )
     for write in writes:
-        assert "'origin/exp' follows 'exp' of origin: nothing but a fetch" in refused(Refused, write)
+        assert "'origin/exp' follows 'exp' of origin: only a fetch" in refused(Refused, write)
     assert (snapshot(mine), ids_of(mine, follower)) == before
 
 
@@ -77,7 +77,7 @@ def test_one_that_was_deleted_and_fetched_anew_says_what_is_lost_and_how_to_go_o
     assert [found.related for found in status(locate(mine), None).remotes] == [False]
     for verb in (pulled, pushed):
         said = refused(Refused, lambda verb=verb: verb(mine, source), mine, source)
-        assert "no common version. If 'origin/main' was deleted and fetched anew" in said
+        assert "no common version. If 'origin/main' was deleted and fetched again" in said
         assert "lance-git checkout -b NAME origin/main" in said
     branch_off(mine, "again", "origin/main")
     picked = cherry_pick(locate(mine), pin_latest(locate(mine), None), "again", LocalRunner())
