@@ -25,6 +25,7 @@ BOOKKEEPING = "bookkeeping"
 """Refs, version hints and notes of clones: never deleted, and not reported."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
+KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
 
 _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")
