@@ -1,16 +1,21 @@
-"""Partial aggregates: which Spark can leave to its executors' Arrow, and computing them batch by batch."""
+"""Which aggregates Spark can leave to the executors, as partial ones that Spark merges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from lance_spark.query.expressions import Column
+from lance_spark.query.types import as_spark_sends, field_at
+from lance_spark.schema.blobs import is_blob
 
 Function = Literal["COUNT_STAR", "COUNT", "SUM", "MIN", "MAX", "AVG"]
+MAX_SUMMED_DIGITS = 28
+"""Digits of decimals that are summed: in 38, which Arrow's decimals have, fit the sums of ten billion of them."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +29,29 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class Partial:
+    """One aggregate of a plan."""
+
+    function: Function
+    path: tuple[str, ...]
+    """The column; empty for COUNT_STAR."""
+    input: pa.DataType
+    """What the column is brought to first. For COUNT of a type that Spark does not get, null."""
+    output: pa.DataType
+
+
+@dataclass(frozen=True)
 class AggregatePlan:
     """What to read and what comes out; executors get it pickled."""
 
     columns: tuple[str, ...]
     """Top-level columns to read; empty for COUNT_STAR alone."""
+    groups: tuple[tuple[str, ...], ...]
+    """Columns whose values make a group."""
+    partials: tuple[Partial, ...]
     output: pa.Schema
-    """The rows that come out, as Spark's Arrow types: group columns first, then one column for each aggregate. Names
-    are unique."""
+    """The rows that come out, in the Arrow types that Spark expects: group columns first, then one column for each
+    aggregate. Names are unique and for people only."""
 
 
 def plan_aggregates(
@@ -44,14 +64,84 @@ def plan_aggregates(
     """How to compute partial aggregates that Spark merges to its own result; None when that is not possible.
 
     ``aggregates`` are those of ``pushAggregation``, where Spark has split AVG into SUM and COUNT. ``asked`` are those
-    of ``supportCompletePushDown`` before, with AVG among them: an average does not overflow where a sum does.
+    of ``supportCompletePushDown`` before, with AVG among them: an average of bigints has no overflow, the sum that
+    Spark makes of it has. ``ansi`` is Spark's ``spark.sql.ansi.enabled``.
     """
+    keys = [_key_type(schema, group.path) for group in groups]
+    partials = [_partial(each, schema) for each in aggregates]
+    averaged = {each.column for each in asked if each.function == "AVG"}
+    summed = {each.column for each in asked if each.function == "SUM"}
+    found: list[Partial] = []
+    for each, partial in zip(aggregates, partials, strict=True):
+        if partial is None:
+            return None
+        if each.function == "SUM" and each.column in averaged and partial.output == pa.int64():
+            if each.column not in summed:
+                partial = Partial("SUM", partial.path, pa.float64(), pa.float64())
+            elif not ansi:
+                # One sum cannot both wrap around, as the sum does then, and not, as the average does.
+                return None
+        found.append(partial)
+    if (not found and not keys) or any(key is None for key in keys):
+        return None
+    paths = [group.path for group in groups] + [partial.path for partial in found if partial.path]
+    names = list(_unique([*(".".join(group.path) for group in groups), *map(_name, found)]))
+    kinds = [*keys, *(partial.output for partial in found)]
+    return AggregatePlan(
+        columns=tuple(dict.fromkeys(path[0] for path in paths)),
+        groups=tuple(group.path for group in groups),
+        partials=tuple(found),
+        output=pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)]),
+    )
+
+
+def _key_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:
+    field = _readable(schema, path)
+    return None if field is None else as_spark_sends(field.type)
+
+
+def _partial(wanted: Aggregate, schema: pa.Schema) -> Partial | None:
+    if wanted.function == "COUNT_STAR":
+        return Partial("COUNT_STAR", (), pa.null(), pa.int64())
+    field = None if wanted.column is None or wanted.distinct else _readable(schema, wanted.column.path)
+    if field is None or wanted.column is None:
+        return None
+    kind = as_spark_sends(field.type)
+    if wanted.function == "COUNT":
+        return Partial("COUNT", wanted.column.path, kind or pa.null(), pa.int64())
+    if kind is None or wanted.function == "AVG":
+        return None
+    if wanted.function == "SUM":
+        return _sum(wanted.column.path, kind)
+    return Partial(wanted.function, wanted.column.path, kind, kind)
+
+
+def _sum(path: tuple[str, ...], kind: pa.DataType) -> Partial | None:
+    if pt.is_integer(kind):
+        return Partial("SUM", path, pa.int64(), pa.int64())
+    if pt.is_floating(kind):
+        return Partial("SUM", path, pa.float64(), pa.float64())
+    if pt.is_decimal(kind) and kind.precision <= MAX_SUMMED_DIGITS:
+        # Spark says decimal(p + 10, s) of a sum, but casts the partial ones that it gets to the type of the column.
+        return Partial("SUM", path, pa.decimal128(38, kind.scale), kind)
     return None
 
 
-def aggregate(plan: AggregatePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of ``plan.output``; several may belong to one group, Spark merges them.
+def _readable(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
+    """The field at a path, unless what is read of it is not what the schema says."""
+    field = field_at(schema, path)
+    top = None if field is None else schema.field(path[0])
+    return None if field is None or is_blob(top) or isinstance(field.type, pa.BaseExtensionType) else field
 
-    ``batches`` have the columns of the plan in the dataset's own types. Without groups at least one row comes out.
-    """
-    yield from ()
+
+def _name(partial: Partial) -> str:
+    return f"{partial.function.lower().removesuffix('_star')}({'.'.join(partial.path) or '*'})"
+
+
+def _unique(names: Sequence[str]) -> Iterator[str]:
+    seen: set[str] = set()
+    for name in names:
+        while name.lower() in seen:
+            name += "'"
+        seen.add(name.lower())
+        yield name

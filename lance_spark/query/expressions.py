@@ -26,7 +26,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator or a function under the name that Spark's connector API has for it, such as ``=``, ``IN`` or ``NOT``."""
+    """An operator or a function by the name that Spark's connector API gives it, such as ``=``, ``IN`` or ``NOT``."""
 
     name: str
     arguments: tuple[Expression, ...] = ()

@@ -1,13 +1,30 @@
-"""Spark's predicates as Lance's filters, where both keep the same rows."""
+"""Spark's predicates as Lance's filters, where both keep the same rows.
+
+Negations are pushed down to the comparisons first, so that each of those only has to say for which rows it is true
+(or false), never for which it is null: indexes and DataFusion's own rewriting then cannot differ from Spark in that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
-from lance_spark.query.expressions import Expression
+from lance_spark.query import comparisons
+from lance_spark.query.comparisons import ALWAYS, INVERSE, MIRRORED, NEVER, PARTS, Reference
+from lance_spark.query.expressions import Call, Cast, Column, Expression, Literal
+from lance_spark.query.types import field_at, is_integer_name, same_type
+from lance_spark.schema.blobs import is_blob
+
+_MAX_DEPTH = 16
+"""AND inside of OR inside of AND; Lance's parser gives up at about 50 brackets, of which a level can take two."""
+_MAX_PARTS = 1_000
+"""Comparisons in one predicate; DataFusion walks them recursively."""
+_MAX_LENGTH = 2**20
+"""Characters of SQL: it is sent along with every task, and parsed there."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +38,170 @@ class PushedFilter:
 
 
 def translate(predicate: Expression, schema: pa.Schema) -> PushedFilter | None:
-    """The predicate as a filter on a dataset with this schema; None for one that only Spark can apply."""
-    return None
+    """The predicate as a filter on a dataset with this schema; None for one that only Spark can apply.
+
+    ``schema`` is the dataset's own, as pylance's ``dataset.schema`` has it. A column that it does not have makes the
+    part with that column untranslatable.
+    """
+    found = _Translator(schema).true_where(predicate, True, 0)
+    if found is None or len(found.sql) > _MAX_LENGTH:
+        return None
+    return found if found.exact or found.sql != ALWAYS else None
 
 
 def conjunction(filters: Iterable[PushedFilter]) -> str | None:
-    """All filters as one, for a scan; None when there is none."""
-    return " AND ".join(f"({each.sql})" for each in filters) or None
+    """All filters as one, for a scan; None when they keep all rows."""
+    texts = [each.sql for each in filters if each.sql != ALWAYS]
+    return NEVER if NEVER in texts else " AND ".join(f"({text})" for text in texts) or None
+
+
+class _Translator:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._parts = 0
+
+    def true_where(self, expression: Expression, wanted: bool, depth: int) -> PushedFilter | None:
+        """SQL that is true for the rows for which the expression is ``wanted``, true or false."""
+        if depth > _MAX_DEPTH:
+            return None
+        if isinstance(expression, Call):
+            if expression.name in ("AND", "OR"):
+                return self._combined(expression, wanted, depth)
+            if expression.name in ("NOT", "BOOLEAN_EXPRESSION") and len(expression.arguments) == 1:
+                return self.true_where(expression.arguments[0], wanted == (expression.name != "NOT"), depth + 1)
+        self._parts += 1
+        sql = self._leaf(expression, wanted) if self._parts <= _MAX_PARTS else None
+        return None if sql is None else PushedFilter(sql, exact=True)
+
+    def _combined(self, call: Call, wanted: bool, depth: int) -> PushedFilter | None:
+        """By De Morgan: not both is either not. Of a conjunction, a part that cannot be said may be left out."""
+        parts = [self.true_where(each, wanted, depth + 1) for each in _flattened(call)]
+        known = [part for part in parts if part is not None]
+        exact = len(known) == len(parts) and all(part.exact for part in known)
+        if (call.name == "AND") == wanted:
+            if any(part.sql == NEVER for part in known):
+                return PushedFilter(NEVER, exact=True)
+            texts = [part.sql for part in known if part.sql != ALWAYS]
+            return PushedFilter(_joined(texts, "AND") or ALWAYS, exact) if known else None
+        if len(known) < len(parts):
+            return None
+        if any(part == PushedFilter(ALWAYS, exact=True) for part in known):
+            return PushedFilter(ALWAYS, exact=True)
+        return PushedFilter(_joined([part.sql for part in known if part.sql != NEVER], "OR") or NEVER, exact)
+
+    def _leaf(self, expression: Expression, wanted: bool) -> str | None:
+        if isinstance(expression, Literal):
+            return (ALWAYS if expression.value is wanted else NEVER) if _is_truth(expression) else None
+        if isinstance(expression, Column):
+            return self._comparison("=", expression, Literal(wanted, "boolean"))
+        if not isinstance(expression, Call):
+            return None
+        name, arguments = expression.name, expression.arguments
+        if name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
+            return ALWAYS if (name == "ALWAYS_TRUE") == wanted else NEVER
+        if name == "IN" and arguments:
+            return self._membership(arguments[0], arguments[1:], wanted)
+        if len(arguments) == 1:
+            return self._null_test(name, arguments[0], wanted)
+        return self._binary(name, arguments[0], arguments[1], wanted) if len(arguments) == 2 else None
+
+    def _null_test(self, name: str, argument: Expression, wanted: bool) -> str | None:
+        column = self._reference(argument)
+        if column is None or name not in ("IS_NULL", "IS_NOT_NULL"):
+            return None
+        return column.is_null if (name == "IS_NULL") == wanted else column.is_not_null
+
+    def _binary(self, name: str, left: Expression, right: Expression, wanted: bool) -> str | None:
+        if name in INVERSE:
+            return self._comparison(name if wanted else INVERSE[name], left, right)
+        if name == "<=>":
+            return self._null_safe_equality(left, right, wanted)
+        if name not in PARTS:
+            return None
+        column, value = self._constant(left, right)
+        if column is None or not same_type("string", column.kind):
+            return None
+        return comparisons.matches(column, name, value, wanted)
+
+    def _comparison(self, operator: str, left: Expression, right: Expression) -> str | None:
+        if isinstance(left, Literal):
+            operator, left, right = MIRRORED[operator], right, left
+        if isinstance(right, Literal):
+            column, value = self._constant(left, right)
+            return None if column is None else comparisons.compare(column, operator, value)
+        one, other = self._reference(left), self._reference(right)
+        return comparisons.compare_columns(one, operator, other) if one and other else None
+
+    def _null_safe_equality(self, left: Expression, right: Expression, wanted: bool) -> str | None:
+        if isinstance(left, Literal):
+            left, right = right, left
+        if not isinstance(right, Literal):
+            return None
+        column, value = self._constant(left, right)
+        if column is None:
+            return None
+        if value is None:
+            return column.is_null if wanted else column.is_not_null
+        compared = comparisons.compare(column, "=" if wanted else "<>", value)
+        return compared if wanted or compared is None else f"({compared} OR {column.is_null})"
+
+    def _membership(self, column: Expression, values: tuple[Expression, ...], wanted: bool) -> str | None:
+        constants = []
+        reference: Reference | None = None
+        for each in values:
+            reference, value = self._constant(column, each)
+            if reference is None:
+                return None
+            constants.append(value)
+        if reference is None:
+            return None
+        listed = comparisons.is_in if wanted else comparisons.is_not_in
+        return listed(reference, constants)
+
+    def _constant(self, column: Expression, constant: Expression) -> tuple[Reference | None, Any]:
+        """The column and the constant it is compared with; no column where the two are not of one type."""
+        widened = isinstance(column, Cast) and is_integer_name(column.target)
+        reference = self._reference(column.argument if widened and isinstance(column, Cast) else column)
+        if reference is None or not isinstance(constant, Literal):
+            return None, None
+        if widened:
+            # Spark casts whole numbers only to wider ones here, and constants beside the column's range are no problem.
+            kinds_fit = pt.is_integer(reference.kind) and is_integer_name(constant.type)
+            return (reference if kinds_fit and reference.kind != pa.uint64() else None), constant.value
+        return (reference if same_type(constant.type, reference.kind) else None), constant.value
+
+    def _reference(self, expression: Expression) -> Reference | None:
+        if not isinstance(expression, Column):
+            return None
+        field = field_at(self._schema, expression.path)
+        # Lance knows no way to quote a backtick, and an extension type has an order of its own.
+        if field is None or isinstance(field.type, pa.BaseExtensionType) or is_blob(self._top(expression)):
+            return None
+        if any(not name or "`" in name for name in expression.path):
+            return None
+        sql = ".".join(f"`{name}`" for name in expression.path)
+        return Reference(sql, field.type, nested=len(expression.path) > 1)
+
+    def _top(self, column: Column) -> pa.Field:
+        return self._schema.field(column.path[0])
+
+
+def _flattened(call: Call) -> list[Expression]:
+    """The operands of a chain of one operator, however it is bracketed, from left to right."""
+    operands: list[Expression] = []
+    waiting: list[Expression] = [call]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Call) and each.name == call.name:
+            waiting.extend(reversed(each.arguments))
+        else:
+            operands.append(each)
+    return operands
+
+
+def _joined(parts: list[str], operator: str) -> str:
+    return parts[0] if len(parts) == 1 else f" {operator} ".join(f"({part})" for part in parts)
+
+
+def _is_truth(literal: Literal) -> bool:
+    return literal.value is None or isinstance(literal.value, bool)

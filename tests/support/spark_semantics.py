@@ -1,0 +1,119 @@
+"""What Spark says of a predicate and a row: an oracle for filters, written from Spark's rules and nothing of ours."""
+
+from __future__ import annotations
+
+import math
+import operator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from lance_spark.query.expressions import Call, Cast, Column, Expression, Literal
+
+_COMPARED = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def holds(expression: Expression, row: dict[str, Any]) -> Any:
+    """True, False or None (Spark's null) for a predicate; the value for any other expression."""
+    if isinstance(expression, Literal):
+        return _single(expression.value, expression.type)
+    if isinstance(expression, Column):
+        return _at(row, expression.path)
+    if isinstance(expression, Cast):
+        return holds(expression.argument, row)
+    return _call(expression, row)
+
+
+def _call(call: Call, row: dict[str, Any]) -> Any:
+    name = call.name
+    if name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
+        return name == "ALWAYS_TRUE"
+    values = [holds(each, row) for each in call.arguments]
+    if name == "AND":
+        return False if False in values else None if None in values else True
+    if name == "OR":
+        return True if True in values else None if None in values else False
+    if name in ("IS_NULL", "IS_NOT_NULL"):
+        return (values[0] is None) == (name == "IS_NULL")
+    if name == "<=>":
+        return (values[0] is None and values[1] is None) or (None not in values and _key(values[0]) == _key(values[1]))
+    if name == "IN":
+        return _member(values[0], values[1:])
+    if name == "COALESCE":
+        return next((value for value in values if value is not None), None)
+    if None in values:
+        return None
+    if name == "NOT":
+        return not values[0]
+    if name in _COMPARED:
+        return _COMPARED[name](_key(values[0]), _key(values[1]))
+    text, part = (value.encode() for value in values)
+    return {"STARTS_WITH": text.startswith, "ENDS_WITH": text.endswith, "CONTAINS": text.__contains__}[name](part)
+
+
+def _member(value: Any, listed: list[Any]) -> bool | None:
+    if value is None:
+        return None
+    if any(each is not None and _key(each) == _key(value) for each in listed):
+        return True
+    return None if None in listed else False
+
+
+def _key(value: Any) -> Any:
+    """Compares as Spark compares: strings by their bytes, NaN as one value above all others, -0.0 as 0.0."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
+    return value.encode() if isinstance(value, str) else value
+
+
+def _single(value: Any, kind: str) -> Any:
+    return float(np.float32(value)) if kind == "float" and value is not None else value
+
+
+def _at(row: dict[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = row
+    for name in path:
+        value = None if value is None else value[name]
+    return value
+
+
+def spark_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows with values as Spark holds them: dates as days, timestamps as microseconds."""
+    columns = {name: _values(table[name].combine_chunks()) for name in table.column_names}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _values(array: pa.Array) -> list[Any]:
+    kind = array.type
+    found: list[Any]
+    if isinstance(array, pa.ChunkedArray):
+        return [value for chunk in array.chunks for value in _values(chunk)]
+    if pt.is_dictionary(kind):
+        return _values(pc.cast(array, kind.value_type))
+    if pt.is_struct(kind):
+        children = [_values(pc.struct_field(array, index)) for index in range(kind.num_fields)]
+        names = [kind.field(index).name for index in range(kind.num_fields)]
+        found = [dict(zip(names, values, strict=True)) for values in zip(*children, strict=True)]
+        return [value if valid else None for value, valid in zip(found, array.is_valid().to_pylist(), strict=True)]
+    if pt.is_date(kind):
+        found = pc.cast(pc.cast(array, pa.date32()), pa.int32()).to_pylist()
+        return found
+    if pt.is_timestamp(kind):
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+        ticks = pc.cast(array, pa.int64()).to_pylist()
+        return [None if tick is None else tick * 10**6 // per_second for tick in ticks]
+    if kind == pa.uint64():
+        return [None if value is None else Decimal(value) for value in array.to_pylist()]
+    found = array.to_pylist()
+    return found
