@@ -10,7 +10,6 @@ from lance_spark.query.aggregates import AggregatePlan
 from lance_spark.query.comparisons import ALWAYS, NEVER
 from lance_spark.scan.plan import FragmentSize
 
-
 _CONSTANT = (None, ALWAYS, NEVER)
 """Filters that say the same of all rows."""
 

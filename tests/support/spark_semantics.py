@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -37,21 +38,9 @@ def holds(expression: Expression, row: dict[str, Any]) -> Any:
 
 def _call(call: Call, row: dict[str, Any]) -> Any:
     name = call.name
-    if name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
-        return name == "ALWAYS_TRUE"
     values = [holds(each, row) for each in call.arguments]
-    if name == "AND":
-        return False if False in values else None if None in values else True
-    if name == "OR":
-        return True if True in values else None if None in values else False
-    if name in ("IS_NULL", "IS_NOT_NULL"):
-        return (values[0] is None) == (name == "IS_NULL")
-    if name == "<=>":
-        return (values[0] is None and values[1] is None) or (None not in values and _key(values[0]) == _key(values[1]))
-    if name == "IN":
-        return _member(values[0], values[1:])
-    if name == "COALESCE":
-        return next((value for value in values if value is not None), None)
+    if name in _OF_NULLS:
+        return _OF_NULLS[name](*values)
     if None in values:
         return None
     if name == "NOT":
@@ -62,12 +51,40 @@ def _call(call: Call, row: dict[str, Any]) -> Any:
     return {"STARTS_WITH": text.startswith, "ENDS_WITH": text.endswith, "CONTAINS": text.__contains__}[name](part)
 
 
-def _member(value: Any, listed: list[Any]) -> bool | None:
+def _and(*values: Any) -> Any:
+    return False if False in values else None if None in values else True
+
+
+def _or(*values: Any) -> Any:
+    return True if True in values else None if None in values else False
+
+
+def _same(left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return left is right
+    return bool(_key(left) == _key(right))
+
+
+def _member(value: Any, *listed: Any) -> bool | None:
     if value is None:
         return None
     if any(each is not None and _key(each) == _key(value) for each in listed):
         return True
     return None if None in listed else False
+
+
+_OF_NULLS: dict[str, Callable[..., Any]] = {
+    "ALWAYS_TRUE": lambda: True,
+    "ALWAYS_FALSE": lambda: False,
+    "AND": _and,
+    "OR": _or,
+    "<=>": _same,
+    "IN": _member,
+    "IS_NULL": lambda value: value is None,
+    "IS_NOT_NULL": lambda value: value is not None,
+    "COALESCE": lambda *values: next((value for value in values if value is not None), None),
+}
+"""What is not simply null where an argument is."""
 
 
 def _key(value: Any) -> Any:
