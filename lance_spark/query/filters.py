@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from lance_spark.query import comparisons
 from lance_spark.query.comparisons import ALWAYS, INVERSE, MIRRORED, NEVER, PARTS, Reference
 from lance_spark.query.expressions import Call, Cast, Column, Expression, Literal
-from lance_spark.query.types import field_at, is_integer_name, same_type
+from lance_spark.query.types import field_at, same_type, widens
 from lance_spark.schema.blobs import is_blob
 
 _MAX_DEPTH = 16
@@ -90,15 +89,14 @@ class _Translator:
         return PushedFilter(_joined([part.sql for part in known if part.sql != NEVER], "OR") or NEVER, exact)
 
     def _leaf(self, expression: Expression, wanted: bool) -> str | None:
+        expression = _plain(expression)
         if isinstance(expression, Literal):
             return (ALWAYS if expression.value is wanted else NEVER) if _is_truth(expression) else None
         if isinstance(expression, Column):
             return self._comparison("=", expression, Literal(wanted, "boolean"))
         if not isinstance(expression, Call):
             return None
-        name, arguments = expression.name, expression.arguments
-        if name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
-            return ALWAYS if (name == "ALWAYS_TRUE") == wanted else NEVER
+        name, arguments = expression.name, tuple(map(_plain, expression.arguments))
         if name == "IN" and arguments:
             return self._membership(arguments[0], arguments[1:], wanted)
         if len(arguments) == 1:
@@ -160,15 +158,16 @@ class _Translator:
 
     def _constant(self, column: Expression, constant: Expression) -> tuple[Reference | None, Any]:
         """The column and the constant it is compared with; no column where the two are not of one type."""
-        widened = isinstance(column, Cast) and is_integer_name(column.target)
-        reference = self._reference(column.argument if widened and isinstance(column, Cast) else column)
+        inner = column.argument if isinstance(column, Cast) else column
+        reference = self._reference(inner)
         if reference is None or not isinstance(constant, Literal):
             return None, None
-        if widened:
-            # Spark casts whole numbers only to wider ones here, and constants beside the column's range are no problem.
-            kinds_fit = pt.is_integer(reference.kind) and is_integer_name(constant.type)
-            return (reference if kinds_fit and reference.kind != pa.uint64() else None), constant.value
-        return (reference if same_type(constant.type, reference.kind) else None), constant.value
+        if isinstance(column, Cast):
+            # Constants beside the column's range are told from its values all the same.
+            fits = widens(reference.kind, column.target) and widens(reference.kind, constant.type)
+        else:
+            fits = same_type(constant.type, reference.kind)
+        return (reference if fits else None), constant.value
 
     def _reference(self, expression: Expression) -> Reference | None:
         if not isinstance(expression, Column):
@@ -201,6 +200,13 @@ def _flattened(call: Call) -> list[Expression]:
 
 def _joined(parts: list[str], operator: str) -> str:
     return parts[0] if len(parts) == 1 else f" {operator} ".join(f"({part})" for part in parts)
+
+
+def _plain(expression: Expression) -> Expression:
+    """Spark's own predicates for true and false stand for the constants, also where those are compared."""
+    if isinstance(expression, Call) and expression.name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
+        return Literal(expression.name == "ALWAYS_TRUE", "boolean")
+    return expression
 
 
 def _is_truth(literal: Literal) -> bool:

@@ -10,6 +10,7 @@ import pyarrow.types as pt
 
 _ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Names in Spark's JSON schemas that differ from its ``simpleString``."""
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _NAMES = {
     pa.bool_(): "boolean",
     pa.int8(): "tinyint",
@@ -67,9 +68,10 @@ def same_type(name: str, kind: pa.DataType) -> bool:
     return _ALIASES.get(name, name) == spark_name(kind)
 
 
-def is_integer_name(name: str) -> bool:
-    """Whether the name is that of one of Spark's whole numbers."""
-    return _ALIASES.get(name, name) in ("tinyint", "smallint", "int", "bigint")
+def widens(kind: pa.DataType, name: str) -> bool:
+    """Whether every value of a column is the same whole number after a cast to Spark's type of that name."""
+    mine, target = spark_name(kind), _ALIASES.get(name, name)
+    return mine in _INTEGERS and target in _INTEGERS and _INTEGERS.index(mine) <= _INTEGERS.index(target)
 
 
 def field_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:

@@ -157,6 +157,25 @@ def test_combinations_keep_at_least_the_rows_that_spark_keeps(dataset, rows, mon
     assert hints > 10
 
 
+@pytest.mark.parametrize("levels", [16, 17, 60])
+def test_deep_predicates_are_parsed(dataset, rows, levels):
+    predicate = Call("=", (Column(("double",)), Literal(1.5, "double")))
+    for number in range(levels):
+        other = Call(">", (Column(("double",)), Literal(number - 2.0, "double")))
+        predicate = Call("AND" if number % 2 else "OR", (predicate, other))
+    for each in (predicate, Call("NOT", (predicate,))):
+        found = translate(each, dataset.schema)
+        assert set(kept(dataset, found.sql)) >= set(expected(rows, each))
+
+
+def test_long_predicates_are_parsed(dataset, rows):
+    many = tuple(Call("=", (Column(("id",)), Literal(number, "bigint"))) for number in range(2, 1_000))
+    predicate = Call("OR", many)
+    assert kept(dataset, translate(predicate, dataset.schema).sql) == expected(rows, predicate)
+    listed = Call("IN", (Column(("bigint",)), *(Literal(number, "bigint") for number in range(-5_000, 5_000))))
+    assert kept(dataset, translate(listed, dataset.schema).sql) == expected(rows, listed)
+
+
 def test_columns_of_one_type_are_compared_with_each_other(dataset, rows):
     wrong, refused = [], []
     for operator in OPERATORS[:-1]:
