@@ -59,40 +59,36 @@ def plan_aggregates(
     groups: Sequence[Column],
     schema: pa.Schema,
     asked: Sequence[Aggregate] = (),
-    ansi: bool = True,
 ) -> AggregatePlan | None:
     """How to compute partial aggregates that Spark merges to its own result; None when that is not possible.
 
     ``aggregates`` are those of ``pushAggregation``, where Spark has split AVG into SUM and COUNT. ``asked`` are those
-    of ``supportCompletePushDown`` before, with AVG among them: an average of bigints has no overflow, the sum that
-    Spark makes of it has. ``ansi`` is Spark's ``spark.sql.ansi.enabled``.
+    of all calls of ``supportCompletePushDown`` before: of the first one, which has AVG, and of a second one, which
+    has it no more. Spark's own average of bigints adds up doubles; what it makes of an average that it has split adds
+    up bigints, and fails where these overflow. So averages of bigints are not possible.
     """
     keys = [_key_type(schema, group.path) for group in groups]
-    partials = [_partial(each, schema) for each in aggregates]
-    averaged = {each.column for each in asked if each.function == "AVG"}
-    summed = {each.column for each in asked if each.function == "SUM"}
-    found: list[Partial] = []
-    for each, partial in zip(aggregates, partials, strict=True):
-        if partial is None:
-            return None
-        if each.function == "SUM" and each.column in averaged and partial.output == pa.int64():
-            if each.column not in summed:
-                partial = Partial("SUM", partial.path, pa.float64(), pa.float64())
-            elif not ansi:
-                # One sum cannot both wrap around, as the sum does then, and not, as the average does.
-                return None
-        found.append(partial)
-    if (not found and not keys) or any(key is None for key in keys):
+    found = [_partial(each, schema) for each in aggregates]
+    partials = [each for each in found if each is not None]
+    if len(partials) < len(found) or None in keys or not (found or keys):
         return None
-    paths = [group.path for group in groups] + [partial.path for partial in found if partial.path]
-    names = list(_unique([*(".".join(group.path) for group in groups), *map(_name, found)]))
-    kinds = [*keys, *(partial.output for partial in found)]
+    if any(each.function == "AVG" and _may_overflow(each, schema) for each in asked):
+        return None
+    paths = [group.path for group in groups] + [partial.path for partial in partials if partial.path]
+    names = list(_unique([*(".".join(group.path) for group in groups), *map(_name, partials)]))
+    kinds = [*keys, *(partial.output for partial in partials)]
     return AggregatePlan(
         columns=tuple(dict.fromkeys(path[0] for path in paths)),
         groups=tuple(group.path for group in groups),
-        partials=tuple(found),
+        partials=tuple(partials),
         output=pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)]),
     )
+
+
+def _may_overflow(average: Aggregate, schema: pa.Schema) -> bool:
+    """Whether sums of the column can leave int64; those of 32 bits would need two billion rows of the largest."""
+    field = None if average.column is None else field_at(schema, average.column.path)
+    return field is None or (field.type.value_type if pt.is_dictionary(field.type) else field.type) == pa.int64()
 
 
 def _key_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:

@@ -111,8 +111,7 @@ def _column(batch: pa.RecordBatch, path: tuple[str, ...], kind: pa.DataType) -> 
     sent = as_spark_sends(found.type)
     if sent is None:
         raise TypeError(f"{'.'.join(path)} is {found.type}, which the plan did not expect")
-    # Not safe: Spark's average rounds a bigint to the nearest double, too.
-    return pc.cast(conform_column(found, pa.field(".".join(path), sent)), kind, safe=False)
+    return pc.cast(conform_column(found, pa.field(".".join(path), sent)), kind)
 
 
 def _normalised(keys: pa.Array) -> pa.Array:
