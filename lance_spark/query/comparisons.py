@@ -35,13 +35,16 @@ class Reference:
     @property
     def is_null(self) -> str:
         """True where it is null, or where a struct around it is."""
-        # A Bloom filter index on a field of a struct loses nulls, so it must not answer this.
-        return f"({self.sql} IS NULL) IS TRUE" if self.nested else f"{self.sql} IS NULL"
+        return self._apart_from_indexes(f"{self.sql} IS NULL")
 
     @property
     def is_not_null(self) -> str:
         """True where it has a value."""
-        return f"{self.sql} IS NOT NULL"
+        return self._apart_from_indexes(f"{self.sql} IS NOT NULL")
+
+    def _apart_from_indexes(self, sql: str) -> str:
+        # Lance asks a zone map of a struct whether the struct is null, where the question is for one of its fields.
+        return f"({sql}) IS TRUE" if self.nested else sql
 
 
 def compare(column: Reference, operator: str, value: Any) -> str | None:

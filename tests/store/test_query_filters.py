@@ -27,7 +27,7 @@ def dataset(request, tmp_path_factory):
     made = lance.write_dataset(pa.concat_tables([rows, rows]), uri, max_rows_per_file=4)
     made.delete("id = 3")
     if request.param is not None:
-        indexed = [path for path in COLUMNS if index(made, path, request.param)]
+        indexed = [path for path in [*COLUMNS, ("point",)] if index(made, path, request.param)]
         assert indexed
     lance.write_dataset(rows, uri, mode="append", max_rows_per_file=5)
     lance.dataset(uri).delete("id = 7")
