@@ -84,6 +84,11 @@ def identify_namespace(name: Name) -> Identifier:
     return identifier
 
 
+def split_name(name: Name) -> Identifier:
+    """The parts of a name, unchecked: what the last one means, a ref in it maybe, is not known yet."""
+    return _identify(name)
+
+
 def check_new(identifier: Identifier, kind: str) -> None:
     """Raise InvalidName for names that other tools made, and that nothing new should have."""
     for part in identifier.parts:

@@ -1,0 +1,51 @@
+"""Lists what a manifest does not tell of the files of a version: sizes of deletion files, indexes, blobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lance_spark.layout.key_ranges import KeyRange
+from lance_spark.location import DatasetLocation
+from lance_spark.merge.snapshot import Root
+from lance_spark.metadata.files import BLOB, INDEX, Beside, FileRow, data_directory
+from lance_spark.store.listing import list_range
+
+
+def deletion_sizes(location: DatasetLocation, found: Beside) -> dict[str, int]:
+    """Bytes of the deletion files that a version names, by URI."""
+    sizes = {}
+    for root, names in found.deletions.items():
+        for path, size in _listed(location, root, "_deletions/"):
+            if size is not None and path.removeprefix("_deletions/") in names:
+                sizes[f"{root.uri}/{path}"] = size
+    return sizes
+
+
+def index_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
+    """The files of all segments of indexes."""
+    for (root, uuid), name in found.indexes.items():
+        for path, size in _listed(location, root, f"_indices/{uuid}/"):
+            yield FileRow(INDEX, f"{root.uri}/{path}", size, index_name=name)
+
+
+def blob_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
+    """The files with blobs that lie in directories beside data files."""
+    for root, fragments in found.data.items():
+        yield from _blobs(location, root, fragments)
+
+
+def _blobs(location: DatasetLocation, root: Root, fragments: Mapping[str, int]) -> Iterator[FileRow]:
+    directory = data_directory(root)
+    for path, size in _listed(location, root, directory):
+        stem, slash, _ = path.removeprefix(directory).rpartition("/")
+        while slash and stem not in fragments:
+            stem, slash, _ = stem.rpartition("/")
+        if slash:
+            yield FileRow(BLOB, f"{root.uri}/{path}", size, fragment_id=fragments[stem])
+
+
+def _listed(location: DatasetLocation, root: Root, directory: str) -> Iterator[tuple[str, int | None]]:
+    place = DatasetLocation(root.uri, location.options)
+    part = KeyRange(directory, f"{directory[:-1]}0") if directory else KeyRange(None, None)
+    for batch in list_range(place, part):
+        yield from zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True)
