@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +23,7 @@ from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.failures import translated
+from lance_spark.store.schema_scratch import composed, without_dead_files
 
 if TYPE_CHECKING:
     import lance
@@ -119,7 +119,7 @@ def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: Repla
         else:
             replaced.append(assembly.replaced(replacement, mine, fragment_json(theirs, replacement.theirs)))
     live = plan.ours.live if schema is None else frozenset(entry.id for entry in flattened(schema))
-    changes = _Fragments(_without_dead(added, live), _without_dead(replaced, live), removed)
+    changes = _Fragments(_in_use(added, live), _in_use(replaced, live), removed)
     if schema is not None and operation_for(change, plan.ours) == "Overwrite":
         return lance.LanceOperation.Overwrite(schema, fragments_from(changes.added))
     if schema is not None:
@@ -152,18 +152,13 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
     for fragment in ours.get_fragments():
         known: Json | None = changed.get(fragment.fragment_id)
         if known is None and any(live.isdisjoint(file.fields) for file in fragment.metadata.files):
-            known = _without_dead([fragment.metadata.to_json()], live)[0]
+            known = without_dead_files(fragment.metadata.to_json(), live)
         final.append(fragment.metadata if known is None else fragments_from([known])[0])
     return lance.LanceOperation.Merge([*final, *fragments_from(changes.added)], schema)
 
 
-def _without_dead(fragments: list[Json], live: Collection[int]) -> list[Json]:
-    """Fragments without the files of dropped columns, as pylance's own drop leaves them: others count as corrupt."""
-    result = []
-    for fragment in fragments:
-        files_in_use = [file for file in fragment["files"] if any(key in live for key in file["fields"])]
-        result.append({**fragment, "files": files_in_use or fragment["files"][:1]})
-    return result
+def _in_use(fragments: list[Json], live: frozenset[int]) -> list[Json]:
+    return [without_dead_files(found, live) for found in fragments]
 
 
 def fragments_from(fragments: Sequence[Any]) -> list[Any]:
@@ -232,26 +227,9 @@ def _schema(
 def _composed(
     ours: lance.LanceDataset, theirs: lance.LanceDataset, snapshot: Snapshot, changes: ColumnChanges
 ) -> LanceSchema:
-    """The schema of ours with the changes applied, by pylance itself, on a table without rows.
+    """The schema of ours with the changes applied."""
 
-    New field ids must be higher than any in files of ours, those of dropped columns included: otherwise old values
-    would come back under a new name. So the table first gets as many spare columns as needed.
-    """
-    import lance
-
-    used = max(
-        (key for fragment in snapshot.contents.fragments() for file in fragment.files for key in file.fields),
-        default=-1,
-    )
-    with tempfile.TemporaryDirectory() as directory:
-        columns_of_ours = lance.LanceOperation.Overwrite(ours.lance_schema, [])
-        lance.LanceDataset.commit(directory, columns_of_ours)
-        # In a new dataset pylance numbers the fields; when it replaces a dataset, it keeps their ids.
-        scratch = lance.LanceDataset.commit(directory, columns_of_ours, read_version=1)
-        missing = used - max((entry.id for entry in snapshot.contents.fields), default=-1)
-        spare = [f"__spare_{count}" for count in range(max(0, missing))]
-        if spare:
-            scratch.add_columns(pa.schema([pa.field(name, pa.int8()) for name in spare]))
+    def alter(scratch: lance.LanceDataset) -> None:
         if changes.add:
             scratch.add_columns(pa.schema([theirs.schema.field(name) for name in changes.add]))
         altered: list[dict[str, Any]] = [{"path": old, "name": new} for old, new in changes.rename]
@@ -261,12 +239,10 @@ def _composed(
         comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
         if comments:
             scratch.update_field_metadata(comments, replace=True)
-        comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
-        if comments:
-            scratch.update_field_metadata(comments, replace=True)
-        if spare or changes.drop:
-            scratch.drop_columns([*spare, *changes.drop])
-        return lance.dataset(directory).lance_schema
+        if changes.drop:
+            scratch.drop_columns([*changes.drop])
+
+    return composed(ours.lance_schema, snapshot.contents, alter)
 
 
 def flattened(schema: LanceSchema) -> list[Field]:

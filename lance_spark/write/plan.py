@@ -16,6 +16,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.schema.blobs import holds_bytes, is_blob
 from lance_spark.schema.casts import why_not
+from lance_spark.schema.names import RULES, is_column_name
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
 
 Mode = Literal["create", "append", "overwrite"]
@@ -118,11 +119,10 @@ def check_names(frame: pa.Schema, new: bool) -> None:
     if twice := _repeated(frame):
         raise SchemaMismatch(f"The DataFrame has two columns '{twice}'.", hint="Drop or rename one of them.")
     for name in frame.names if new else ():
-        if not name or "." in name or "`" in name or name in (ROW_ID, ROW_ADDRESS):
+        if not is_column_name(name):
             raise SchemaMismatch(
                 f"A Lance dataset cannot have a column '{name}'.",
-                hint="Names are not empty, not _rowid or _rowaddr, and hold no '.' and no '`': "
-                f"df.withColumnRenamed('{name}', ...) or df.drop(...).",
+                hint=f"{RULES}: df.withColumnRenamed('{name}', ...) or df.drop(...).",
             )
 
 

@@ -101,8 +101,8 @@ def test_a_version_is_chosen_once(name, travel):
 )
 def test_the_readings_of_a_name(name, expected):
     def text(reading):
-        return (
-            (reading.ref.version and str(reading.ref.version)) or (reading.ref.expression and str(reading.ref.expression))
+        return (reading.ref.version and str(reading.ref.version)) or (
+            reading.ref.expression and str(reading.ref.expression)
         )
 
     found = readings(Identifier(("ns", name)))
