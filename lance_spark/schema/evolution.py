@@ -176,7 +176,7 @@ def _new_type(change: AlterColumn, old: pa.Field) -> pa.DataType | None:
         return change.type
     raise SchemaMismatch(
         f"Column '{shown(change.path)}' cannot become {change.type} from {old.type}: {why}.",
-        hint="Numbers may become wider: int to bigint, float to double, int to double, a decimal with more digits.",
+        hint="int may become bigint, float double, and a decimal one with more digits. For other types add a column.",
     )
 
 

