@@ -10,12 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lance_spark.catalog.names import Identifier, identify_table
-from lance_spark.errors import InvalidName, InvalidOption
+from lance_spark.errors import InvalidName
 from lance_spark.metadata.names import METADATA_TABLES
-from lance_spark.refs.typed import DEFAULT, TypedRef, parse_version_text
-
-MARK = "@"
-"""Between the name of a table and a ref."""
+from lance_spark.refs.typed import DEFAULT, MARK, TypedRef, split_refs
 
 
 @dataclass(frozen=True)
@@ -32,13 +29,9 @@ def readings(identifier: Identifier) -> tuple[Reading, ...]:
     A name as it is can be none, ``flights@exp/delays``. Raises InvalidName if there is no way at all.
     """
     found = []
-    for position, character in enumerate(identifier.name):
-        name, text = identifier.name[:position], identifier.name[position + 1 :]
-        if character != MARK or not name.rstrip(MARK) or name != name.strip():
-            continue
-        with suppress(InvalidOption):  # an InvalidName is one, too
-            table = identify_table(identifier.parent.child(name))
-            found.append(Reading(table, parse_version_text(text)))
+    for name, ref in split_refs(identifier.name):
+        with suppress(InvalidName):
+            found.append(Reading(identify_table(identifier.parent.child(name)), ref))
     try:
         return (Reading(identify_table(identifier)), *found)
     except InvalidName:

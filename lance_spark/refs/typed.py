@@ -6,6 +6,8 @@ It is the syntax of ``lance-git``, and one thing more: a whole number is a versi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -38,6 +40,17 @@ class TypedRef:
 
 
 DEFAULT = TypedRef()
+MARK = "@"
+"""Between the name or path of a table and a ref."""
+
+
+def split_refs(text: str) -> Iterator[tuple[str, TypedRef]]:
+    """All ways to split a name or path into one of a table and a ref behind ``@``, the first ``@`` first."""
+    for position, character in enumerate(text):
+        name = text[:position]
+        if character == MARK and name.rstrip(MARK) and name == name.strip():
+            with suppress(InvalidOption):
+                yield name, parse_version_text(text[position + 1 :])
 
 
 def parse_version_text(text: str) -> TypedRef:

@@ -10,10 +10,12 @@ from lance_spark.actions.branches import create_branch
 from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.table_refs import read_name
+from lance_spark.actions.path_refs import PathRef, read_path
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.tags import create_tag
 from lance_spark.catalog.names import Identifier
 from lance_spark.errors import InvalidName, InvalidOption, NotFound, Refused
+from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.typed import DEFAULT, parse_moment, parse_version_text
 
@@ -94,8 +96,8 @@ def test_a_name_that_means_a_table_and_a_branch_is_refused_with_both_spellings(l
     make_table(lake, "ns.`flights@exp`", numbers(7))
     with pytest.raises(Refused) as refused:
         read_name(lake, "ns.`flights@exp`")
-    assert "ns.`flights@exp@main`" in refused.value.hint
-    assert "ns.`flights@heads/exp`" in refused.value.hint
+    assert "`flights@exp@main`" in refused.value.hint
+    assert "`flights@heads/exp`" in refused.value.hint
     assert lance.dataset(read_name(lake, "ns.`flights@exp@main`").location.uri).count_rows() == 7
     assert read_name(lake, "ns.`flights@heads/exp`").spec == RefSpec(branch="exp")
 
@@ -119,3 +121,29 @@ def test_a_table_called_like_a_metadata_table_comes_first(lake):
     create_namespace(lake, "ns.deep")
     make_table(lake, "ns.deep.branches", pa.table({"id": [1]}))
     assert said(lake, "ns.deep.branches")[0] == "ns.deep.branches"
+
+
+def test_a_path_with_a_ref(tmp_path):
+    uri = str(tmp_path / "a@b" / "flights.lance")
+    location = DatasetLocation.at(uri)
+    lance.write_dataset(numbers(3), uri)
+    create_branch(location, "exp/delays", RefSpec())
+    create_tag(location, "v1", RefSpec())
+    for text, expected in {
+        "": RefSpec(),
+        "@exp/delays": RefSpec(branch="exp/delays"),
+        "@exp/delays@1": RefSpec(branch="exp/delays", version=1),
+        "@v1": RefSpec(tag="v1"),
+        "@1": RefSpec(version=1),
+    }.items():
+        assert read_path(uri + text) == PathRef(location, expected)
+    assert read_path(uri, travel=parse_version_text("v1")).spec == RefSpec(tag="v1")
+    for text in ("@nothing", "x", "x@exp/delays"):
+        with pytest.raises(NotFound):
+            read_path(uri + text)
+    lance.write_dataset(numbers(7), f"{uri}@v1")
+    with pytest.raises(Refused) as refused:
+        read_path(f"{uri}@v1")
+    assert f"`{uri}@tags/v1`" in refused.value.hint
+    assert read_path(f"{uri}@tags/v1").spec == RefSpec(tag="v1")
+    assert read_path(f"{uri}@v1@main").location.uri == f"{uri}@v1"

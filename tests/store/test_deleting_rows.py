@@ -58,7 +58,7 @@ def test_rows_that_match_go_in_one_version(location, branch, predicate):
     done = delete(location, branch, predicate, message="late corrections")
     assert (done.rows, done.version.version) == (len(gone), version + 1)
     assert ids(location, branch) == [number for number in before if number not in gone]
-    assert ids(location, branch, "id = 5") == [number for number in {5} - gone]
+    assert ids(location, branch, "id = 5") == list({5} - gone)
     new = written_since(files, location.uri)
     assert not [path for path in new if "/data/" in f"/{path}"]
     if branch:

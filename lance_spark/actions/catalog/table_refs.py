@@ -1,20 +1,19 @@
-"""From a table's name with a ref in it to a table and a ref that are there."""
+"""From a table's name with a ref in it to a table of a catalog and a ref that are there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lance_spark.actions.catalog.lookup import Found, find_table, located
-from lance_spark.actions.typed_refs import find_spec
+from lance_spark.actions.catalog.lookup import find_table, located
+from lance_spark.actions.typed_refs import Candidate, choose, find_spec
 from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.model import Catalog
 from lance_spark.catalog.names import Identifier, Name, split_name
-from lance_spark.catalog.table_refs import MARK, Reading, metadata_reading, readings, spelled
-from lance_spark.errors import InvalidName, LanceSparkError, NotFound, Refused
+from lance_spark.catalog.table_refs import metadata_reading, readings
+from lance_spark.errors import InvalidName, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec
-from lance_spark.refs.typed import DEFAULT, TypedRef, combine
+from lance_spark.refs.typed import DEFAULT, MARK, TypedRef
 
 
 @dataclass(frozen=True)
@@ -60,41 +59,19 @@ def _table_at(catalog: Catalog, identifier: Identifier, travel: TypedRef) -> Nam
     """The one reading of a name that holds."""
     ways = readings(identifier)
     doing = f"open table '{identifier}'"
-    if len(ways) == 1:
-        return _at(catalog, ways[0], find_table(catalog, ways[0].table, doing), travel)
-    held: list[NamedRef] = []
-    problem: LanceSparkError | None = None
-    for reading in ways:
+    if len(ways) == 1 and ways[0].ref.is_default:
+        location = located(catalog, find_table(catalog, ways[0].table, doing))
+        return NamedRef(ways[0].table, location, find_spec(location, travel))
+    candidates = []
+    for way in ways:
         try:
-            found = find_table(catalog, reading.table, doing)
+            found = find_table(catalog, way.table, doing)
         except NotFound:
             continue
-        try:
-            held.append(_at(catalog, reading, found, travel))
-        except NotFound as absent:
-            problem = problem or absent
-    if len(held) > 1:
-        raise _ambiguous(identifier, held)
-    if held:
-        return held[0]
-    raise problem or refusal(NotFound, doing, "there is no such table", _hint(ways, identifier))
-
-
-def _at(catalog: Catalog, reading: Reading, found: Found, travel: TypedRef) -> NamedRef:
-    location = located(catalog, found)
-    return NamedRef(reading.table, location, find_spec(location, combine(reading.ref, travel)))
-
-
-def _ambiguous(identifier: Identifier, held: list[NamedRef]) -> LanceSparkError:
-    shown = " and ".join(f"table '{found.table}'" for found in sorted(held, key=lambda found: found.table.name))
-    ways = [spelled(identifier, "main")]
-    for found in held:
-        if found.table != identifier:
-            ref = identifier.name[len(found.table.name) + 1 :]
-            ways.append(spelled(found.table, f"{'heads' if found.spec.tag is None else 'tags'}/{ref}"))
-    return refusal(Refused, f"open '{identifier}'", f"it means {shown} at a ref as well", f"Write {' or '.join(ways)}.")
-
-
-def _hint(ways: Sequence[Reading], identifier: Identifier) -> str:
-    names = " or ".join(f"'{reading.table}'" for reading in ways if reading.table != identifier)
-    return f"A ref may follow '{MARK}', but there is no table {names}."
+        candidates.append(Candidate(way.table.name, located(catalog, found), way.ref))
+    if not candidates:
+        names = " or ".join(f"'{way.table}'" for way in ways if not way.ref.is_default)
+        hint = f"A ref may follow '{MARK}', but there is no table {names}."
+        raise refusal(NotFound, doing, "there is no such table", hint)
+    chosen, spec = choose(identifier.name, candidates, travel)
+    return NamedRef(identifier.parent.child(chosen.name), chosen.location, spec)
