@@ -10,11 +10,11 @@ from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
-from lance_spark.options.write import WriteOptions
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine
 from lance_spark.runner.work import Work
-from lance_spark.store import chains, write_commit
+from lance_spark.store import chains
+from lance_spark.store.creating import overwrite_without_rows
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.row_deletions import (
     DELETIONS,
@@ -25,7 +25,6 @@ from lance_spark.store.row_deletions import (
 )
 from lance_spark.store.scanning import count_rows
 from lance_spark.store.writing import read_target
-from lance_spark.write.plan import WritePlan
 
 OPERATION = "delete"
 
@@ -79,9 +78,8 @@ def truncate(location: DatasetLocation, branch: str | None, message: str | None 
     rows = count_rows(location, start)
     if not rows:
         return Deleted(start, 0)
-    options = WriteOptions(branch=branch, commit_message=message)
-    plan = WritePlan(location, options, "overwrite", read_target(location, start).schema, start)
-    return Deleted(PinnedVersion(branch, write_commit.commit(plan, ())), rows)
+    schema = read_target(location, start).schema
+    return Deleted(overwrite_without_rows(location, start, schema, message), rows)
 
 
 _Found = tuple[int, "str | None"]

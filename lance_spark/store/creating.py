@@ -1,4 +1,4 @@
-"""Creates a dataset without rows, through pylance."""
+"""Creates datasets, and versions, without rows, through pylance."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from lance_spark.location import DatasetLocation
+from lance_spark.manifest.transactions import MESSAGE
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store.commits import commit_on
 from lance_spark.store.failures import translated
 
 
@@ -23,3 +26,16 @@ def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: An
             schema.empty_table(), location.uri, mode="create", storage_options=location.storage_options, **arguments
         )
     return int(dataset.version)
+
+
+def overwrite_without_rows(
+    location: DatasetLocation, start: PinnedVersion, schema: pa.Schema, message: str | None = None
+) -> PinnedVersion:
+    """Commit a version with these columns and no rows on one that was read; older versions keep theirs.
+
+    Settings, metadata and tags stay, indexes go. Raises Conflict; then nothing was committed.
+    """
+    import lance
+
+    operation = lance.LanceOperation.Overwrite(schema, [])
+    return commit_on(location, start, operation, {MESSAGE: message} if message else None)

@@ -1,0 +1,161 @@
+"""Creating and replacing tables for a planner that asks for steps: begin, write, commit; or abort.
+
+A new table's name is taken when it begins, so of several that create it one wins, before anybody writes. Its rows come
+with the commit of a write to that name, which makes it a table with data at once or not at all. A table that is there
+keeps its rows until the one commit that overwrites them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
+from lance_spark.actions.catalog.lookup import describe_table, find_table, located, table_exists
+from lance_spark.actions.catalog.opening import need_manifest
+from lance_spark.actions.catalog.properties import alter_table
+from lance_spark.catalog.changes import refusal
+from lance_spark.catalog.entries import check_properties
+from lance_spark.catalog.model import Catalog, Declaration, TableInfo
+from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_table
+from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.options.write import WriteOptions
+from lance_spark.store.creating import create_dataset, overwrite_without_rows
+from lance_spark.store.datasets import find_latest
+from lance_spark.store.writing import read_target, storage_schema
+from lance_spark.write.plan import check_names, check_replaces
+
+Way = Literal["create", "replace", "create or replace"]
+
+
+@dataclass(frozen=True)
+class StagedTable:
+    """A table that is about to be created or replaced."""
+
+    catalog: Catalog
+    identifier: Identifier
+    location: DatasetLocation
+    """Where a write puts its rows, in mode overwrite."""
+    declaration: Declaration | None = None
+    """The name as it was taken; None for a table that was there."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there was no such table before."""
+        return self.declaration is not None
+
+
+def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] | None = None) -> StagedTable:
+    """Take the name of a new table, or find the one to replace.
+
+    Raises InvalidName, InvalidOption, AlreadyExists for ``create``, NotFound for ``replace`` and for a missing
+    namespace, Conflict where somebody else creates it in this moment, Refused for what V1 cannot keep.
+    """
+    identifier = identify_table(name)
+    given = check_properties(properties)
+    doing = f"{way} table '{identifier}'"
+    if given:
+        need_manifest(catalog, doing)
+    if way != "create":
+        try:
+            found = find_table(catalog, identifier, doing)
+            return StagedTable(catalog, identifier, located(catalog, found), properties=given)
+        except NotFound:
+            if way == "replace":
+                raise
+    check_new(identifier, TABLE)
+    try:
+        declaration = declare_table(catalog, identifier, given)
+    except AlreadyExists as taken:
+        if way != "create" and table_exists(catalog, identifier):
+            raise Conflict(taken.message, hint="Run it again: it will replace that table.") from None
+        raise
+    return StagedTable(catalog, identifier, declaration.location, declaration, given)
+
+
+def commit(staged: StagedTable) -> TableInfo:
+    """After the rows were committed: the table as it is. A replaced table gets its new properties now.
+
+    Raises Conflict for a new table that somebody else dropped or renamed meanwhile; then it leaves nothing behind.
+    """
+    if staged.declaration is not None:
+        confirm(staged.catalog, staged.declaration)
+    elif staged.catalog.reads_manifest:
+        _replace_properties(staged)
+    return describe_table(staged.catalog, staged.identifier)
+
+
+def abort(staged: StagedTable) -> None:
+    """Give the name of a new table back, with what was written under it. A table that was there is as it was.
+
+    Nothing happens to a new table whose rows are committed: its commit may have succeeded although it seemed to fail.
+    """
+    if staged.declaration is not None:
+        withdraw(staged.catalog, staged.declaration)
+
+
+def create_table(
+    catalog: Catalog,
+    name: Name,
+    schema: pa.Schema,
+    properties: Mapping[str, str] | None = None,
+    options: WriteOptions | None = None,
+) -> TableInfo:
+    """A new table with columns and without rows; ``options`` may have a file format and stable row ids.
+
+    Raises as :func:`begin` and SchemaMismatch; then nothing was changed.
+    """
+    check_names(schema, new=True)
+    wanted = options or WriteOptions()
+    staged = begin(catalog, name, "create", properties)
+    version = wanted.files.data_storage_version
+    try:
+        stored = storage_schema(schema, version)
+        settings = {"data_storage_version": version, "enable_stable_row_ids": bool(wanted.enable_stable_row_ids)}
+        create_dataset(staged.location, stored, **settings)
+    except AlreadyExists:
+        raise refusal(
+            Conflict, f"create table '{staged.identifier}'", "somebody else wrote to it in this moment"
+        ) from None
+    except LanceSparkError:
+        with suppress(LanceSparkError):
+            abort(staged)
+        raise
+    return commit(staged)
+
+
+def replace_table(
+    catalog: Catalog,
+    name: Name,
+    schema: pa.Schema,
+    properties: Mapping[str, str] | None = None,
+    options: WriteOptions | None = None,
+) -> TableInfo:
+    """Other columns and no rows for a table that is there, as one version; older versions, branches and tags stay.
+
+    Raises NotFound, SchemaMismatch, Conflict, and Refused for another file format or other row ids.
+    """
+    check_names(schema, new=True)
+    staged = begin(catalog, name, "replace", properties)
+    start = find_latest(staged.location, None)
+    if start is None:
+        raise refusal(
+            Conflict, f"replace table '{staged.identifier}'", "it has no data yet", "A job is writing it; or drop it."
+        )
+    target = read_target(staged.location, start)
+    check_replaces(target, options or WriteOptions())
+    overwrite_without_rows(staged.location, start, storage_schema(schema, target.data_storage_version))
+    return commit(staged)
+
+
+def _replace_properties(staged: StagedTable) -> None:
+    before = describe_table(staged.catalog, staged.identifier)
+    gone = tuple(before.properties.keys() - staged.properties.keys())
+    if before.registered and (gone or before.properties != staged.properties):
+        alter_table(staged.catalog, staged.identifier, staged.properties, gone)
