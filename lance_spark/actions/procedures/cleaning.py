@@ -1,0 +1,61 @@
+"""The procedure that removes old versions, and files that nothing needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark.actions.cleanup.plan import plan_cleanup
+from lance_spark.actions.procedures.procedure import TABLE, Context, Parameter, Procedure, Rows
+from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.sweep import KEEP
+from lance_spark.options.text import to_span
+
+
+def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
+    plan = plan_cleanup(context.table(given["table"]), _policy(given), context.engine)
+    try:
+        report = plan.apply() if given["execute"] else plan.report()
+    finally:
+        plan.runner.release()
+    rows = report.outcomes if report.executed else [row for row in report.planned if row["action"] != KEEP]
+    for row in rows:
+        outcome = row["outcome"] if report.executed else "would be deleted"
+        told = {name: row[name] for name in ("branch", "kind", "reason", "files", "bytes", "example")}
+        yield {**told, "outcome": outcome}
+
+
+def _policy(given: Mapping[str, Any]) -> CleanupPolicy:
+    wanted: dict[str, Any] = {"retain_versions": given["retain_versions"]}
+    for name in ("older_than", "commit_window"):
+        if given[name] is not None:
+            wanted[name] = to_span(name, given[name])
+    return replace(CleanupPolicy(), **wanted)
+
+
+CLEANUP = Procedure(
+    "cleanup",
+    "Remove old versions, and files that nothing needs; says what would go unless it is told to execute.",
+    (
+        TABLE,
+        Parameter("older_than", "STRING", "the age of versions that go, such as '36h'; 14 days if nothing is given"),
+        Parameter("retain_versions", "BIGINT", "how many of the newest versions of each branch stay"),
+        Parameter("commit_window", "STRING", "the age up to which versions stay in any case; a day"),
+        Parameter("execute", "BOOLEAN", "whether to delete", default=False),
+    ),
+    pa.schema(
+        [
+            ("branch", pa.string()),
+            ("kind", pa.string()),
+            ("outcome", pa.string()),
+            ("reason", pa.string()),
+            ("files", pa.int64()),
+            ("bytes", pa.int64()),
+            ("example", pa.string()),
+        ]
+    ),
+    _cleanup,
+)

@@ -1,0 +1,183 @@
+"""Procedures: each does what the action does, returns rows, and says what the action says; pylance reads the rest."""
+
+import lance
+import pytest
+from support.catalogs import make_table, tables
+from support.local_datasets import contents, numbers, written_since
+
+from lance_spark.actions.catalog.namespaces import create_namespace
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.procedures.procedure import Context
+from lance_spark.actions.procedures.registry import PROCEDURES, find_procedure
+from lance_spark.errors import AlreadyExists, Conflict, InvalidName, InvalidOption, NotFound, Refused
+from lance_spark.runner.local import LocalRunner
+
+
+@pytest.fixture
+def lake(tmp_path):
+    catalog = open_catalog(str(tmp_path / "lake"))
+    create_namespace(catalog, "ns")
+    make_table(catalog, "ns.t")
+    return Context(LocalRunner(2), catalog)
+
+
+@pytest.fixture
+def uri(lake):
+    return lake.table("ns.t").uri
+
+
+@pytest.fixture
+def call(lake):
+    def run(name, /, **arguments):
+        arguments = {key.rstrip("_"): value for key, value in arguments.items()}
+        table = find_procedure(name).call(lake, {"table": "ns.t", **arguments})
+        assert table.schema.equals(PROCEDURES[name].columns)
+        return table.to_pylist()
+
+    return run
+
+
+def ids(uri, branch=None):
+    dataset = lance.dataset(uri)
+    dataset = dataset if branch is None else dataset.checkout_version((branch, None))
+    return sorted(dataset.to_table()["id"].to_pylist())
+
+
+def append(uri, rows, branch=None):
+    lance.write_dataset(rows, uri if branch is None else f"{uri}/tree/{branch}", mode="append")
+
+
+def test_branches_and_tags(call, uri):
+    append(uri, numbers(1, 10))
+    assert call("create_tag", name="v1", ref="1") == [{"name": "v1", "branch": "main", "version": 1}]
+    assert call("create_branch", name="exp", from_="v1") == [
+        {"name": "exp", "parent_branch": "main", "parent_version": 1}
+    ]
+    append(uri, numbers(1, 20), "exp")
+    assert call("create_branch", name="exp/two", from_="exp@2")[0]["parent_branch"] == "exp"
+    assert call("create_tag", name="v2", ref="exp") == [{"name": "v2", "branch": "exp", "version": 2}]
+    assert (ids(uri, "exp"), ids(uri, "exp/two")) == ([0, 1, 2, 20], [0, 1, 2, 20])
+    assert call("create_branch", name="newest") == [{"name": "newest", "parent_branch": "main", "parent_version": 2}]
+    assert call("drop_branch", name="exp/two") == [{"name": "exp/two"}]
+    assert call("drop_tag", name="v2") == [{"name": "v2"}]
+    assert set(lance.dataset(uri).branches.list()) == {"exp", "newest"}
+    assert set(lance.dataset(uri).tags.list()) == {"v1"}
+
+
+def test_merging_picking_and_reverting(call, uri):
+    call("create_branch", name="exp")
+    append(uri, numbers(1, 20), "exp")
+    append(uri, numbers(1, 30), "exp")
+    (dry,) = call("merge_branch", branch="exp", dry_run=True)
+    assert (dry["version"], dry["rows_added"], ids(uri)) == (None, 2, [0, 1, 2])
+    (picked,) = call("cherry_pick", ref="exp@2", message="the first")
+    assert (picked["action"], picked["version"], ids(uri)) == ("cherry-pick", 2, [0, 1, 2, 20])
+    (reverted,) = call("revert", version=2)
+    assert (reverted["into"], ids(uri)) == ("main", [0, 1, 2])
+    call("create_branch", name="two")
+    append(uri, numbers(1, 40), "two")
+    (merged,) = call("merge_branch", branch="two", into="main", ff_only=True)
+    assert (merged["fast_forward"], merged["source"], ids(uri)) == (True, "two@4", [0, 1, 2, 40])
+
+
+def test_conflicts_are_told_as_the_action_tells_them(call, uri):
+    call("create_branch", name="exp")
+    for place in (uri, f"{uri}/tree/exp"):
+        lance.dataset(place).update({"id": "id + 100"}, where="id = 1")
+    with pytest.raises(Conflict, match="cannot be combined"):
+        call("merge_branch", branch="exp")
+    (dry,) = call("merge_branch", branch="exp", dry_run=True)
+    assert dry["version"] is None
+    assert dry["conflicts"]
+
+
+def test_restoring(call, uri):
+    append(uri, numbers(1, 10))
+    call("create_tag", name="v1", ref="1")
+    assert call("restore", ref="v1") == [{"branch": "main", "restored_version": 1, "version": 3, "indexes_lacking": []}]
+    assert ids(uri) == [0, 1, 2]
+    with pytest.raises(Refused, match="newest"):
+        call("restore", ref="main")
+
+
+def test_a_cleanup_deletes_only_when_it_is_told_to(call, uri):
+    for start in (10, 20, 30):
+        append(uri, numbers(1, start))
+    given = {"older_than": "0s", "commit_window": "0s"}
+    before = contents(uri)
+    planned = call("cleanup", **given)
+    assert {row["outcome"] for row in planned} == {"would be deleted"}
+    assert sum(row["files"] for row in planned if row["kind"] == "manifest") == 3
+    assert written_since(before, uri) == set()
+    assert call("cleanup") == []  # nothing is two weeks old
+    done = call("cleanup", **given, execute=True)
+    assert {row["outcome"] for row in done} == {"deleted"}
+    assert [entry["version"] for entry in lance.dataset(uri).versions()] == [4]
+    assert ids(uri) == [0, 1, 2, 10, 20, 30]
+    with pytest.raises(InvalidOption, match="older_than"):
+        call("cleanup", older_than="a week")
+
+
+def test_a_clone(call, uri, tmp_path):
+    call("create_branch", name="exp")
+    append(uri, numbers(1, 20), "exp")
+    target = str(tmp_path / "clone.lance")
+    (dry,) = call("clone", target=target, ref="exp", dry_run=True)
+    assert (dry["dry_run"], (tmp_path / "clone.lance").exists()) == (True, False)
+    (done,) = call("clone", target=target, ref="exp")
+    assert (done["branch"], done["rows"], done["deep"]) == ("exp", 4, False)
+    assert ids(target, "exp") == [0, 1, 2, 20]
+    with pytest.raises(AlreadyExists):
+        call("clone", target=uri)
+
+
+def test_migrating(lake, tmp_path):
+    for name in ("old", "older"):
+        lance.write_dataset(numbers(2), f"{lake.catalog.uri}/{name}.lance")
+    procedure = find_procedure("MIGRATE")
+    assert [row["state"] for row in procedure.call(lake, {"dry_run": True}).to_pylist()] == ["would be registered"] * 2
+    assert [row["table"] for row in procedure.call(lake, {}).to_pylist()] == ["old", "older"]
+    assert procedure.call(lake, {}).num_rows == 0
+    assert tables(lake.catalog) == ["old", "older"]
+    with pytest.raises(Refused, match="in no catalog"):
+        procedure.call(Context(LocalRunner(2)), {})
+
+
+def test_tables_named_by_their_paths(uri):
+    context = Context(LocalRunner(2))
+    find_procedure("create_tag").call(context, {"TABLE": uri, "Name": "v1"})
+    assert set(lance.dataset(uri).tags.list()) == {"v1"}
+    with pytest.raises(NotFound, match="no Lance dataset"):
+        find_procedure("create_tag").call(context, {"table": f"{uri}x", "name": "v1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error", "says"),
+    [
+        ("create_branch", {}, InvalidOption, "needs the argument 'name'"),
+        ("create_branch", {"name": "exp", "form": "v1"}, InvalidOption, "Did you mean 'from'"),
+        ("create_branch", {"name": "exp", "NAME": "exp"}, InvalidOption, "given twice"),
+        ("create_branch", {"name": 7}, InvalidOption, "has to be STRING"),
+        ("revert", {"version": True}, InvalidOption, "has to be BIGINT"),
+        ("revert", {"version": 99}, NotFound, "no version 99"),
+        ("merge_branch", {"branch": "exp", "dry_run": "yes"}, InvalidOption, "has to be BOOLEAN"),
+        ("create_branch", {"name": "a b"}, InvalidName, "'a b'"),
+        ("create_branch", {"name": "exp", "from": "nothing"}, NotFound, "no branch or tag 'nothing'"),
+        ("create_branch", {"table": "ns.nothing", "name": "exp"}, NotFound, "no such table"),
+        ("drop_branch", {"name": "nothing"}, NotFound, "nothing"),
+        ("drop_tag", {"name": "nothing"}, NotFound, "nothing"),
+    ],
+)
+def test_wrong_calls_change_nothing(call, lake, name, arguments, error, says):
+    before = contents(lake.catalog.uri)
+    with pytest.raises(error) as raised:
+        call(name, **arguments)
+    assert says in str(raised.value)
+    assert written_since(before, lake.catalog.uri) == set()
+
+
+def test_names_that_are_no_procedure():
+    with pytest.raises(NotFound, match="create_branch"):
+        find_procedure("create_brnch")
+    with pytest.raises(NotFound, match="There are cherry_pick"):
+        find_procedure("zzzz")
