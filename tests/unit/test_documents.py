@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from lance_spark import errors
+from lance_spark.actions.procedures.registry import PROCEDURES
+from lance_spark.metadata.names import METADATA_TABLES
+from lance_spark.metadata.tables import SCHEMAS
 from lance_spark.options.catalog import CATALOG_OPTIONS
 from lance_spark.options.read import READ_OPTIONS
 from lance_spark.options.write import WRITE_OPTIONS
@@ -138,6 +141,30 @@ def test_the_options_of_the_data_source_are_those_of_the_code(purpose, options):
     assert sorted({*documented} - aliases) == sorted({*options, *CATALOG_OPTIONS, "storage.<key>"})
     assert aliases <= set(documented)
     assert len(documented) == len(set(documented))
+
+
+def test_the_metadata_tables_are_those_of_the_code():
+    rows = table(ROOT / "docs" / "catalogs.md", "| metadata table | columns |")
+    assert {names_in(row[0])[0]: names_in(row[1]) for row in rows} == {
+        name: schema.names for name, schema in SCHEMAS.items()
+    }
+    assert tuple(SCHEMAS) == METADATA_TABLES
+
+
+def test_the_procedures_are_those_of_the_code():
+    rows = table(ROOT / "docs" / "catalogs.md", "| procedure | arguments | what it does |")
+    assert rows == [
+        [f"`{found.name}`", ", ".join(map(shown_parameter, found.parameters)), found.doc]
+        for found in PROCEDURES.values()
+    ]
+
+
+def shown_parameter(parameter):
+    text = f"`{parameter.name}` {parameter.type}"
+    if parameter.required:
+        return f"**{text}**"
+    default = str(parameter.default).lower() if isinstance(parameter.default, bool) else parameter.default
+    return text if default is None else f"{text} = {default}"
 
 
 def test_the_exit_codes_are_those_of_the_errors():
