@@ -1,4 +1,4 @@
-"""Trying again when somebody else commits in the same moment."""
+"""How often a commit is tried again after another process was faster, and how long the pauses are."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ import random
 import time
 from collections.abc import Iterator
 
+from lance_spark.errors import Conflict
+from lance_spark.refs.names import MAIN
+
 _ATTEMPTS = 50
 _LONGEST_PAUSE = 0.5
-"""Seconds; others are given the time to finish their commits."""
+"""Seconds; other processes are given the time to finish their commits."""
 
 
-def attempts() -> Iterator[bool]:
-    """Whether each attempt is the last one; from the second on with a pause before it, longer and longer."""
-    for number in range(_ATTEMPTS):
-        if number:
-            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**number)))
-        yield number + 1 == _ATTEMPTS
+def attempts() -> Iterator[int]:
+    """How many more attempts there are, down to 0, with pauses in between."""
+    for attempt in range(_ATTEMPTS):
+        yield _ATTEMPTS - 1 - attempt
+        time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
+
+
+def overtaken(branch: str | None) -> Conflict:
+    """The error after the last attempt."""
+    return Conflict(
+        f"Other processes committed to '{branch or MAIN}' again and again; nothing was changed.", hint="Run it again."
+    )

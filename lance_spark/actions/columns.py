@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from lance_spark.actions.attempts import attempts
+from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Conflict, LanceSparkError, StorageFailure
 from lance_spark.location import DatasetLocation
@@ -17,7 +17,7 @@ from lance_spark.runner.interface import Engine
 from lance_spark.runner.work import Work
 from lance_spark.schema.column_changes import ColumnChange
 from lance_spark.schema.evolution import Evolution, plan_evolution
-from lance_spark.store import chains
+from lance_spark.store import version_reader
 from lance_spark.store.column_commit import CAST_FILES, CastItem, cast_fragment, commit_columns, discard_casts
 from lance_spark.store.datasets import open_pinned, pin_latest
 
@@ -50,17 +50,17 @@ def alter_columns(
     check_writable(location, branch)
     casting = _Casting(location, branch, engine)
     try:
-        for is_last in attempts():
+        for left in attempts():
             head = pin_latest(location, branch)
             plan = plan_evolution(open_pinned(location, head).schema, changes)
             if not plan.steps:
                 return Evolved(head, plan)
-            contents = chains.read_contents(location, head)
+            contents = version_reader.read_contents(location, head)
             files = casting.files(head, contents, plan)
             try:
                 made = commit_columns(location, head, contents, plan, files, message)
             except Conflict:
-                if is_last:
+                if not left:
                     raise
                 continue
             casting.keep(files)
@@ -68,7 +68,7 @@ def alter_columns(
     except LanceSparkError as failure:
         casting.discard(failure)
         raise
-    raise AssertionError("the last attempt returns or raises")
+    raise overtaken(branch)
 
 
 class _Casting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lance_spark.actions.attempts import attempts
+from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.location import DatasetLocation
@@ -13,7 +13,7 @@ from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine
 from lance_spark.runner.work import Work
-from lance_spark.store import chains
+from lance_spark.store import version_reader
 from lance_spark.store.creating import overwrite_without_rows
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.row_deletions import (
@@ -52,7 +52,7 @@ def delete_where(
         raise InvalidOption("The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate.")
     check_writable(location, branch)
     deleting = _Deleting(location, predicate, engine)
-    for is_last in attempts():
+    for left in attempts():
         head = pin_latest(location, branch)
         check_predicate(location, head, predicate)
         found = deleting.look(head)
@@ -63,9 +63,9 @@ def delete_where(
             hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
             return Deleted(commit_deletions(location, head, predicate, hit, message), rows)
         except Conflict:
-            if is_last:
+            if not left:
                 raise
-    raise AssertionError("the last attempt returns or raises")
+    raise overtaken(branch)
 
 
 def truncate(location: DatasetLocation, branch: str | None, message: str | None = None) -> Deleted:
@@ -97,7 +97,9 @@ class _Deleting:
 
     def look(self, head: PinnedVersion) -> Mapping[int, _Found]:
         """What there is to delete in each fragment of a version."""
-        fragments = {fragment.id: fragment for fragment in chains.read_contents(self._location, head).fragments()}
+        fragments = {
+            fragment.id: fragment for fragment in version_reader.read_contents(self._location, head).fragments()
+        }
         wanted = [fragment for fragment in fragments.values() if fragment not in self._known]
         if wanted:
             work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))

@@ -16,7 +16,7 @@ from lance_spark.metadata.names import METADATA_TABLES
 from lance_spark.metadata.refs import branch_rows, tag_rows, version_rows
 from lance_spark.metadata.tables import SCHEMAS
 from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.store import chains, datasets, refs
+from lance_spark.store import datasets, refs, version_reader
 from lance_spark.store.beside import blob_files, deletion_sizes, index_files
 from lance_spark.store.index_descriptions import describe_segments
 
@@ -51,11 +51,11 @@ def _versions(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.Reco
 
 
 def _fragments(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    return fragment_rows(chains.read_snapshot(location, pin))
+    return fragment_rows(version_reader.read_snapshot(location, pin))
 
 
 def _files(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    snapshot = chains.read_snapshot(location, pin)
+    snapshot = version_reader.read_snapshot(location, pin)
     found = beside(snapshot)
     rows = chain(
         data_rows(snapshot, deletion_sizes(location, found)),
@@ -66,7 +66,7 @@ def _files(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordB
 
 
 def _indexes(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
-    contents = chains.read_contents(location, pin)
+    contents = version_reader.read_contents(location, pin)
     fragments = frozenset(fragment.id for fragment in contents.fragments())
     return index_rows(describe_segments(location, pin), fragments)
 

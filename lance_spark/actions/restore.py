@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.merge.ancestry import Graph, trace_of
-from lance_spark.actions.merge.attempts import attempts, overtaken
 from lance_spark.actions.merge.copying import copy_files
 from lance_spark.actions.merge.plan import Request, plan_replay
 from lance_spark.actions.relocate.base_paths import BasePathResolver

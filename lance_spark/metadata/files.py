@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lance_spark.layout.names import stored_name
 from lance_spark.manifest.contents import Field
 from lance_spark.merge.snapshot import Root, Snapshot
 from lance_spark.metadata.batches import in_batches
@@ -54,7 +55,7 @@ class Beside(NamedTuple):
     """What has to be listed to know all files of a version."""
 
     deletions: dict[Root, set[str]]
-    """Names of deletion files that the version names, by their places."""
+    """Paths of deletion files that the version names, by their places."""
     data: dict[Root, dict[str, int]]
     """Fragments by the names of their data files, whose blobs lie in directories of these names."""
     indexes: dict[tuple[Root, str], str]
@@ -91,7 +92,7 @@ def data_rows(snapshot: Snapshot, sizes: Mapping[str, int]) -> Iterator[FileRow]
             rows = fragment.physical_rows if counts else None
             yield FileRow(DATA, uri, file.size or None, rows, fragment.id, columns)
         if fragment.deletion is not None:
-            uri = f"{snapshot.root_of(fragment.deletion).uri}/_deletions/{fragment.deletion.name(fragment.id)}"
+            uri = f"{snapshot.root_of(fragment.deletion).uri}/{fragment.deletion.path_for(fragment.id)}"
             yield FileRow(DELETION, uri, sizes.get(uri), fragment.deletion.rows, fragment.id)
 
 
@@ -100,10 +101,12 @@ def beside(snapshot: Snapshot) -> Beside:
     found = Beside({}, {}, {})
     for fragment in snapshot.contents.fragments():
         for file in fragment.files:
-            found.data.setdefault(snapshot.root_of(file), {})[file.path.removesuffix(".lance")] = fragment.id
+            found.data.setdefault(snapshot.root_of(file), {})[stored_name(file.path).removesuffix(".lance")] = (
+                fragment.id
+            )
         if fragment.deletion is not None:
-            names = found.deletions.setdefault(snapshot.root_of(fragment.deletion), set())
-            names.add(fragment.deletion.name(fragment.id))
+            paths = found.deletions.setdefault(snapshot.root_of(fragment.deletion), set())
+            paths.add(fragment.deletion.path_for(fragment.id))
     for segment in snapshot.contents.indexes:
         root = snapshot.bases.get(segment.base_id)
         if root is not None:
@@ -129,7 +132,7 @@ def data_directory(root: Root) -> str:
 
 def data_uri(root: Root, path: str) -> str:
     """The URI of a data file."""
-    return f"{root.uri}/{data_directory(root)}{path}"
+    return f"{root.uri}/{data_directory(root)}{stored_name(path)}"
 
 
 def column_names(fields: Iterable[Field]) -> dict[int, str]:

@@ -14,9 +14,9 @@ from lance_spark.store.listing import list_range
 def deletion_sizes(location: DatasetLocation, found: Beside) -> dict[str, int]:
     """Bytes of the deletion files that a version names, by URI."""
     sizes = {}
-    for root, names in found.deletions.items():
+    for root, paths in found.deletions.items():
         for path, size in _listed(location, root, "_deletions/"):
-            if size is not None and path.removeprefix("_deletions/") in names:
+            if size is not None and path in paths:
                 sizes[f"{root.uri}/{path}"] = size
     return sizes
 
@@ -46,6 +46,6 @@ def _blobs(location: DatasetLocation, root: Root, fragments: Mapping[str, int]) 
 
 def _listed(location: DatasetLocation, root: Root, directory: str) -> Iterator[tuple[str, int | None]]:
     place = DatasetLocation(root.uri, location.options)
-    part = KeyRange(directory, f"{directory[:-1]}0") if directory else KeyRange(None, None)
+    part = KeyRange.below(directory[:-1]) if directory else KeyRange(None, None)
     for batch in list_range(place, part):
         yield from zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True)

@@ -333,7 +333,7 @@ def test_a_version_that_was_committed_and_cleaned_up_meanwhile_is_seen(location,
 
 
 def test_others_commit_again_and_again(location, branch, monkeypatch):
-    monkeypatch.setattr(columns, "attempts", lambda: iter([False, False, True]))
+    monkeypatch.setattr(columns, "attempts", lambda: iter([2, 1, 0]))
     real, place = columns.commit_columns, location.branch_uri(branch)
 
     def commit(*arguments):

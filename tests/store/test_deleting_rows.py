@@ -165,7 +165,7 @@ def test_a_version_that_was_committed_and_cleaned_up_meanwhile_is_seen(location,
 
 
 def test_others_commit_again_and_again(location, branch, monkeypatch):
-    monkeypatch.setattr(delete_rows, "attempts", lambda: iter([False, True]))
+    monkeypatch.setattr(delete_rows, "attempts", lambda: iter([1, 0]))
     real, place = delete_rows.commit_deletions, location.branch_uri(branch)
     numbers_left = iter([6, 7])
 

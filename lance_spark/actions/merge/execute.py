@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from lance_spark.actions.merge.attempts import attempts, overtaken
+from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.merge.copying import copy_files
 from lance_spark.actions.merge.plan import Request, plan_replay
 from lance_spark.errors import Conflict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from lance_spark.options.text import to_span
 
 
 def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
-    plan = plan_cleanup(context.table(given["table"]), _policy(given), context.engine)
+    plan = plan_cleanup(context.table(given["table"]), _policy(given), context.engine, time.time_ns())
     try:
         report = plan.apply() if given["execute"] else plan.report()
     finally:

@@ -20,7 +20,7 @@ from lance_spark.actions.procedures.procedure import (
     pin_of,
 )
 from lance_spark.actions.resolve import resolve
-from lance_spark.merge.plan import MergeResult
+from lance_spark.merge.result import MergeResult
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import MAIN, branch_or_none
 
