@@ -367,18 +367,20 @@ def test_a_store_that_does_not_answer_at_the_commit_loses_nothing(location, bran
 # branches
 
 
-@pytest.mark.parametrize("change", [ADD, DROP, RENAME], ids=["add", "drop", "rename"])
+COMMENTED = AlterColumn(("text",), comment="what was said")
+
+
+@pytest.mark.parametrize("change", [ADD, DROP, RENAME, COMMENTED], ids=["add", "drop", "rename", "comment"])
 def test_a_change_on_a_branch_is_merged(location, change):
     alter(location, "exp", change)
-    expected = rows(location, "exp")
+    expected = {row["id"]: row for row in rows(location, "exp")}
     lance.write_dataset(people(70, 1), location.uri, mode="append")
     merge(location, pin_latest(location, "exp"), None, MergeOptions(), LOCAL)
-    found = rows(location, None)
-    assert [row for row in found if row.get("id") != 70] == expected or {row["id"] for row in found} == {
-        *(row["id"] for row in expected),
-        70,
-    }
-    assert opened(location, None).schema.names == opened(location, "exp").schema.names
+    found = {row["id"]: row for row in rows(location, None)}
+    assert found.keys() == expected.keys() | {70}
+    assert {key: found[key] for key in expected} == expected
+    schemas = [opened(location, branch).schema for branch in (None, "exp")]
+    assert schemas[0].equals(schemas[1], check_metadata=True)
 
 
 def test_a_change_on_a_branch_leaves_main_alone(location):

@@ -1,0 +1,60 @@
+"""Columns, deletions, metadata tables and names with refs on S3: on a branch, nothing outside of it is touched."""
+
+import pyarrow as pa
+import pytest
+from support.s3_tables import objects, opened, rows, write
+
+from lance_spark.actions.branches import create_branch
+from lance_spark.actions.columns import alter_columns
+from lance_spark.actions.delete_rows import delete_where, truncate
+from lance_spark.actions.metadata_tables import read_metadata_table
+from lance_spark.actions.path_refs import read_path
+from lance_spark.actions.table_properties import alter_properties
+from lance_spark.refs.model import RefSpec
+from lance_spark.runner.local import LocalRunner
+from lance_spark.schema.column_changes import AddColumn, AlterColumn, RenameColumn
+from lance_spark.store.uri import locate
+
+LOCAL = LocalRunner(2)
+
+
+@pytest.fixture
+def made(table, storage):
+    write(table, storage, [1, 2, 3])
+    write(table, storage, [4])
+    opened(table, storage).create_scalar_index("id", "BTREE")
+    location = locate(table, storage)
+    create_branch(location, "exp/delays", RefSpec())
+    write(table, storage, [5], branch="exp/delays")
+    return location
+
+
+def test_changes_on_a_branch_stay_in_its_directory(made, table, storage, client, bucket):
+    before = objects(client, bucket)
+    assert delete_where(made, "exp/delays", "id = 2 or id = 5", LOCAL).rows == 2
+    assert rows(table, storage, "exp/delays") == [1, 3, 4]
+    changes = (AddColumn(("n",), pa.int64()), AlterColumn(("id",), comment="the key"))
+    alter_columns(made, "exp/delays", changes, LOCAL)
+    alter_columns(made, "exp/delays", (RenameColumn(("n",), "m"),), LOCAL)
+    alter_properties(made, "exp/delays", {"owner": "ops"})
+    touched = {key for key, _ in before.items() ^ objects(client, bucket).items()}
+    assert touched
+    assert all("/tree/exp/delays/" in key for key in touched)
+    assert opened(table, storage, "exp/delays").schema.names == ["id", "m"]
+    assert truncate(made, "exp/delays").rows == 3
+    assert rows(table, storage) == [1, 2, 3, 4]
+
+
+def test_files_are_told_with_their_sizes(made, client, bucket):
+    delete_where(made, "exp/delays", "id = 2", LOCAL)
+    batches = read_metadata_table(made, RefSpec(branch="exp/delays"), "files")
+    found = [row for batch in batches for row in batch.to_pylist()]
+    assert {row["content"] for row in found} == {"data", "deletion", "index"}
+    for row in found:
+        key = row["file_path"].removeprefix(f"s3://{bucket}/")
+        assert client.head_object(Bucket=bucket, Key=key)["ContentLength"] == row["file_size_in_bytes"]
+
+
+def test_a_uri_with_a_ref(made, table, storage):
+    assert read_path(f"{table}@exp/delays", storage).spec == RefSpec(branch="exp/delays")
+    assert read_path(f"{table}@exp/delays", storage).location == made
