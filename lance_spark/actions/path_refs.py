@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lance_spark.actions.target import dataset_at
 from lance_spark.actions.typed_refs import Candidate, choose, find_spec
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
+from lance_spark.metadata.names import METADATA_TABLES
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.typed import DEFAULT, TypedRef, split_refs
 from lance_spark.store.datasets import find_latest, open_latest
@@ -20,6 +21,24 @@ class PathRef:
 
     location: DatasetLocation
     spec: RefSpec
+    metadata_table: str | None = None
+
+
+def read_path_name(
+    parts: Sequence[str], storage_options: Mapping[str, str] | None = None, travel: TypedRef = DEFAULT
+) -> PathRef:
+    """What a name in SQL means whose first part is a path: the dataset, or one of its metadata tables.
+
+    Raises NotFound for any other name, and as :func:`read_path`.
+    """
+    if len(parts) == 1:
+        return read_path(parts[0], storage_options, travel)
+    if len(parts) == 2 and parts[1].lower() in METADATA_TABLES:
+        return replace(read_path(parts[0], storage_options, travel), metadata_table=parts[1].lower())
+    raise NotFound(
+        f"There is no table {'.'.join(parts)}.",
+        hint="Write the path as one part, in backticks, and behind it, maybe, " + ", ".join(METADATA_TABLES) + ".",
+    )
 
 
 def read_path(text: str, storage_options: Mapping[str, str] | None = None, travel: TypedRef = DEFAULT) -> PathRef:

@@ -10,7 +10,7 @@ from lance_spark.actions.branches import create_branch
 from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.table_refs import read_name
-from lance_spark.actions.path_refs import PathRef, read_path
+from lance_spark.actions.path_refs import PathRef, read_path, read_path_name
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.tags import create_tag
 from lance_spark.catalog.names import Identifier
@@ -147,3 +147,22 @@ def test_a_path_with_a_ref(tmp_path):
     assert f"`{uri}@tags/v1`" in refused.value.hint
     assert read_path(f"{uri}@tags/v1").spec == RefSpec(tag="v1")
     assert read_path(f"{uri}@v1@main").location.uri == f"{uri}@v1"
+
+    assert read_path_name([uri, "FILES"]) == PathRef(location, RefSpec(), "files")
+    assert read_path_name([f"{uri}@exp/delays", "versions"]).spec == RefSpec(branch="exp/delays")
+    assert read_path_name([uri]) == PathRef(location, RefSpec())
+    for parts in (["ns", uri], [uri, "snapshots"], [uri, "files", "x"]):
+        with pytest.raises(NotFound, match="no table"):
+            read_path_name(parts)
+
+
+def test_a_catalog_without_namespaces_has_metadata_tables(tmp_path):
+    catalog = open_catalog(str(tmp_path / "lake"), mode="v1")
+    location = make_table(catalog, "flights").location
+    create_branch(location, "exp", RefSpec())
+    assert said(catalog, "flights.branches") == ("flights", RefSpec(), "branches")
+    assert said(catalog, "`flights@exp`.files") == ("flights", RefSpec(branch="exp"), "files")
+    with pytest.raises(NotFound, match="no such table"):
+        read_name(catalog, "nothing.branches")
+    with pytest.raises(Refused):
+        read_name(catalog, "ns.flights")

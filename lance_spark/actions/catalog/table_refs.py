@@ -35,23 +35,25 @@ def read_name(catalog: Catalog, name: Name, travel: TypedRef = DEFAULT) -> Named
     both a table and a ref of another one.
     """
     identifier = split_name(name)
+    inside = metadata_reading(identifier)
+    if inside is not None and not catalog.reads_manifest:  # without namespaces it can mean nothing else
+        return _metadata_table(catalog, inside, travel, None)
     try:
         return _table_at(catalog, identifier, travel)
     except (NotFound, InvalidName) as missing:  # no namespace can be called as a table at a ref is
-        inside = metadata_reading(identifier)
         if inside is None:
             raise
         return _metadata_table(catalog, inside, travel, missing)
 
 
 def _metadata_table(
-    catalog: Catalog, inside: tuple[Identifier, str], travel: TypedRef, missing: LanceSparkError
+    catalog: Catalog, inside: tuple[Identifier, str], travel: TypedRef, missing: LanceSparkError | None
 ) -> NamedRef:
     table, metadata_table = inside
     try:
         found = _table_at(catalog, table, travel)
     except NotFound as absent:
-        raise (absent if MARK in table.name else missing) from None
+        raise (absent if missing is None or MARK in table.name else missing) from None
     return NamedRef(found.table, found.location, found.spec, metadata_table)
 
 
