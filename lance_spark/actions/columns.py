@@ -9,7 +9,7 @@ from typing import Any
 
 from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.errors import Conflict, LanceSparkError, StorageFailure
+from lance_spark.errors import Conflict, LanceSparkError, Refused, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.refs.model import PinnedVersion
@@ -22,6 +22,7 @@ from lance_spark.store.column_commit import CAST_FILES, CastItem, cast_fragment,
 from lance_spark.store.datasets import open_pinned, pin_latest
 
 OPERATION = "alter columns"
+_FIRST_FORMATS = frozenset({"", "0.1"})
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def alter_columns(
             if not plan.steps:
                 return Evolved(head, plan)
             contents = version_reader.read_contents(location, head)
+            _check_format(contents, plan)
             files = casting.files(head, contents, plan)
             try:
                 made = commit_columns(location, head, contents, plan, files, message)
@@ -69,6 +71,15 @@ def alter_columns(
         casting.discard(failure)
         raise
     raise overtaken(branch)
+
+
+def _check_format(contents: Contents, plan: Evolution) -> None:
+    """Raise Refused for new columns in files of the first format, which have to hold every column."""
+    if contents.storage_version in _FIRST_FORMATS and contents.fragment_count and plan.adds:
+        raise Refused(
+            "Cannot add a column: the data files are of format 0.1, where every file has every column.",
+            hint="Write the rows to a new table, which gets a newer format.",
+        )
 
 
 class _Casting:

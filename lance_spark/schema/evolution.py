@@ -68,9 +68,14 @@ class Evolution:
         return all(isinstance(step, AddColumn) for step in self.steps)
 
     @property
+    def adds(self) -> bool:
+        """Whether a column comes that was not there."""
+        return any(isinstance(step, AddColumn) for step in self.steps)
+
+    @property
     def writes_fragments(self) -> bool:
-        """Whether fragments have to be written down anew: a column comes that was not there, or in another type."""
-        return bool(self.casts) or any(isinstance(step, AddColumn) for step in self.steps)
+        """Whether fragments have to be written down again: with a new column, or one in another type."""
+        return bool(self.casts) or self.adds
 
 
 def plan_evolution(schema: pa.Schema, changes: Iterable[ColumnChange]) -> Evolution:

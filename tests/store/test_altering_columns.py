@@ -388,3 +388,25 @@ def test_a_change_on_a_branch_leaves_main_alone(location):
     alter(location, "exp", ADD, DROP, RENAME, WIDEN)
     assert rows(location, None) == before
     assert opened(location, None).schema.names == SCHEMA.names
+
+
+@pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
+@pytest.mark.parametrize("count", [0, 2])
+def test_every_file_format_and_tables_without_rows(uri, version, count):
+    lance.write_dataset(people(1, count), uri, data_storage_version=version)
+    location = DatasetLocation.at(uri)
+    for change in (WIDEN, RENAME, DropColumn(("person", "age"))):
+        alter(location, None, change)
+    adding = (ADD, AddColumn(("person", "email"), pa.string()))
+    if version == "legacy" and count:
+        with pytest.raises(Refused, match="every file has every column"):
+            alter(location, None, *adding)
+    else:
+        alter(location, None, *adding)
+    dataset = opened(location, None)
+    assert dataset.schema.names[:3] == ["id", "words", "person"]
+    assert dataset.schema.field("id").type == pa.int64()
+    assert dataset.to_table(columns=["id", "words"]).to_pylist() == [
+        {"id": number, "words": f"t{number}"} for number in range(1, 1 + count)
+    ]
+    assert dataset.to_table(columns=["person"]).num_rows == count
