@@ -7,7 +7,7 @@ import lance
 import pyarrow as pa
 import pytest
 from support.catalogs import ids_of, make_table, tables
-from support.local_datasets import numbers
+from support.local_datasets import numbers, write
 
 from lance_spark.actions.catalog import staging
 from lance_spark.actions.catalog.dropping import drop_table
@@ -15,12 +15,10 @@ from lance_spark.actions.catalog.lookup import describe_table, table_exists
 from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.staging import abort, begin, commit, create_table, replace_table
-from lance_spark.actions.catalog.writing import finish_job, plan_job
 from lance_spark.actions.tags import create_tag
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused, SchemaMismatch, StorageFailure
 from lance_spark.options.write import FileOptions, WriteOptions
 from lance_spark.refs.model import RefSpec
-from lance_spark.store.writing import write_rows
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), metadata={"comment": "the key"}), pa.field("text", pa.string())])
 
@@ -47,9 +45,7 @@ def name_in(catalog):
 def fill(staged, rows):
     """The write of a job to the name that was taken, as Spark does it."""
     catalog = staged.catalog
-    options = {"catalog": catalog.uri, "catalog_mode": catalog.mode, "path": str(staged.identifier)}
-    job = plan_job(options, rows.schema, overwrite=True)
-    finish_job(job, write_rows(job.plan, rows.to_batches()))
+    write(str(staged.identifier), rows, overwrite=True, catalog=catalog.uri, catalog_mode=catalog.mode)
 
 
 def directories(catalog):
