@@ -19,11 +19,10 @@ from lance_spark.store.datasets import pin_latest
 from lance_spark.store.row_deletions import (
     DELETIONS,
     DeletionItem,
-    check_predicate,
     commit_deletions,
     delete_in_fragment,
 )
-from lance_spark.store.scanning import count_rows
+from lance_spark.store.scanning import Scan, ScanColumns, check_filter, count_rows, index_matches
 from lance_spark.store.writing import read_target
 
 OPERATION = "delete"
@@ -54,7 +53,6 @@ def delete_where(
     deleting = _Deleting(location, predicate, engine)
     for left in attempts():
         head = pin_latest(location, branch)
-        check_predicate(location, head, predicate)
         found = deleting.look(head)
         rows = sum(count for count, _ in found.values())
         if not rows:
@@ -96,10 +94,19 @@ class _Deleting:
         self._known: dict[Fragment, _Found] = {}
 
     def look(self, head: PinnedVersion) -> Mapping[int, _Found]:
-        """What there is to delete in each fragment of a version."""
+        """What there is to delete in each fragment of a version that may have such rows.
+
+        Fragments that an index knows to have none are not looked into. Raises InvalidOption for what is no predicate.
+        """
+        scan = Scan(self._location, head, ScanColumns(()), self._predicate)
+        check_filter(scan)
+        matches = index_matches(scan)
         fragments = {
             fragment.id: fragment for fragment in version_reader.read_contents(self._location, head).fragments()
         }
+        if matches is not None:
+            may_match = {*matches.rows} | (fragments.keys() - matches.covered)
+            fragments = {key: fragment for key, fragment in fragments.items() if key in may_match}
         wanted = [fragment for fragment in fragments.values() if fragment not in self._known]
         if wanted:
             work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))

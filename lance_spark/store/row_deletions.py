@@ -44,13 +44,6 @@ def delete_in_fragment(item: DeletionItem) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch([pa.array([item.fragment]), pa.array([before - after]), pa.array([metadata])], DELETIONS)
 
 
-def check_predicate(location: DatasetLocation, pin: PinnedVersion, predicate: str) -> None:
-    """Raise InvalidOption for a predicate that cannot be understood, or that names columns which are not there."""
-    dataset = open_pinned(location, pin)
-    with translated(location, "reading the predicate"):
-        dataset.scanner(filter=predicate, columns=[], with_row_id=True).explain_plan()
-
-
 def commit_deletions(
     location: DatasetLocation,
     pin: PinnedVersion,

@@ -109,21 +109,45 @@ def between(monkeypatch):
     return arrange
 
 
-def test_two_deletions_in_one_fragment_both_count(location, branch, between, monkeypatch):
-    looked = []
+@pytest.fixture
+def looked(monkeypatch):
+    """The fragments that are looked into, one after the other."""
+    found = []
     real = delete_rows.delete_in_fragment
 
     def look(item):
-        looked.append(item.fragment)
+        found.append(item.fragment)
         return real(item)
 
     monkeypatch.setattr(delete_rows, "delete_in_fragment", look)
+    return found
+
+
+def test_an_index_tells_which_fragments_have_such_rows(location, branch, looked):
+    """The one that the branch wrote is not in the index."""
+    own = [3] if branch else []
+    assert delete(location, branch, "id = 5 or id = 25").rows == 2
+    assert looked == [0, 2, *own]
+    looked.clear()
+    assert delete(location, branch, "id = 5").rows == 0
+    assert looked == own
+
+
+def test_without_an_index_only_what_changed_is_looked_into_again(location, branch, between, looked):
+    before = ids(location, branch)
+    between(lambda: lance.dataset(location.branch_uri(branch)).delete("id = 4"))
+    assert delete(location, branch, "id % 10 = 5").rows == (4 if branch else 3)
+    assert {4, 5, 15, 25, 35}.isdisjoint(ids(location, branch))
+    assert len(before) - len(ids(location, branch)) == (5 if branch else 4)
+    assert sorted(looked) == sorted([*range(4 if branch else 3), 0])
+
+
+def test_two_deletions_in_one_fragment_both_count(location, branch, between):
     before = ids(location, branch)
     between(lambda: lance.dataset(location.branch_uri(branch)).delete("id = 4"))
     done = delete(location, branch, "id = 5 or id = 15")
     assert done.rows == 2
     assert ids(location, branch) == [number for number in before if number not in (4, 5, 15)]
-    assert sorted(looked) == sorted([*range(4 if branch else 3), 0])  # only what the other one changed, again
 
 
 def test_the_same_rows_are_counted_once(location, branch, between):
