@@ -84,11 +84,6 @@ def identify_namespace(name: Name) -> Identifier:
     return identifier
 
 
-def split_name(name: Name) -> Identifier:
-    """The parts of a name, unchecked: what the last one means, a ref in it maybe, is not known yet."""
-    return _identify(name)
-
-
 def check_new(identifier: Identifier, kind: str) -> None:
     """Raise InvalidName for names that other tools made, and that nothing new should have."""
     for part in identifier.parts:
@@ -119,6 +114,11 @@ def is_sound(object_id: str) -> bool:
 def from_object_id(object_id: str) -> Identifier:
     """The identifier of a row, unchecked."""
     return Identifier(tuple(object_id.split(DELIMITER)))
+
+
+def split_name(name: Name) -> Identifier:
+    """The parts of a name, unchecked: what the last one means, a ref in it maybe, is not known yet."""
+    return _identify(name)
 
 
 def _identify(name: Name) -> Identifier:
