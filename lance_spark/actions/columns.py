@@ -26,7 +26,7 @@ _FIRST_FORMATS = frozenset({"", "0.1"})
 
 
 @dataclass(frozen=True)
-class Evolved:
+class AlterResult:
     """What a change of columns made."""
 
     version: PinnedVersion
@@ -40,7 +40,7 @@ def alter_columns(
     changes: Sequence[ColumnChange],
     engine: Engine,
     message: str | None = None,
-) -> Evolved:
+) -> AlterResult:
     """Apply changes to a branch (None for main), all of them in one version.
 
     Only a wider type reads and writes values: those of that column, fragment by fragment on the engine. Commits made
@@ -55,7 +55,7 @@ def alter_columns(
             head = pin_latest(location, branch)
             plan = plan_evolution(open_pinned(location, head).schema, changes)
             if not plan.steps:
-                return Evolved(head, plan)
+                return AlterResult(head, plan)
             contents = version_reader.read_contents(location, head)
             _check_format(contents, plan)
             files = casting.files(head, contents, plan)
@@ -66,7 +66,7 @@ def alter_columns(
                     raise
                 continue
             casting.keep(files)
-            return Evolved(made, plan)
+            return AlterResult(made, plan)
     except LanceSparkError as failure:
         casting.discard(failure)
         raise

@@ -29,7 +29,7 @@ OPERATION = "delete"
 
 
 @dataclass(frozen=True)
-class Deleted:
+class DeleteResult:
     """What a deletion did."""
 
     version: PinnedVersion
@@ -39,7 +39,7 @@ class Deleted:
 
 def delete_where(
     location: DatasetLocation, branch: str | None, predicate: str, engine: Engine, message: str | None = None
-) -> Deleted:
+) -> DeleteResult:
     """Delete the rows of a branch (None for main) that a predicate in Lance's SQL holds for, as one version.
 
     Rows for which it is neither true nor false stay. Files are not written anew: each fragment with such rows gets a
@@ -56,17 +56,17 @@ def delete_where(
         found = deleting.look(head)
         rows = sum(count for count, _ in found.values())
         if not rows:
-            return Deleted(head, 0)
+            return DeleteResult(head, 0)
         try:
             hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
-            return Deleted(commit_deletions(location, head, predicate, hit, message), rows)
+            return DeleteResult(commit_deletions(location, head, predicate, hit, message), rows)
         except Conflict:
             if not left:
                 raise
     raise overtaken(branch)
 
 
-def truncate(location: DatasetLocation, branch: str | None, message: str | None = None) -> Deleted:
+def truncate(location: DatasetLocation, branch: str | None, message: str | None = None) -> DeleteResult:
     """Delete all rows of a branch as one version; columns, comments and settings stay, indexes go.
 
     Raises NotFound, Refused and Conflict; then nothing was changed.
@@ -75,9 +75,9 @@ def truncate(location: DatasetLocation, branch: str | None, message: str | None 
     start = pin_latest(location, branch)
     rows = count_rows(location, start)
     if not rows:
-        return Deleted(start, 0)
+        return DeleteResult(start, 0)
     schema = read_target(location, start).schema
-    return Deleted(overwrite_without_rows(location, start, schema, message), rows)
+    return DeleteResult(overwrite_without_rows(location, start, schema, message), rows)
 
 
 _Found = tuple[int, "str | None"]
