@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
     from lance_spark.spark.catalog import LanceCatalog
-    from lance_spark.spark.datasource import LanceDataSource, register
+    from lance_spark.spark.datasource import LanceDataSource
+    from lance_spark.spark.registering import capabilities, register, unregister
     from lance_spark.spark.table import LanceTable
 
 __version__ = "0.1.0"
-__all__ = ["CleanupPolicy", "LanceCatalog", "LanceDataSource", "LanceTable", "VersionRule", "register"]
+__all__ = [
+    "CleanupPolicy",
+    "LanceCatalog",
+    "LanceDataSource",
+    "LanceTable",
+    "VersionRule",
+    "capabilities",
+    "register",
+    "unregister",
+]
 
 _HOMES = {
     "CleanupPolicy": "lance_spark.cleanup.policy",
@@ -25,7 +35,9 @@ _HOMES = {
     "LanceCatalog": "lance_spark.spark.catalog",
     "LanceDataSource": "lance_spark.spark.datasource",
     "LanceTable": "lance_spark.spark.table",
-    "register": "lance_spark.spark.datasource",
+    "capabilities": "lance_spark.spark.registering",
+    "register": "lance_spark.spark.registering",
+    "unregister": "lance_spark.spark.registering",
 }
 
 

@@ -1,0 +1,24 @@
+"""Which way reads of a session take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a session can do, as it was found out when the session was registered."""
+
+    native: bool
+    """Whether Spark's planner talks to this package: columns, filters, limits and aggregates are pushed down."""
+    reason: str
+    """Why, or why not."""
+    spark: str = ""
+    """Spark's version."""
+    catalogs: tuple[str, ...] = ()
+    """Names of the catalogs that SQL can use."""
+
+    def __str__(self) -> str:
+        way = "Spark plans into Lance" if self.native else "reads go through the plain data source"
+        known = f"; catalogs: {', '.join(self.catalogs)}" if self.catalogs else ""
+        return f"{way}: {self.reason}{known}"

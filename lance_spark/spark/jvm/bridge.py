@@ -1,0 +1,131 @@
+"""The way into the JVM of one classic session: its classes, arrays and small values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from lance_spark.spark.jvm import names
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Bridge:
+    """What is reached through py4j of one session. Threads may share it.
+
+    Looking up a class or a static method asks the JVM, so each is asked for once.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        self.spark = spark
+        context = spark.sparkContext
+        self.gateway: Any = context._gateway
+        self.session: Any = spark._jsparkSession
+        self.cores = max(1, int(context.defaultParallelism))
+        self._jvm: Any = context._jvm
+        ensure_callback_server_started(self.gateway)
+        # Or Java would get the traceback of a callback as text, and no exception of Spark's own would reach the user.
+        self.gateway.callback_server_parameters.propagate_java_exceptions = True
+        self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at
+        self.loader: Any = self.session.getClass().getClassLoader()
+        self._found: dict[str, Any] = {}
+        self._classes: dict[str, Any] = {}
+        self._interfaces: dict[tuple[str, ...], Any] = {}
+        self._methods: dict[tuple[tuple[str, ...], str, int], Any] = {}
+
+    def load(self, name: str) -> Any:
+        """A ``java.lang.Class`` by its name. Raises Py4JJavaError where there is none."""
+        if name not in self._classes:
+            self._classes[name] = self.call("java.lang.Class.forName", name, False, self.loader)
+        return self._classes[name]
+
+    def new(self, name: str, *arguments: Any) -> Any:
+        """A new object of a class."""
+        return self.find(name)(*arguments)
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a static method, by the names of its class and its own."""
+        return self.find(name)(*arguments)
+
+    def find(self, name: str) -> Any:
+        """A class, a static method or a static field by its full name. ``Object$`` is Scala's object."""
+        if name not in self._found:
+            head, _, last = name.rpartition(".")
+            found = getattr(self.find(head) if head else self._jvm, last)
+            self._found[name] = getattr(found, "MODULE$") if last.endswith("$") else found
+        return self._found[name]
+
+    def array(self, of: str, items: Sequence[Any]) -> Any:
+        """A Java array of objects of a class."""
+        found = self.call("java.lang.reflect.Array.newInstance", self.load(of), len(items))
+        for index, item in enumerate(items):
+            found[index] = item
+        return found
+
+    def interfaces(self, names: tuple[str, ...]) -> Any:
+        """A ``Class[]`` of interfaces, made once."""
+        if names not in self._interfaces:
+            self._interfaces[names] = self.array("java.lang.Class", [self.load(name) for name in names])
+        return self._interfaces[names]
+
+    def map(self, values: Mapping[str, str]) -> Any:
+        """A ``java.util.Map``."""
+        found = self.new("java.util.HashMap")
+        for key, value in values.items():
+            found.put(key, value)
+        return found
+
+    def options(self, values: Mapping[str, str]) -> Any:
+        """Spark's case-insensitive map of options."""
+        return self.new(names.OPTIONS, self.map(values))
+
+    def option(self, value: Any) -> Any:
+        """Scala's Option of a value, or of none."""
+        return self.call("scala.Option.apply", value)
+
+    def long(self, value: int) -> Any:
+        """A ``java.util.OptionalLong``."""
+        return self.call("java.util.OptionalLong.of", value)
+
+    def schema(self, schema: StructType) -> Any:
+        """Spark's schema in the JVM, for one of Python."""
+        return self.call(f"{names.DATA_TYPE}.fromJson", schema.json())
+
+    def default_method(self, interfaces: tuple[str, ...], name: str, arguments: Sequence[Any]) -> Any:
+        """The default method of that name that takes the arguments; None where there is none."""
+        key = (interfaces, name, len(arguments))
+        if key not in self._methods:
+            self._methods[key] = [
+                method
+                for interface in interfaces
+                for method in self.load(interface).getMethods()
+                if method.getName() == name and method.getParameterCount() == len(arguments) and method.isDefault()
+            ]
+        found = self._methods[key]
+        if len(found) < 2:
+            return found[0] if found else None
+        return next((method for method in found if _takes(method, arguments)), None)
+
+
+def _takes(method: Any, arguments: Sequence[Any]) -> bool:
+    return all(
+        kind.isPrimitive() or argument is None or kind.isInstance(argument)
+        for kind, argument in zip(method.getParameterTypes(), arguments, strict=True)
+    )
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> StructType:
+    return StructType.fromJson(json.loads(text))
+
+
+def from_java(schema: Any) -> StructType:
+    """Python's schema for one in the JVM."""
+    return _parsed(schema.json())

@@ -1,0 +1,73 @@
+"""Looks for everything that this room needs from Spark, before any of it is used."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from lance_spark.errors import Refused
+from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm.bridge import Bridge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SWITCH = "LANCE_SPARK_NATIVE"
+"""Environment variable that switches this room off: 0, false, no or off."""
+
+
+def connect(spark: SparkSession) -> Bridge:
+    """The way into a session's JVM. Raises Refused, with what is missing, where the plain data source is to be used."""
+    if os.environ.get(SWITCH, "").lower() in ("0", "false", "no", "off"):
+        raise Refused(f"{SWITCH} is {os.environ[SWITCH]!r}.")
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise Refused("the session is one of Spark Connect, which has no JVM here.")
+    try:
+        bridge = Bridge(spark)
+        missing = [name for name in names.CLASSES if not _loads(bridge, name)]
+        if missing:
+            raise Refused(f"this Spark has no {missing[0]}.")
+        bridge.factory_arguments = _constructor(bridge, names.PYTHON_READER_FACTORY, (4, 5))
+        bridge.relation_arguments = _method(bridge, names.RELATION, "create", (4, 5))
+        _method(bridge, names.DATASET, "ofRows", (2,))
+        _method(bridge, "java.lang.reflect.InvocationHandler", "invokeDefault", (3,))
+        catalogs(bridge)
+    except (Py4JError, PySparkException, AttributeError, TypeError) as problem:
+        raise Refused(f"this session's JVM cannot be used: {str(problem).splitlines()[0]}") from problem
+    return bridge
+
+
+def catalogs(bridge: Bridge) -> Any:
+    """The map in which Spark keeps the catalogs of the session that were loaded."""
+    manager = bridge.session.sessionState().catalogManager()
+    field = manager.getClass().getDeclaredField("catalogs")
+    field.setAccessible(True)
+    return field.get(manager)
+
+
+def _loads(bridge: Bridge, name: str) -> bool:
+    try:
+        bridge.load(name)
+    except Py4JError:
+        return False
+    return True
+
+
+def _constructor(bridge: Bridge, name: str, known: tuple[int, ...]) -> int:
+    found = [each.getParameterCount() for each in bridge.load(name).getConstructors()]
+    return _one_of(found, known, name)
+
+
+def _method(bridge: Bridge, name: str, method: str, known: tuple[int, ...]) -> int:
+    found = [each.getParameterCount() for each in bridge.load(name).getMethods() if each.getName() == method]
+    return _one_of(found, known, f"{name}.{method}")
+
+
+def _one_of(found: list[int], known: tuple[int, ...], name: str) -> int:
+    for count in known:
+        if count in found:
+            return count
+    raise Refused(f"{name} of this Spark takes other arguments.")

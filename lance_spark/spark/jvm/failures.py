@@ -1,0 +1,54 @@
+"""Python's errors as Java's, on their way through Spark's planner to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.captured import CapturedException
+
+from lance_spark.errors import LanceSparkError
+from lance_spark.spark.jvm.bridge import Bridge
+
+
+def java_error(exception: Any) -> Py4JJavaError:
+    """What to raise in a callback, so that Java throws the exception."""
+    return Py4JJavaError("", exception)
+
+
+@contextmanager
+def thrown(bridge: Bridge) -> Iterator[None]:
+    """Let Java throw an error of ours as one of Spark's, with the text that the plain data source gives."""
+    try:
+        yield
+    except LanceSparkError as error:
+        raise java_error(spark_error(bridge, error)) from error
+    except CapturedException as error:  # what a call of ours into Java threw, as PySpark made it
+        if error._origin is None:
+            raise
+        raise java_error(error._origin) from error
+
+
+def spark_error(bridge: Bridge, error: LanceSparkError) -> Any:
+    """Spark's exception for one of ours: unchecked, as the methods of a scan declare none."""
+    text = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+    return bridge.new("java.lang.IllegalArgumentException", text)
+
+
+def as_spark(error: LanceSparkError) -> LanceSparkError:
+    """The error as one that is also Spark's: whoever catches what the plain data source raises catches it as well."""
+    return _both(type(error))(error.message, error.hint)
+
+
+@cache
+def _both(kind: type[LanceSparkError]) -> type[LanceSparkError]:
+    def initialise(self: Any, message: str, hint: str | None = None) -> None:
+        AnalysisException.__init__(self, message)
+        kind.__init__(self, message, hint)
+
+    names = {"__init__": initialise, "__module__": kind.__module__, "__str__": kind.__str__}
+    return type(kind.__name__, (kind, AnalysisException), names)

@@ -1,0 +1,50 @@
+"""Every name of Spark's classes that this room uses, once."""
+
+from __future__ import annotations
+
+_SQL = "org.apache.spark.sql"
+_CATALOG = f"{_SQL}.connector.catalog"
+_READ = f"{_SQL}.connector.read"
+_V2 = f"{_SQL}.execution.datasources.v2"
+
+# Public: the interfaces of Spark's DataSource V2, and the values that go through them.
+OPTIONS = f"{_SQL}.util.CaseInsensitiveStringMap"
+DATA_TYPE = f"{_SQL}.types.DataType"
+IDENTIFIER = f"{_CATALOG}.Identifier"
+CATALOG_PLUGIN = f"{_CATALOG}.CatalogPlugin"
+TABLE_CATALOG = f"{_CATALOG}.TableCatalog"
+NAMESPACES = f"{_CATALOG}.SupportsNamespaces"
+TABLE = f"{_CATALOG}.Table"
+CAPABILITY = f"{_CATALOG}.TableCapability"
+SUPPORTS_READ = f"{_CATALOG}.SupportsRead"
+METADATA_COLUMNS = f"{_CATALOG}.SupportsMetadataColumns"
+METADATA_COLUMN = f"{_CATALOG}.MetadataColumn"
+SCAN = f"{_READ}.Scan"
+LOCAL_SCAN = f"{_READ}.LocalScan"
+BATCH = f"{_READ}.Batch"
+INPUT_PARTITION = f"{_READ}.InputPartition"
+REPORT_STATISTICS = f"{_READ}.SupportsReportStatistics"
+STATISTICS = f"{_READ}.Statistics"
+RUNTIME_FILTERING = f"{_READ}.SupportsRuntimeV2Filtering"
+PUSH_COLUMNS = f"{_READ}.SupportsPushDownRequiredColumns"
+PUSH_FILTERS = f"{_READ}.SupportsPushDownV2Filters"
+PUSH_LIMIT = f"{_READ}.SupportsPushDownLimit"
+PUSH_OFFSET = f"{_READ}.SupportsPushDownOffset"
+PUSH_TOP_N = f"{_READ}.SupportsPushDownTopN"
+PUSH_SAMPLE = f"{_READ}.SupportsPushDownTableSample"
+PUSH_AGGREGATES = f"{_READ}.SupportsPushDownAggregates"
+PREDICATE = f"{_SQL}.connector.expressions.filter.Predicate"
+
+# Private: what may be missing, or other, in another version or a fork.
+PYTHON_PARTITION = f"{_V2}.python.PythonInputPartition"
+PYTHON_READER_FACTORY = f"{_V2}.python.PythonPartitionReaderFactory"
+RELATION = f"{_V2}.DataSourceV2Relation$"
+DATASET = f"{_SQL}.classic.Dataset"
+ARROW_CONVERTERS = f"{_SQL}.execution.arrow.ArrowConverters"
+INTERNAL_ROW = f"{_SQL}.catalyst.InternalRow"
+NO_SUCH_TABLE = f"{_SQL}.catalyst.analysis.NoSuchTableException"
+NO_SUCH_NAMESPACE = f"{_SQL}.catalyst.analysis.NoSuchNamespaceException"
+ARTIFACTS = "org.apache.spark.JobArtifactSet"
+
+CLASSES = tuple(value for key, value in sorted(globals().items()) if key.isupper() and not key.startswith("_"))
+"""All of them, to be looked for when a session is registered."""

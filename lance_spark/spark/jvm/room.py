@@ -1,0 +1,94 @@
+"""What a registered session has: the way into its JVM, and its catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.errors import Refused
+from lance_spark.spark.capabilities import Capabilities
+from lance_spark.spark.jvm.catalog import NativeCatalog, PathCatalog, RootCatalog
+from lance_spark.spark.jvm.detection import catalogs, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lance_spark.spark.jvm.bridge import Bridge
+
+
+class Room:
+    """The JVM side of one session."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        self.catalogs: dict[str, NativeCatalog] = {}
+
+    def add_catalog(self, name: str, root: str | None, storage_options: Mapping[str, str]) -> None:
+        """Let SQL use a catalog under a name. Raises Refused where another one has it."""
+        if name not in self.catalogs and self.taken(name):
+            raise Refused(
+                f"The session has a catalog '{name}' already.", hint="Give another name: register(spark, catalog=...)."
+            )
+        if root is None:
+            catalog: NativeCatalog = PathCatalog(self.bridge, name, storage_options)
+        else:
+            catalog = RootCatalog(self.bridge, name, open_catalog(root, storage_options))
+        self.catalogs[name] = catalog
+        catalogs(self.bridge).put(name, catalog.java())
+
+    def drop_catalogs(self) -> None:
+        """Take the catalogs out of the session again."""
+        for name in self.catalogs:
+            catalogs(self.bridge).remove(name)
+        self.catalogs.clear()
+
+    def taken(self, name: str) -> bool:
+        """Whether the session has a catalog of that name, which may not be loaded yet."""
+        return bool(catalogs(self.bridge).contains(name)) or bool(
+            self.bridge.spark.conf.get(f"spark.sql.catalog.{name}", None)
+        )
+
+
+_rooms: WeakKeyDictionary[SparkSession, Room] = WeakKeyDictionary()
+_refusals: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
+
+
+def enter(spark: SparkSession) -> Room | None:
+    """The room of a session, which is made on the first call; None where it cannot be, or is switched off."""
+    room = _rooms.get(spark)
+    if room is None and spark not in _refusals:
+        try:
+            room = _rooms[spark] = Room(connect(spark))
+        except Refused as reason:
+            _refusals[spark] = reason.message
+    return room
+
+
+def leave(spark: SparkSession) -> None:
+    """Take everything out of a session again."""
+    room = _rooms.pop(spark, None)
+    _refusals.pop(spark, None)
+    if room is not None:
+        room.drop_catalogs()
+
+
+def switch_off(spark: SparkSession, reason: str) -> None:
+    """Let a session read through the plain data source from now on."""
+    leave(spark)
+    _refusals[spark] = reason
+
+
+def current(spark: SparkSession) -> Room | None:
+    """The room of a session that has one."""
+    return _rooms.get(spark)
+
+
+def describe(spark: SparkSession) -> Capabilities:
+    """Which way the session takes."""
+    room = _rooms.get(spark)
+    if room is not None:
+        return Capabilities(True, "every name of Spark that it takes was found", spark.version, tuple(room.catalogs))
+    reason = _refusals.get(spark, "the session is not registered; call lance_spark.register(spark).")
+    return Capabilities(False, reason, spark.version)

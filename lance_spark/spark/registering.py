@@ -1,0 +1,73 @@
+"""``register``: makes Lance known to a session. ``unregister`` takes it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.spark import datasource
+from lance_spark.spark.capabilities import Capabilities
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_CATALOG = "lance"
+"""The catalog whose tables are paths."""
+
+
+def register(
+    spark: SparkSession,
+    name: str = "lance",
+    catalog: str | None = None,
+    root: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    native: bool = True,
+) -> None:
+    """Make ``format("lance")`` known to a session and, in a classic one, let Spark plan into Lance and SQL find tables.
+
+    ``name`` is another name for the format, where the JVM connector answers to ``lance``. ``catalog`` is the name of a
+    catalog for SQL: of the tables below ``root`` or, without one, of tables by their paths. With neither there is
+    the catalog ``lance`` of paths, unless the session has one of that name. ``native=False`` switches the native way
+    off. On Spark Connect, and wherever Spark lacks something for the native way, the plain data source gives the same
+    answers (see ``capabilities``). Raises Refused for a catalog where there is no native way, and for a name that
+    another catalog has.
+    """
+    from lance_spark.spark.jvm import room as rooms
+    from lance_spark.spark.jvm.reader_hook import install
+
+    if root is not None and catalog is None:
+        raise InvalidOption("A root needs the name of a catalog.", hint="Give catalog='lake'.")
+    datasource.register(spark, name)
+    if not native:
+        rooms.switch_off(spark, "it was registered with native=False.")
+        return
+    datasource.register(spark, datasource.OWN_NAME)
+    room = rooms.enter(spark)
+    if room is not None:
+        install(spark, name)
+        if catalog is None and DEFAULT_CATALOG not in room.catalogs and not room.taken(DEFAULT_CATALOG):
+            room.add_catalog(DEFAULT_CATALOG, None, storage_options or {})
+        elif catalog is not None:
+            room.add_catalog(catalog, root, storage_options or {})
+    elif catalog is not None:
+        raise Refused(
+            f"The session cannot have a catalog: {capabilities(spark).reason}",
+            hint="LanceCatalog(spark, root).register_views(spark) makes views of its tables.",
+        )
+
+
+def unregister(spark: SparkSession) -> None:
+    """Take catalogs and native reading out of a session again; ``format("lance")`` stays as the plain data source."""
+    from lance_spark.spark.jvm import room as rooms
+    from lance_spark.spark.jvm.reader_hook import forget
+
+    forget(spark)
+    rooms.leave(spark)
+
+
+def capabilities(spark: SparkSession) -> Capabilities:
+    """Which way reads of a session take, and why."""
+    from lance_spark.spark.jvm import room as rooms
+
+    return rooms.describe(spark)
