@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.options.read import ReadOptions, parse_read_options
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.scan.indexed import only_matching
-from lance_spark.scan.plan import ScanPartition, ScanRequest, batch_rows, plan_scan
+from lance_spark.scan.plan import FragmentSize, ScanPartition, ScanRequest, batch_rows, plan_scan
 from lance_spark.schema.blobs import BLOB_BYTES
 from lance_spark.schema.casts import why_not
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID, add_row_columns, project, unknown_column
@@ -91,32 +91,62 @@ def read_for_spark(read: PinnedRead, wire: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
+@dataclass(frozen=True)
+class MeasuredRead:
+    """A read before it is divided among tasks."""
+
+    scan: Scan
+    fragments: Sequence[FragmentSize]
+    """Those that can hold rows, with what an index tells of the filter."""
+    row_width: float
+    """Estimated bytes of one row that comes out."""
+    options: ReadOptions
+
+    @property
+    def rows(self) -> int:
+        """Rows that come out at most."""
+        found = sum(fragment.live_rows for fragment in self.fragments)
+        return found if self.options.limit is None else min(found, self.options.limit)
+
+
 def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> ReadPlan:
     """The scan and its partitions. ``schema`` is what must come out, in the dataset's types.
 
     Raises InvalidOption for a filter that pylance cannot parse or bind, before any task starts.
     """
+    measured = measure_read(read, schema)
+    return ReadPlan(measured.scan, divide_read(measured, cores))
+
+
+def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
+    """What a read has to look at. Errors as of :func:`plan_read`."""
     options = read.options
     columns = _columns(read, tuple(name for name in schema.names if name not in (ROW_ID, ROW_ADDRESS)), schema)
     width = row_width(schema) + _blob_bytes(read, columns)
     scan = Scan(read.location, read.pin, columns, options.filter, options.batch_size or batch_rows(width))
-    fragments = scanning.fragment_sizes(read.location, read.pin)
+    fragments: Sequence[FragmentSize] = scanning.fragment_sizes(read.location, read.pin)
     if options.filter is not None:
         scanning.check_filter(scan)
         matches = scanning.index_matches(scan)
         if matches is not None:
             fragments = only_matching(fragments, matches)
-    whole = row_width(scanning.schema_of(read.location, read.pin))
+    return MeasuredRead(scan, fragments, width, options)
+
+
+def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:
+    """The partitions of a read."""
+    scan, options = measured.scan, measured.options
+    whole = row_width(scanning.schema_of(scan.location, scan.pin))
     request = ScanRequest(
-        row_width=width,
-        column_share=min(1.0, width / whole) if whole else 1.0,
+        row_width=measured.row_width,
+        column_share=min(1.0, measured.row_width / whole) if whole else 1.0,
         split_size=options.split_size,
         cores=cores,
         filtered=options.filter is not None,
-        splittable=scanning.takes_row_addresses(read.location, read.pin),
+        splittable=scanning.takes_row_addresses(scan.location, scan.pin),
         limit=options.limit,
     )
-    return ReadPlan(scan, plan_scan(fragments, request))
+    return plan_scan(measured.fragments, request)
 
 
 def _blob_bytes(read: PinnedRead, columns: ScanColumns) -> int:
