@@ -17,7 +17,7 @@ from lance_spark.scan.indexed import only_matching
 from lance_spark.scan.plan import FragmentSize, ScanPartition, ScanRequest, batch_rows, plan_scan
 from lance_spark.schema.blobs import BLOB_BYTES
 from lance_spark.schema.casts import why_not
-from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID, add_row_columns, project, unknown_column
+from lance_spark.schema.projection import ROW_ADDRESS, ROW_COLUMNS, ROW_ID, add_row_columns, project, unknown_column
 from lance_spark.schema.width import row_width
 from lance_spark.store import scanning
 from lance_spark.store.scanning import Scan, ScanColumns
@@ -75,8 +75,8 @@ def read_for_spark(read: PinnedRead, wire: pa.Schema) -> pa.Schema:
     Raises NotFound for a column the dataset does not have, and SchemaMismatch for a type it cannot become.
     """
     available = {field.name: field for field in read_schema(read)}
-    for name, kind in ((ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64())):
-        available.setdefault(name, pa.field(name, kind))
+    for name in ROW_COLUMNS:
+        available.setdefault(name, pa.field(name, pa.int64()))
     fields = []
     for field in wire:
         if field.name not in available:

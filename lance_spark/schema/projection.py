@@ -13,6 +13,8 @@ from lance_spark.options.text import path_segments
 
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
+ROW_COLUMNS = (ROW_ID, ROW_ADDRESS, "_row_created_at_version", "_row_last_updated_at_version")
+"""Columns that every dataset has beside its own: never null, and read as bigint."""
 
 
 def project(schema: pa.Schema, paths: Sequence[str] | None) -> pa.Schema:

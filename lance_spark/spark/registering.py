@@ -12,6 +12,8 @@ from lance_spark.spark.capabilities import Capabilities
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lance_spark.spark.jvm.room import Room
+
 DEFAULT_CATALOG = "lance"
 """The catalog whose tables are paths."""
 
@@ -34,7 +36,6 @@ def register(
     another catalog has.
     """
     from lance_spark.spark.jvm import room as rooms
-    from lance_spark.spark.jvm.reader_hook import install
 
     if root is not None and catalog is None:
         raise InvalidOption("A root needs the name of a catalog.", hint="Give catalog='lake'.")
@@ -42,25 +43,40 @@ def register(
     if not native:
         rooms.switch_off(spark, "it was registered with native=False.")
         return
-    datasource.register(spark, datasource.OWN_NAME)
-    room = rooms.enter(spark)
-    if room is not None:
-        install(spark, name)
-        if catalog is None and DEFAULT_CATALOG not in room.catalogs and not room.taken(DEFAULT_CATALOG):
-            room.add_catalog(DEFAULT_CATALOG, None, storage_options or {})
-        elif catalog is not None:
-            room.add_catalog(catalog, root, storage_options or {})
-    elif catalog is not None:
+    rooms.allow(spark)
+    room = _switch_on(spark, name)
+    if room is not None and catalog is not None:
+        room.add_catalog(catalog, root, storage_options or {})
+    elif room is not None and DEFAULT_CATALOG not in room.catalogs and not room.taken(DEFAULT_CATALOG):
+        room.add_catalog(DEFAULT_CATALOG, None, storage_options or {})
+    elif room is None and catalog is not None:
         raise Refused(
             f"The session cannot have a catalog: {capabilities(spark).reason}",
             hint="LanceCatalog(spark, root).register_views(spark) makes views of its tables.",
         )
 
 
+def register_handle(spark: SparkSession) -> None:
+    """What handles need of a session: their own name of the format, read natively where that is possible."""
+    _switch_on(spark, datasource.OWN_NAME)
+
+
+def _switch_on(spark: SparkSession, name: str) -> Room | None:
+    from lance_spark.spark.jvm import room as rooms
+
+    datasource.register(spark, datasource.OWN_NAME)
+    room = rooms.enter(spark)
+    if room is not None:
+        from lance_spark.spark.jvm.hooks import install
+
+        install(spark, name)
+    return room
+
+
 def unregister(spark: SparkSession) -> None:
     """Take catalogs and native reading out of a session again; ``format("lance")`` stays as the plain data source."""
     from lance_spark.spark.jvm import room as rooms
-    from lance_spark.spark.jvm.reader_hook import forget
+    from lance_spark.spark.jvm.hooks import forget
 
     forget(spark)
     rooms.leave(spark)

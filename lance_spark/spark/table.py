@@ -39,6 +39,7 @@ from lance_spark.spark import cleanup
 from lance_spark.spark.datasource import OWN_NAME, register
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
+from lance_spark.spark.registering import register_handle
 from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.session import needed_session, session_or_none
 from lance_spark.spark.types import to_spark
@@ -137,7 +138,7 @@ class LanceTable(Shown):
         blob_handling.
         """
         spark = needed_session(self.spark, f"{_NEEDED} Without Spark, pylance reads: lance.dataset(uri).to_table().")
-        register(spark, OWN_NAME)
+        register_handle(spark)
         pin = self._pin()
         given: dict[str, object] = {**options, "branch": pin.branch or MAIN, "version": pin.version}
         if columns is not None:

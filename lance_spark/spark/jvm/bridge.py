@@ -25,12 +25,12 @@ class Bridge:
         from pyspark.java_gateway import ensure_callback_server_started
 
         self.spark = spark
-        context = spark.sparkContext
+        context: Any = spark.sparkContext
         self.gateway: Any = context._gateway
         self.session: Any = spark._jsparkSession
         self.cores = max(1, int(context.defaultParallelism))
         self._jvm: Any = context._jvm
-        ensure_callback_server_started(self.gateway)
+        ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
         # Or Java would get the traceback of a callback as text, and no exception of Spark's own would reach the user.
         self.gateway.callback_server_parameters.propagate_java_exceptions = True
         self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at

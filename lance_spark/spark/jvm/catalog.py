@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 class NativeCatalog(Implementation):
     """What tables of any kind of catalog have in common: they are looked up, and read at a version."""
 
-    interfaces: ClassVar = (names.TABLE_CATALOG,)
+    interfaces: ClassVar[tuple[str, ...]] = (names.TABLE_CATALOG,)
 
     def __init__(self, bridge: Bridge, name: str) -> None:
         super().__init__(bridge)
         self._name = name
 
     def to_string(self) -> str:
+        """Java's toString."""
         return f"{type(self).__name__} {self._name}"
 
     def initialize(self, name: str, options: Any) -> None:
@@ -91,8 +92,8 @@ class NativeCatalog(Implementation):
             return resolve(location, RefSpec(as_of=datetime.fromtimestamp(at / 1e6, timezone.utc)))
         return resolve(location, RefSpec())
 
-    def list_tables(self, namespace: Any) -> Any:
-        """Tables of a namespace."""
+    def list_tables(self, _namespace: Any) -> Any:
+        """Tables of a namespace. Paths have none."""
         return self.bridge.array(names.IDENTIFIER, [])
 
 
@@ -113,7 +114,7 @@ class PathCatalog(NativeCatalog):
 class RootCatalog(NativeCatalog):
     """The tables and namespaces below a root."""
 
-    interfaces: ClassVar = (names.TABLE_CATALOG, names.NAMESPACES)
+    interfaces: ClassVar[tuple[str, ...]] = (names.TABLE_CATALOG, names.NAMESPACES)
 
     def __init__(self, bridge: Bridge, name: str, catalog: Catalog) -> None:
         super().__init__(bridge, name)

@@ -5,31 +5,33 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import StructType
-
+from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.jvm import names
-from lance_spark.spark.jvm.tasks import pickled_function
+from lance_spark.spark.jvm.tasks import TaskPart, pickled_function
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from lance_spark.scan.plan import ScanPartition
     from lance_spark.spark.jvm.bridge import Bridge
-    from lance_spark.spark.jvm.source import Planned
-
-SOURCE_NAME = "lance_spark"
+    from lance_spark.spark.jvm.tasks import ScanTask
 
 
-def input_partitions(bridge: Bridge, planned: Planned) -> Any:
+def input_partitions(bridge: Bridge, parts: tuple[ScanPartition, ...], scan_filter: str | None) -> Any:
     """Spark's partitions, an ``InputPartition[]``."""
-    parts = [bridge.new(names.PYTHON_PARTITION, index, pickle.dumps(part)) for index, part in enumerate(planned.parts)]
-    return bridge.array(names.INPUT_PARTITION, parts)
+    made = [
+        bridge.new(names.PYTHON_PARTITION, index, pickle.dumps(TaskPart(part, scan_filter)))
+        for index, part in enumerate(parts)
+    ]
+    return bridge.array(names.INPUT_PARTITION, made)
 
 
-def reader_factory(bridge: Bridge, planned: Planned, schema: StructType) -> Any:
+def reader_factory(bridge: Bridge, task: ScanTask, schema: StructType) -> Any:
     """What makes the readers on executors."""
-    source = bridge.session.sessionState().dataSourceManager().lookupDataSource(SOURCE_NAME)
-    function = pickled_function(planned.task, schema)
+    source = bridge.session.sessionState().dataSourceManager().lookupDataSource(OWN_NAME)
     artifacts = bridge.call(f"{names.ARTIFACTS}.getCurrentJobArtifactState")
     job = bridge.option(artifacts.get().uuid() if artifacts.isDefined() else None)
-    given = [source, function, bridge.schema(schema), job]
+    given = [source, pickled_function(task, schema), bridge.schema(schema), job]
     if bridge.factory_arguments > len(given):
         given.append(bridge.option(None))  # a session whose workers' logs are kept: for Spark's own sources
     return bridge.new(names.PYTHON_READER_FACTORY, *given)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -12,7 +11,10 @@ from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import CapturedException
 
 from lance_spark.errors import LanceSparkError
+from lance_spark.spark.failures import own_error
 from lance_spark.spark.jvm.bridge import Bridge
+
+_PREFIX = f"{LanceSparkError.__module__}."
 
 
 def java_error(exception: Any) -> Py4JJavaError:
@@ -44,11 +46,23 @@ def as_spark(error: LanceSparkError) -> LanceSparkError:
     return _both(type(error))(error.message, error.hint)
 
 
-@cache
-def _both(kind: type[LanceSparkError]) -> type[LanceSparkError]:
-    def initialise(self: Any, message: str, hint: str | None = None) -> None:
-        AnalysisException.__init__(self, message)
-        kind.__init__(self, message, hint)
+def recovered(converted: Exception) -> Exception:
+    """What a user gets to see of an exception of Spark's: ours, if it is one that went through Java."""
+    text = str(converted)
+    found = own_error(text) if text.startswith(_PREFIX) else None
+    return converted if found is None else as_spark(found)
 
-    names = {"__init__": initialise, "__module__": kind.__module__, "__str__": kind.__str__}
-    return type(kind.__name__, (kind, AnalysisException), names)
+
+_made: dict[type[LanceSparkError], type[LanceSparkError]] = {}
+
+
+def _both(kind: type[LanceSparkError]) -> type[LanceSparkError]:
+    if kind not in _made:
+
+        def initialise(self: Any, message: str, hint: str | None = None) -> None:
+            AnalysisException.__init__(self, message)
+            kind.__init__(self, message, hint)
+
+        names = {"__init__": initialise, "__module__": kind.__module__, "__str__": kind.__str__}
+        _made[kind] = type(kind.__name__, (kind, AnalysisException), names)
+    return _made[kind]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -52,18 +53,24 @@ class Room:
 
 
 _rooms: WeakKeyDictionary[SparkSession, Room] = WeakKeyDictionary()
+_lock = threading.Lock()
 _refusals: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 
 
 def enter(spark: SparkSession) -> Room | None:
     """The room of a session, which is made on the first call; None where it cannot be, or is switched off."""
-    room = _rooms.get(spark)
-    if room is None and spark not in _refusals:
-        try:
-            room = _rooms[spark] = Room(connect(spark))
-        except Refused as reason:
-            _refusals[spark] = reason.message
-    return room
+    with _lock:
+        if spark not in _rooms and spark not in _refusals:
+            try:
+                _rooms[spark] = Room(connect(spark))
+            except Refused as reason:
+                _refusals[spark] = reason.message
+        return _rooms.get(spark)
+
+
+def allow(spark: SparkSession) -> None:
+    """Take back that the session was switched off."""
+    _refusals.pop(spark, None)
 
 
 def leave(spark: SparkSession) -> None:

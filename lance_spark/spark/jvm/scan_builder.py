@@ -1,4 +1,7 @@
-"""What Spark's planner talks to while it decides what to leave to a scan."""
+"""What Spark's planner talks to while it decides what to leave to a scan.
+
+It asks in this order: sample, filters, aggregates, limit or top rows, offset, columns, build.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructField, StructType
 
+from lance_spark.query.aggregates import Aggregate, plan_aggregates
 from lance_spark.query.filters import translate
+from lance_spark.query.ordering import SortKey, sortable
+from lance_spark.query.redundant import is_implied
+from lance_spark.query.sampling import Sample
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.bridge import from_java
-from lance_spark.spark.jvm.expressions import expression
+from lance_spark.spark.jvm.expressions import aggregates, columns, expression
+from lance_spark.spark.jvm.planning import plan_scan
 from lance_spark.spark.jvm.proxies import Implementation
-from lance_spark.spark.jvm.scan import NativeScan
-from lance_spark.spark.jvm.source import Pushed, Source
+from lance_spark.spark.jvm.scan import NativeLocalScan, NativeScan
+from lance_spark.spark.jvm.source import Pushed, Source, whole_filter
+from lance_spark.spark.types import to_spark
 
 if TYPE_CHECKING:
     from lance_spark.spark.jvm.bridge import Bridge
@@ -22,58 +31,127 @@ if TYPE_CHECKING:
 class NativeScanBuilder(Implementation):
     """Spark's ``ScanBuilder``: one for each time a table is in a query."""
 
-    interfaces: ClassVar = (names.PUSH_FILTERS, names.PUSH_COLUMNS, names.PUSH_LIMIT)
+    interfaces: ClassVar = (
+        names.PUSH_FILTERS,
+        names.PUSH_AGGREGATES,
+        names.PUSH_COLUMNS,
+        names.PUSH_LIMIT,
+        names.PUSH_TOP_N,
+        names.PUSH_OFFSET,
+        names.PUSH_SAMPLE,
+    )
 
     def __init__(self, bridge: Bridge, source: Source) -> None:
         super().__init__(bridge)
         self._source = source
         self._pushed = Pushed(source.schema)
-        self._pushed_predicates: list[Any] = []
+        self._taken: list[Any] = []
+        self._asked: list[Aggregate] = []
+        self._partial = True
+
+    def push_table_sample(self, lower: float, upper: float, replacement: bool, seed: int, method: Any = None) -> bool:
+        """Take a sample of rows, each on its own. Blocks of rows, and rows that come twice, are for Spark."""
+        if replacement or not self._source.takes_more or (method is not None and method.toString() != "BERNOULLI"):
+            return False
+        self._pushed = replace(self._pushed, sample=Sample(lower, upper, seed))
+        return True
 
     def push_predicates(self, predicates: Any) -> Any:
         """Take what Lance can filter by; returns what Spark has to apply, also again."""
+        if not self._source.takes_more:
+            return predicates
+        wanted = [(predicate, expression(self.bridge, predicate)) for predicate in predicates]
+        found = [None if each is None else translate(each, self._source.stored) for _, each in wanted]
+        applied = [each for (_, each), sql in zip(wanted, found, strict=True) if each and sql and sql.exact]
         left = []
-        for predicate in predicates:
-            found = self._translated(predicate)
-            if found is not None:
-                self._pushed = replace(self._pushed, filters=(*self._pushed.filters, found))
-                self._pushed_predicates.append(predicate)
-            if found is None or not found.exact:
+        for (predicate, each), sql in zip(wanted, found, strict=True):
+            implied = each is not None and is_implied(each, applied)
+            if sql is not None and not implied:
+                self._pushed = replace(self._pushed, filters=(*self._pushed.filters, sql))
+            if sql is not None:
+                self._taken.append(predicate)
+            if sql is None or not sql.exact or self._source.is_small:
                 left.append(predicate)
         return self.bridge.array(names.PREDICATE, left)
 
     def pushed_predicates(self) -> Any:
         """What was taken."""
-        return self.bridge.array(names.PREDICATE, self._pushed_predicates)
+        return self.bridge.array(names.PREDICATE, self._taken)
 
-    def _translated(self, predicate: Any) -> Any:
-        if self._source.read.options.limit is not None:
-            return None  # the limit comes first
-        found = expression(predicate)
-        return None if found is None else translate(found, self._source.arrow)
+    def support_complete_push_down(self, aggregation: Any) -> bool:
+        """Whether nothing is left to merge: where the driver has the answer. Then Spark needs no job.
+
+        Asked with averages, which otherwise become sums and counts.
+        """
+        self._asked = aggregates(aggregation) or []
+        return self._aggregated(aggregation) and plan_scan(self._source, self._pushed).is_final
+
+    def push_aggregation(self, aggregation: Any) -> bool:
+        """Take aggregates; unless the answer is complete, partial ones that Spark merges."""
+        return self._aggregated(aggregation)
+
+    def _aggregated(self, aggregation: Any) -> bool:
+        found, groups = aggregates(aggregation), columns(aggregation.groupByExpressions())
+        if found is None or groups is None or not self._source.takes_more:
+            return False
+        ansi = self.bridge.spark.conf.get("spark.sql.ansi.enabled") == "true"
+        plan = plan_aggregates(found, groups, self._source.stored, self._asked, ansi)
+        if plan is None:
+            return False
+        self._pushed = replace(self._pushed, aggregate=plan, columns=to_spark(plan.output))
+        return True
+
+    def push_limit(self, limit: int) -> bool:
+        """Take a limit. Without a filter no more rows come out; with one, no more of each task."""
+        if not self._source.takes_more or self._pushed.sample is not None:
+            return False
+        self._pushed = replace(self._pushed, limit=limit)
+        self._partial = whole_filter(self._source, self._pushed) is not None
+        return True
+
+    def push_top_n(self, orders: Any, limit: int) -> bool:
+        """Take the first rows of an order. Spark sorts those of all tasks again."""
+        keys = [_sort_key(order) for order in orders]
+        known = [key for key in keys if key is not None]
+        if len(known) < len(keys) or not self._source.takes_more or not sortable(known, self._source.arrow):
+            return False
+        self._pushed = replace(self._pushed, order=tuple(known), limit=limit)
+        self._partial = True
+        return True
+
+    def is_partially_pushed(self) -> bool:
+        """Whether Spark has to apply the limit again."""
+        return self._partial
+
+    def push_offset(self, offset: int) -> bool:
+        """Leave out the first rows, which can only be told where all rows that are read come out."""
+        pushed = self._pushed
+        if not self._source.takes_more or not pushed.rows_as_read or whole_filter(self._source, pushed) is not None:
+            return False
+        self._pushed = replace(pushed, offset=offset)
+        return True
 
     def prune_columns(self, schema: Any) -> None:
         """Keep these columns, and of structs these fields."""
-        columns = from_java(schema)
-        if columns.names:
-            self._pushed = replace(self._pushed, columns=columns)
+        wanted = from_java(schema)
+        if wanted.names:
+            self._pushed = replace(self._pushed, columns=wanted)
         else:
             self._pushed = replace(self._pushed, columns=_placeholder(self._source.schema), counted=True)
 
-    def push_limit(self, limit: int) -> bool:
-        """Take a limit. Spark applies it again."""
-        if self._source.read.options.limit is None:
-            self._pushed = replace(self._pushed, limit=limit)
-            return True
-        return False
-
-    def is_partially_pushed(self) -> bool:
-        """Spark applies limits again: each partition returns that many rows at most."""
-        return True
-
     def build(self) -> Any:
-        """The scan."""
-        return NativeScan(self.bridge, self._source, self._pushed).java()
+        """The scan; or its rows, where these are few."""
+        planned = plan_scan(self._source, self._pushed)
+        kind = NativeScan if planned.local is None else NativeLocalScan
+        return kind(self.bridge, planned).java()
+
+
+def _sort_key(order: Any) -> SortKey | None:
+    found = columns([order.expression()])
+    if found is None or len(found[0].path) != 1:
+        return None
+    ascending = order.direction().toString() == "ASC"
+    return SortKey(found[0].path[0], ascending, order.nullOrdering().toString() == "NULLS FIRST")
 
 
 def _placeholder(schema: StructType) -> StructType:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from lance_spark.actions.read import PinnedRead, blob_names, plan_read, read_for_spark, read_schema
+from lance_spark.actions.read import PinnedRead, blob_names, read_schema
 from lance_spark.query.aggregates import AggregatePlan
 from lance_spark.query.filters import PushedFilter, conjunction
-from lance_spark.scan.plan import ScanPartition
-from lance_spark.spark.jvm.tasks import ScanTask
-from lance_spark.spark.types import to_spark, wire_schema
+from lance_spark.query.ordering import SortKey
+from lance_spark.query.sampling import Sample
+from lance_spark.spark.types import to_spark
+from lance_spark.store.scanning import fragment_sizes, stored_schema
+
+SMALL_ROWS = 100_000
+"""Rows of a table that is taken for a dimension."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,30 @@ class Source:
         return read_schema(self.read)
 
     @cached_property
+    def stored(self) -> pa.Schema:
+        """The schema that filters and aggregates refer to."""
+        return stored_schema(self.read.location, self.read.pin)
+
+    @cached_property
     def schema(self) -> StructType:
         """The schema in Spark's types."""
         return self.given or to_spark(self.arrow, blob_names(self.read))
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether more than columns may be pushed down: not below a limit, nor where types are the user's."""
+        return self.given is None and self.read.options.limit is None
+
+    @cached_property
+    def is_small(self) -> bool:
+        """Whether this may be a dimension of a star join. Then Spark gets filters back although they were applied.
+
+        A filter that Spark sees is what lets it filter the table that this one is joined with: without one it takes
+        the join for one that keeps all rows. For larger tables it is worth more that aggregates are pushed down, which
+        filters are in the way of.
+        """
+        read = self.read
+        return sum(each.live_rows for each in fragment_sizes(read.location, read.pin)) <= SMALL_ROWS
 
     @cached_property
     def key(self) -> str:
@@ -54,40 +79,34 @@ class Pushed:
     columns: StructType
     """The columns that come out, with nested fields pruned."""
     filters: tuple[PushedFilter, ...] = ()
-    limit: int | None = None
+    sample: Sample | None = None
     aggregate: AggregatePlan | None = None
+    order: tuple[SortKey, ...] = ()
+    """Of each partition the first rows in this order, as many as the limit says."""
+    limit: int | None = None
+    offset: int = 0
     counted: bool = False
-    runtime: tuple[PushedFilter, ...] = field(default=())
-    """Filters that became known while the query ran."""
+    """Whether Spark needs no column, only rows."""
+
+    @property
+    def rows_as_read(self) -> bool:
+        """Whether each row that is read comes out."""
+        return self.sample is None and self.aggregate is None and not self.order
 
 
-@dataclass(frozen=True)
-class Planned:
-    """Partitions and what they have in common."""
-
-    task: ScanTask
-    parts: tuple[ScanPartition, ...]
+def whole_filter(source: Source, pushed: Pushed) -> str | None:
+    """The user's own filter and those pushed down, in Lance's SQL."""
+    own = source.read.options.filter
+    return conjunction((*(() if own is None else (PushedFilter(own, True),)), *pushed.filters))
 
 
-def plan(source: Source, pushed: Pushed, cores: int) -> Planned:
-    """The tasks of a scan."""
-    read = source.read
-    own = () if read.options.filter is None else (PushedFilter(read.options.filter, True),)
-    limit = pushed.limit if read.options.limit is None else read.options.limit
-    combined = conjunction((*own, *pushed.filters, *pushed.runtime))
-    read = replace(read, options=replace(read.options, filter=combined, limit=limit))
-    output = wire_schema(pushed.columns)
-    needed = _needed(source, pushed, output)
-    scan, parts = plan_read(read, needed, cores)
-    task = ScanTask(scan, output, pushed.aggregate, pushed.counted)
-    if not parts and pushed.aggregate is not None:
-        parts = (ScanPartition(()),)  # Spark adds up the counts of all partitions: of none, that would be null
-    return Planned(task, parts)
+def read_of(source: Source, pushed: Pushed) -> PinnedRead:
+    """The read with what is pushed down as its options.
 
-
-def _needed(source: Source, pushed: Pushed, output: pa.Schema) -> pa.Schema:
-    if pushed.aggregate is not None:
-        return pa.schema([source.arrow.field(name) for name in pushed.aggregate.columns])
-    if pushed.counted:
-        return pa.schema([])
-    return read_for_spark(source.read, output)
+    With a filter a limit is for each task: only all of them together could tell when it is reached.
+    """
+    combined = whole_filter(source, pushed)
+    limit = source.read.options.limit
+    if pushed.limit is not None and pushed.rows_as_read and combined is None:
+        limit = pushed.limit
+    return replace(source.read, options=replace(source.read.options, filter=combined, limit=limit))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
-from lance_spark.query.aggregates import AggregatePlan, aggregate
+from lance_spark.query.aggregates import AggregatePlan
+from lance_spark.query.ordering import SortKey, first_rows
+from lance_spark.query.partials import aggregate
+from lance_spark.query.sampling import Sample, sample
 from lance_spark.scan.plan import ScanPartition
 from lance_spark.schema.conform import conform
+from lance_spark.schema.projection import ROW_ADDRESS
 from lance_spark.spark.failures import plainly
-from lance_spark.spark.types import wire_schema
 from lance_spark.store.scanning import Scan, read_batches
 
 
@@ -27,14 +30,24 @@ class ScanTask:
     output: pa.Schema
     """The batches that Spark gets, to the letter."""
     aggregate: AggregatePlan | None = None
+    sample: Sample | None = None
+    order: tuple[SortKey, ...] = ()
+    first: int | None = None
+    """Of each partition no more rows than these: the first in the order, where there is one."""
     counted: bool = False
     """Whether Spark needs no column, only the number of rows: then the one of the output holds nulls."""
 
     def rows(self, part: ScanPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
+        if self.first is not None and not self.order and self.sample is None:
+            part = replace(part, limit=self.first if part.limit is None else min(part.limit, self.first))
         batches: Iterable[pa.RecordBatch] = read_batches(self.scan, part) if part.fragment_ids else ()
+        if self.sample is not None:
+            batches = sample(self.sample, batches, ROW_ADDRESS)
         if self.aggregate is not None:
             batches = aggregate(self.aggregate, batches)
+        if self.order and self.first is not None:
+            batches = first_rows(self.order, self.first, batches)
         if self.counted:
             batches = (self._nulls(batch.num_rows) for batch in batches)
         for batch in batches:
@@ -45,19 +58,28 @@ class ScanTask:
         return pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in self.output], schema=self.output)
 
 
-def read_partitions(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Called by Spark's worker with the partition, pickled, in the only cell of the only batch."""
+@dataclass(frozen=True)
+class TaskPart:
+    """What one task reads, as Spark carries it there."""
+
+    part: ScanPartition
+    scan_filter: str | None
+    """The filter of the scan, with what became known while the query ran."""
+
+
+def read_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Called by Spark's worker with the part, pickled, in the only cell of the only batch."""
     for batch in batches:
-        part = pickle.loads(batch.column(0)[0].as_py())
+        given: TaskPart = pickle.loads(batch.column(0)[0].as_py())
         with plainly():
-            yield from task.rows(part)
+            yield from replace(task, scan=replace(task.scan, filter=given.scan_filter)).rows(given.part)
 
 
 def pickled_function(task: ScanTask, schema: StructType) -> bytes:
-    """The function as Spark's worker takes it: with the schema of what it returns."""
-    return bytes(cloudpickle.dumps((partial(read_partitions, task), schema)))
+    """The function as Spark's worker takes it: with the schema of what it returns.
 
-
-def output_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema of batches for Spark."""
-    return wire_schema(schema)
+    The filter comes with the part: Spark may make the function before it knows what it filters by.
+    """
+    shared = replace(task, scan=replace(task.scan, filter=None))
+    pickled: bytes = cloudpickle.dumps((partial(read_part, shared), schema))  # type: ignore[no-untyped-call]
+    return pickled

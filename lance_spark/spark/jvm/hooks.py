@@ -1,7 +1,8 @@
-"""``spark.read.format("lance")`` in a registered session.
+"""Where PySpark itself is changed, for as long as a session is registered.
 
-The one place where PySpark itself is changed: ``DataFrameReader.format`` of classic sessions. For every other format,
-and in every other session, it does what it did. It is put back when the last session is unregistered.
+Two functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a
+reader that loads natively, and the conversion of Java's exceptions, which knows ours again. For everything else both
+do what they did. They are put back when the last session is unregistered.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from pyspark.errors.exceptions import captured
 from pyspark.sql.readwriter import DataFrameReader
 
 from lance_spark.actions.read import pin_read
 from lance_spark.errors import LanceSparkError
 from lance_spark.spark.jvm.bridge import from_java
-from lance_spark.spark.jvm.failures import as_spark
+from lance_spark.spark.jvm.failures import as_spark, recovered
 from lance_spark.spark.jvm.frames import data_frame
 from lance_spark.spark.jvm.room import current
 from lance_spark.spark.jvm.source import Source
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
     from lance_spark.spark.jvm.room import Room
 
-_original = DataFrameReader.format
+_format = DataFrameReader.format
+_convert: Any = captured.convert_exception
 _names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Names of our format, in lower case, of each session."""
 
@@ -55,8 +58,7 @@ class NativeReader(DataFrameReader):
             given["path"] = path
         wanted = self._jreader.userSpecifiedSchema()
         try:
-            read = pin_read(given)
-            source = Source(read, from_java(wanted.get()) if wanted.isDefined() else None)
+            source = Source(pin_read(given), from_java(wanted.get()) if wanted.isDefined() else None)
             return data_frame(self._room.bridge, source)
         except LanceSparkError as error:
             raise as_spark(error) from None
@@ -67,8 +69,8 @@ class NativeReader(DataFrameReader):
         return {str(entry.getKey()): entry.getValue() for entry in options.entrySet()}
 
 
-def _format(self: DataFrameReader, source: str) -> DataFrameReader:
-    reader = _original(self, source)
+def _native_format(self: DataFrameReader, source: str) -> DataFrameReader:
+    reader = _format(self, source)
     spark = getattr(self, "_spark", None)
     if spark is None or source.lower() not in _names.get(spark, ()):
         return reader
@@ -76,14 +78,20 @@ def _format(self: DataFrameReader, source: str) -> DataFrameReader:
     return reader if room is None else NativeReader(reader, room)
 
 
+def _recovering(exception: Any) -> Any:
+    return recovered(_convert(exception))
+
+
 def install(spark: SparkSession, name: str) -> None:
     """Read this name natively in a session."""
     _names.setdefault(spark, set()).add(name.lower())
-    DataFrameReader.format = _format  # type: ignore[method-assign]
+    DataFrameReader.format = _native_format  # type: ignore[method-assign]
+    captured.convert_exception = _recovering  # type: ignore[assignment]
 
 
 def forget(spark: SparkSession) -> None:
     """Read no name natively in a session."""
     _names.pop(spark, None)
     if not _names:
-        DataFrameReader.format = _original  # type: ignore[method-assign]
+        DataFrameReader.format = _format  # type: ignore[method-assign]
+        captured.convert_exception = _convert

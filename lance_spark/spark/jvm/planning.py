@@ -1,0 +1,122 @@
+"""From what is pushed down to tasks, or to rows where those are few. No JVM in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from lance_spark.actions.read import MeasuredRead, divide_read, measure_read, read_for_spark
+from lance_spark.query.metadata_only import answer
+from lance_spark.query.statistics import Statistics, estimate
+from lance_spark.scan.offset import skip_rows
+from lance_spark.scan.plan import ScanPartition
+from lance_spark.schema.projection import ROW_ADDRESS
+from lance_spark.spark.jvm.source import Pushed, Source, read_of
+from lance_spark.spark.jvm.tasks import ScanTask
+from lance_spark.spark.types import wire_schema
+
+LOCAL_ROWS = 10_000
+"""Rows that the driver reads itself at most, rather than start a job."""
+LOCAL_BYTES = 4 * 2**20
+"""Bytes that the driver reads itself at most, as far as their types tell."""
+LOCAL_FRAGMENTS = 64
+"""Fragments that the driver opens at most."""
+
+
+@dataclass(frozen=True)
+class PlannedScan:
+    """A scan whose fragments are known."""
+
+    source: Source
+    pushed: Pushed
+    measured: MeasuredRead
+    task: ScanTask
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Rows and bytes, for Spark to choose its joins by."""
+        found = estimate(self.measured.fragments, self.task.output, self.source.stored)
+        rows = min(found.rows, self.measured.rows if self.pushed.limit is None else self.pushed.limit)
+        return Statistics(rows, max(1, found.bytes * rows // max(1, found.rows)))
+
+    @cached_property
+    def local(self) -> tuple[pa.RecordBatch, ...] | None:
+        """The rows, where the driver has or gets them sooner than a job would; else None."""
+        pushed, measured = self.pushed, self.measured
+        if pushed.aggregate is not None and pushed.sample is None:
+            known = answer(pushed.aggregate, measured.options.filter, measured.fragments)
+            if known is not None:
+                return (known,)
+        few = measured.rows <= LOCAL_ROWS and len(measured.fragments) <= LOCAL_FRAGMENTS
+        return self._read_here() if few and measured.rows * measured.row_width <= LOCAL_BYTES else None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the aggregates are what Spark would come to, with nothing left to merge."""
+        plan = self.pushed.aggregate
+        if plan is None or self.local is None or any(each.function == "SUM" for each in plan.partials):
+            return False  # the type of a sum of decimals is another one in the end, and a sum may come in parts
+        return bool(plan.groups) or sum(batch.num_rows for batch in self.local) == 1
+
+    def _read_here(self) -> tuple[pa.RecordBatch, ...] | None:
+        """All rows, unless they turn out to be larger than their types tell."""
+        found: list[pa.RecordBatch] = []
+        size = 0
+        for part in self.in_one:
+            for batch in self.task.rows(part):
+                found.append(batch)
+                size += batch.nbytes
+                if size > 4 * LOCAL_BYTES:
+                    return None
+        return tuple(found)
+
+    @property
+    def in_one(self) -> tuple[ScanPartition, ...]:
+        """Everything as one partition, or as two where the first rows are left out."""
+        ids = tuple(each.fragment_id for each in self.measured.fragments)
+        whole = (ScanPartition(ids, limit=self.measured.options.limit),)
+        return skip_rows(whole, self.measured.fragments, self.pushed.offset) if self.pushed.offset else whole
+
+    def parts(self, cores: int) -> tuple[ScanPartition, ...]:
+        """The partitions."""
+        found = divide_read(self.measured, cores)
+        if self.pushed.offset:
+            found = skip_rows(found, self.measured.fragments, self.pushed.offset)
+        if not found and self.pushed.aggregate is not None:
+            return (ScanPartition(()),)  # Spark adds up the counts of all partitions: of none, that would be null
+        return found
+
+
+def plan_scan(source: Source, pushed: Pushed) -> PlannedScan:
+    """Look at what has to be read. Raises InvalidOption for a filter that pylance cannot parse or bind."""
+    output = wire_schema(pushed.columns)
+    measured = measure_read(read_of(source, pushed), _needed(source, pushed, output))
+    order = pushed.order if pushed.limit is not None else ()
+    first = pushed.limit if order or (pushed.limit is not None and measured.options.limit is None) else None
+    task = ScanTask(measured.scan, output, pushed.aggregate, pushed.sample, order, first, pushed.counted)
+    return PlannedScan(source, pushed, measured, task)
+
+
+def narrowed(planned: PlannedScan, filter: str) -> PlannedScan:
+    """The scan with a further filter, which became known while the query ran."""
+    options = planned.measured.options
+    combined = filter if options.filter is None else f"({options.filter}) AND ({filter})"
+    source = planned.source
+    read = replace(source.read, options=replace(options, filter=combined))
+    measured = measure_read(read, _needed(source, planned.pushed, planned.task.output))
+    return replace(planned, measured=measured, task=replace(planned.task, scan=measured.scan))
+
+
+def _needed(source: Source, pushed: Pushed, output: pa.Schema) -> pa.Schema:
+    """What is read, in the dataset's types."""
+    if pushed.aggregate is not None:
+        needed = pa.schema([source.arrow.field(name) for name in pushed.aggregate.columns])
+    elif pushed.counted:
+        needed = pa.schema([])
+    else:
+        needed = read_for_spark(source.read, output)
+    if pushed.sample is not None and needed.get_field_index(ROW_ADDRESS) < 0:
+        needed = needed.append(pa.field(ROW_ADDRESS, pa.int64()))
+    return needed
