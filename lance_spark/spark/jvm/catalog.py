@@ -35,6 +35,9 @@ class NativeCatalog(Implementation):
 
     interfaces: ClassVar[tuple[str, ...]] = (names.TABLE_CATALOG,)
 
+    reads_paths: ClassVar = False
+    """Whether names are paths. Of one that it does not find, Spark says that it knows no such data source."""
+
     def __init__(self, bridge: Bridge, name: str) -> None:
         super().__init__(bridge)
         self._name = name
@@ -59,7 +62,7 @@ class NativeCatalog(Implementation):
             location = self.locate(parts)
             pin = self._pin(location, at)
         except (NotFound, InvalidName) as missing:
-            if self._is_there(parts):
+            if self.reads_paths or self._is_there(parts):
                 raise
             raise java_error(self.bridge.new(names.NO_SUCH_TABLE, identifier)) from missing
         source = Source(PinnedRead(location, pin, ReadOptions()))
@@ -99,6 +102,8 @@ class NativeCatalog(Implementation):
 
 class PathCatalog(NativeCatalog):
     """A catalog without a root: the name of a table is its path or URI."""
+
+    reads_paths: ClassVar = True
 
     def __init__(self, bridge: Bridge, name: str, storage_options: Mapping[str, str]) -> None:
         super().__init__(bridge, name)

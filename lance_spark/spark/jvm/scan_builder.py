@@ -83,7 +83,7 @@ class NativeScanBuilder(Implementation):
 
         Asked with averages, which otherwise become sums and counts.
         """
-        self._asked = aggregates(aggregation) or []
+        self._asked += aggregates(aggregation) or []
         return self._aggregated(aggregation) and plan_scan(self._source, self._pushed).is_final
 
     def push_aggregation(self, aggregation: Any) -> bool:
@@ -94,8 +94,7 @@ class NativeScanBuilder(Implementation):
         found, groups = aggregates(aggregation), columns(aggregation.groupByExpressions())
         if found is None or groups is None or not self._source.takes_more:
             return False
-        ansi = self.bridge.spark.conf.get("spark.sql.ansi.enabled") == "true"
-        plan = plan_aggregates(found, groups, self._source.stored, self._asked, ansi)
+        plan = plan_aggregates(found, groups, self._source.stored, self._asked)
         if plan is None:
             return False
         self._pushed = replace(self._pushed, aggregate=plan, columns=to_spark(plan.output))

@@ -1,0 +1,85 @@
+"""Random queries: the native way, the plain data source and a copy in Parquet give the same rows."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import pytest
+from support.native_queries import query
+from support.native_tables import write_adversarial
+
+from lance_spark import register
+from lance_spark.spark import datasource
+from lance_spark.spark.jvm import planning, source
+
+pytestmark = pytest.mark.spark
+
+SEEDS = range(3000) if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else range(40)
+PLAIN = "lance_plain"
+
+
+@pytest.fixture(scope="module")
+def views(spark, tmp_path_factory):
+    """Names of views of the same rows, by how these are read."""
+    root = tmp_path_factory.mktemp("native")
+    register(spark)
+    datasource.register(spark, PLAIN)
+    made = {}
+    for indexed in (False, True):
+        uri, parquet = str(root / f"{indexed}.lance"), str(root / f"{indexed}.parquet")
+        write_adversarial(uri, parquet, indexed)
+        frames = {
+            "native": spark.read.format("lance").load(uri),
+            "plain": spark.read.format(PLAIN).load(uri),
+            "parquet": spark.read.parquet(parquet),
+        }
+        for way, frame in frames.items():
+            made[way, indexed] = f"{way}_{indexed}"
+            frame.createOrReplaceTempView(made[way, indexed])
+    return made
+
+
+@pytest.fixture(params=["by the driver", "in tasks", "as a dimension"])
+def way(request, monkeypatch):
+    """Which of the ways a native read takes: small tables take only one of them."""
+    monkeypatch.setattr(planning, "LOCAL_ROWS", 0 if request.param == "in tasks" else 10_000)
+    monkeypatch.setattr(source, "SMALL_ROWS", 100_000 if request.param == "as a dimension" else 0)
+    return request.param
+
+
+def rows(spark, sql, view):
+    found = spark.sql(sql.format(t=view)).collect()
+    return sorted([tuple(_plain(value) for value in row) for row in found], key=repr)
+
+
+def _plain(value):
+    """Floats by their digits: sums differ in the last ones with the order of addition."""
+    if isinstance(value, float):
+        return repr(value) if math.isnan(value) or math.isinf(value) else f"{value:.9g}"
+    if isinstance(value, tuple):
+        return tuple(_plain(each) for each in value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value
+
+
+@pytest.fixture(scope="module")
+def expected(spark, views):
+    """What Spark says of the copy in Parquet and through the plain data source."""
+    kept = {}
+
+    def ask(seed, indexed):
+        if (seed, indexed) not in kept:
+            answers = [rows(spark, query(seed), views[each, indexed]) for each in ("parquet", "plain")]
+            assert answers[0] == answers[1], query(seed)
+            kept[seed, indexed] = answers[0]
+        return kept[seed, indexed]
+
+    return ask
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_query_has_the_rows_that_spark_finds(spark, views, way, expected, seed):
+    indexed = seed % 2 == 0
+    assert rows(spark, query(seed), views["native", indexed]) == expected(seed, indexed), query(seed)
