@@ -88,6 +88,11 @@ def parse_range(text: str) -> RefRange:
     return RefRange(parse_expression(start or HEAD), parse_expression(end or HEAD))
 
 
+def is_range(text: str) -> bool:
+    """Whether the text is meant as a range."""
+    return ".." in text
+
+
 def explicit_spelling(kind: Kind, name: str) -> str:
     """The spelling that can only mean this branch or this tag."""
     return f"{_HEADS if kind == 'branch' else _TAGS}{name}"

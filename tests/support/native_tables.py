@@ -11,7 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_DATES = [date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 15), date(1969, 12, 31), date(2013, 1, 1), date(9999, 12, 31)]
+_DATES = [
+    date(1, 1, 1),
+    date(1582, 10, 4),
+    date(1582, 10, 15),
+    date(1969, 12, 31),
+    date(2013, 1, 1),
+    date(9999, 12, 31),
+]
 _MOMENTS = [
     datetime(2, 1, 1),
     datetime(1582, 10, 4, 23, 59, 59, 999999),
