@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark.query.expressions import Column
-from lance_spark.query.types import as_spark_sends, field_at
-from lance_spark.schema.blobs import is_blob
+from lance_spark.query.types import as_spark_sends, field_at, plain_field
 
 Function = Literal["COUNT_STAR", "COUNT", "SUM", "MIN", "MAX", "AVG"]
 MAX_SUMMED_DIGITS = 28
@@ -92,14 +91,14 @@ def _may_overflow(average: Aggregate, schema: pa.Schema) -> bool:
 
 
 def _key_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:
-    field = _readable(schema, path)
+    field = plain_field(schema, path)
     return None if field is None else as_spark_sends(field.type)
 
 
 def _partial(wanted: Aggregate, schema: pa.Schema) -> Partial | None:
     if wanted.function == "COUNT_STAR":
         return Partial("COUNT_STAR", (), pa.null(), pa.int64())
-    field = None if wanted.column is None or wanted.distinct else _readable(schema, wanted.column.path)
+    field = None if wanted.column is None or wanted.distinct else plain_field(schema, wanted.column.path)
     if field is None or wanted.column is None:
         return None
     kind = as_spark_sends(field.type)
@@ -121,13 +120,6 @@ def _sum(path: tuple[str, ...], kind: pa.DataType) -> Partial | None:
         # Spark says decimal(p + 10, s) of a sum, but casts the partial ones that it gets to the type of the column.
         return Partial("SUM", path, pa.decimal128(38, kind.scale), kind)
     return None
-
-
-def _readable(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
-    """The field at a path, unless what is read of it is not what the schema says."""
-    field = field_at(schema, path)
-    top = None if field is None else schema.field(path[0])
-    return None if field is None or is_blob(top) or isinstance(field.type, pa.BaseExtensionType) else field
 
 
 def _name(partial: Partial) -> str:

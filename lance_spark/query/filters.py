@@ -7,7 +7,7 @@ Negations are pushed down to the comparisons first, so that each of those only h
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +15,7 @@ import pyarrow as pa
 from lance_spark.query import comparisons
 from lance_spark.query.comparisons import ALWAYS, INVERSE, MIRRORED, NEVER, PARTS, Reference
 from lance_spark.query.expressions import Call, Cast, Column, Expression, Literal
-from lance_spark.query.types import field_at, same_type, widens
-from lance_spark.schema.blobs import is_blob
+from lance_spark.query.types import plain_field, same_type, widens
 
 _MAX_DEPTH = 16
 """AND inside of OR inside of AND; Lance's parser gives up at about 50 brackets, of which a level can take two."""
@@ -34,6 +33,10 @@ class PushedFilter:
     exact: bool
     """True when Lance keeps the very rows that Spark keeps. Otherwise Lance keeps all of those and maybe others, and
     Spark has to apply the predicate again."""
+    rejects_nulls: frozenset[str] = field(default=frozenset(), compare=False)
+    """Columns, as SQL says them, that have a value in all rows that are kept."""
+    only_that: bool = field(default=False, compare=False)
+    """Whether it keeps all rows in which these columns have a value."""
 
 
 def translate(predicate: Expression, schema: pa.Schema) -> PushedFilter | None:
@@ -49,8 +52,14 @@ def translate(predicate: Expression, schema: pa.Schema) -> PushedFilter | None:
 
 
 def conjunction(filters: Iterable[PushedFilter]) -> str | None:
-    """All filters as one, for a scan; None when they keep all rows."""
-    texts = [each.sql for each in filters if each.sql != ALWAYS]
+    """All filters as one, for a scan; None when they keep all rows.
+
+    Spark says ``a IS NOT NULL`` beside each ``a = 1``. Where that goes without saying it is left out: it would be
+    looked up in an index of its own, or keep the rest from being answered by an index alone.
+    """
+    needed = [each for each in filters if each.sql != ALWAYS]
+    implied: set[str] = set().union(*(each.rejects_nulls for each in needed if not each.only_that))
+    texts = [each.sql for each in needed if not (each.only_that and each.rejects_nulls <= implied)]
     return NEVER if NEVER in texts else " AND ".join(f"({text})" for text in texts) or None
 
 
@@ -58,6 +67,7 @@ class _Translator:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._parts = 0
+        self._named: set[str] = set()
 
     def true_where(self, expression: Expression, wanted: bool, depth: int) -> PushedFilter | None:
         """SQL that is true for the rows for which the expression is ``wanted``, true or false."""
@@ -69,8 +79,13 @@ class _Translator:
             if expression.name in ("NOT", "BOOLEAN_EXPRESSION") and len(expression.arguments) == 1:
                 return self.true_where(expression.arguments[0], wanted == (expression.name != "NOT"), depth + 1)
         self._parts += 1
+        self._named.clear()
         sql = self._leaf(expression, wanted) if self._parts <= _MAX_PARTS else None
-        return None if sql is None else PushedFilter(sql, exact=True)
+        if sql is None:
+            return None
+        keeps_nulls = sql in (ALWAYS, NEVER) or "IS NULL" in sql
+        rejects = frozenset() if keeps_nulls else frozenset(self._named)
+        return PushedFilter(sql, True, rejects, only_that=not keeps_nulls and _is_null_test(expression))
 
     def _combined(self, call: Call, wanted: bool, depth: int) -> PushedFilter | None:
         """By De Morgan: not both is either not. Of a conjunction, a part that cannot be said may be left out."""
@@ -81,7 +96,8 @@ class _Translator:
             if any(part.sql == NEVER for part in known):
                 return PushedFilter(NEVER, exact=True)
             texts = [part.sql for part in known if part.sql != ALWAYS]
-            return PushedFilter(_joined(texts, "AND") or ALWAYS, exact) if known else None
+            rejects = frozenset[str]().union(*(part.rejects_nulls for part in known))
+            return PushedFilter(_joined(texts, "AND") or ALWAYS, exact, rejects) if known else None
         if len(known) < len(parts):
             return None
         if any(part == PushedFilter(ALWAYS, exact=True) for part in known):
@@ -172,17 +188,13 @@ class _Translator:
     def _reference(self, expression: Expression) -> Reference | None:
         if not isinstance(expression, Column):
             return None
-        field = field_at(self._schema, expression.path)
-        # Lance knows no way to quote a backtick, and an extension type has an order of its own.
-        if field is None or isinstance(field.type, pa.BaseExtensionType) or is_blob(self._top(expression)):
-            return None
-        if any(not name or "`" in name for name in expression.path):
+        found = plain_field(self._schema, expression.path)
+        # Lance knows no way to quote a backtick.
+        if found is None or any(not name or "`" in name for name in expression.path):
             return None
         sql = ".".join(f"`{name}`" for name in expression.path)
-        return Reference(sql, field.type, nested=len(expression.path) > 1)
-
-    def _top(self, column: Column) -> pa.Field:
-        return self._schema.field(column.path[0])
+        self._named.add(sql)
+        return Reference(sql, found.type, nested=len(expression.path) > 1)
 
 
 def _flattened(call: Call) -> list[Expression]:
@@ -200,6 +212,10 @@ def _flattened(call: Call) -> list[Expression]:
 
 def _joined(parts: list[str], operator: str) -> str:
     return parts[0] if len(parts) == 1 else f" {operator} ".join(f"({part})" for part in parts)
+
+
+def _is_null_test(expression: Expression) -> bool:
+    return isinstance(expression, Call) and expression.name in ("IS_NULL", "IS_NOT_NULL")
 
 
 def _plain(expression: Expression) -> Expression:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lance_spark.schema.blobs import is_blob
+
 _ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Names in Spark's JSON schemas that differ from its ``simpleString``."""
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -72,6 +74,14 @@ def widens(kind: pa.DataType, name: str) -> bool:
     """Whether every value of a column is the same whole number after a cast to Spark's type of that name."""
     mine, target = spark_name(kind), _ALIASES.get(name, name)
     return mine in _INTEGERS and target in _INTEGERS and _INTEGERS.index(mine) <= _INTEGERS.index(target)
+
+
+def plain_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
+    """The field at the end of a path, if what is stored of it is what is read of it: no blob, no extension type."""
+    found = field_at(schema, path)
+    if found is None or is_blob(schema.field(path[0])) or isinstance(found.type, pa.BaseExtensionType):
+        return None
+    return None if b"ARROW:extension:name" in (found.metadata or {}) else found
 
 
 def field_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:

@@ -12,6 +12,7 @@ from support.spark_semantics import holds, spark_rows
 from lance_spark.query.expressions import Call, Column, Literal
 from lance_spark.query.filters import conjunction, translate
 from lance_spark.query.types import field_at, spark_name
+from lance_spark.scan.indexed import answering_indexes
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 NESTED = [("point", "x"), ("point", "X"), ("point", "y", "z"), ("point", "a.b c")]
@@ -63,6 +64,7 @@ def literals(dataset, rows, path):
     return [Literal(value, kind) for value in [*list(own.values())[:7], *filtered_columns.SPECIAL[kind], None]]
 
 
+@pytest.mark.sampled(0.3)
 @pytest.mark.parametrize("path", COLUMNS, ids=".".join)
 def test_comparisons_keep_the_rows_that_spark_keeps(dataset, rows, path):
     constants = literals(dataset, rows, path)
@@ -193,3 +195,56 @@ def test_several_filters_are_one(dataset, rows):
     sql = conjunction(found for each in (first, second) if (found := translate(each, dataset.schema)))
     assert kept(dataset, sql) == expected(rows, Call("AND", (first, second)))
     assert conjunction([]) is None
+
+
+@pytest.fixture(scope="module")
+def looked_up(tmp_path_factory):
+    dataset = lance.write_dataset(filtered_columns.table(), str(tmp_path_factory.mktemp("indexed") / "t.lance"))
+    for name in INDEXED:
+        dataset.create_scalar_index(name, "BTREE")
+    return lance.dataset(dataset.uri)
+
+
+INDEXED = {
+    "id": "bigint",
+    "bigint": "bigint",
+    "uint8": "smallint",
+    "uint64": "decimal(20,0)",
+    "double": "double",
+    "float": "float",
+    "decimal": "decimal(10,2)",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_berlin": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+    "point.x": "int",
+}
+ANSWERED = {
+    "equality": ("=", 0),
+    "smallest": ("=", 1),
+    "range": ("<", 0),
+    "from": (">=", 1),
+    "null-safe": ("<=>", 0),
+    "list": ("IN", 0),
+}
+
+
+@pytest.mark.parametrize("question", ANSWERED)
+@pytest.mark.parametrize("name", INDEXED)
+def test_indexes_alone_answer(looked_up, name, question):
+    """As Spark asks: with a null test beside. Anything left to be checked would cost the index-only plan."""
+    column = Column(tuple(name.split(".")))
+    own = {repr(value): value for row in spark_rows(looked_up.to_table()) if (value := holds(column, row)) is not None}
+    operator, at = ANSWERED[question]
+    wanted = Call(operator, (column, Literal(list(own.values())[at], INDEXED[name])))
+    filters = [translate(each, looked_up.schema) for each in (Call("IS_NOT_NULL", (column,)), wanted)]
+    explained = looked_up.scanner(columns=[], filter=conjunction(filters), with_row_address=True).explain_plan(True)
+    assert answering_indexes(explained), explained
+
+
+def test_the_beginning_of_strings_is_looked_up_in_an_index(looked_up):
+    predicate = Call("STARTS_WITH", (Column(("string",)), Literal("a", "string")))
+    sql = translate(predicate, looked_up.schema).sql
+    assert "ScalarIndexQuery" in looked_up.scanner(columns=[], filter=sql, with_row_address=True).explain_plan(True)

@@ -245,3 +245,41 @@ def test_filters_together():
     assert conjunction([*filters, PushedFilter("false", True)]) == "false"
     assert conjunction(filters[:1]) is None
     assert conjunction([]) is None
+
+
+NULL_TESTS = [
+    ([A1], "(`a` = 1)"),
+    ([call("IS_NOT_NULL", column("a")), A1], "(`a` = 1)"),
+    ([call("NOT", call("IS_NULL", column("a"))), call("NOT", A1)], "(`a` <> 1)"),
+    ([call("IS_NOT_NULL", column("b")), A1], "(`b` IS NOT NULL) AND (`a` = 1)"),
+    ([call("IS_NOT_NULL", column("a"))] * 2, "(`a` IS NOT NULL) AND (`a` IS NOT NULL)"),
+    ([call("IS_NOT_NULL", column("a")), call("IS_NULL", column("a"))], "(`a` IS NOT NULL) AND (`a` IS NULL)"),
+    (
+        [call("IS_NOT_NULL", column("a")), call("NOT", call("<=>", column("a"), integer(1)))],
+        "(`a` IS NOT NULL) AND ((`a` <> 1 OR `a` IS NULL))",
+    ),
+    ([call("IS_NOT_NULL", column("a")), call("AND", A1, OURS)], "(`a` = 1)"),
+    (
+        [call("IS_NOT_NULL", column("a")), call("OR", A1, equal("b", 1, "bigint"))],
+        "(`a` IS NOT NULL) AND ((`a` = 1) OR (`b` = 1))",
+    ),
+    (
+        [call("IS_NOT_NULL", column("u")), call("<", column("u"), Literal(300, "smallint"))],
+        "(`u` IS NOT NULL)",
+    ),
+    ([call("IS_NOT_NULL", column("p", "x")), call("=", column("p", "x"), integer(1))], "(`p`.`x` = 1)"),
+    (
+        [call("IS_NOT_NULL", column("p")), call("=", column("p", "x"), integer(1))],
+        "(`p` IS NOT NULL) AND (`p`.`x` = 1)",
+    ),
+    (
+        [call("IS_NOT_NULL", column("b")), call("<", column("b"), column("B")), call("IS_NOT_NULL", column("B"))],
+        "(`b` < `B`)",
+    ),
+    ([call("IS_NOT_NULL", column("a")), equal("a", None, "int")], "false"),
+]
+
+
+@pytest.mark.parametrize(("predicates", "sql"), NULL_TESTS, ids=[sql for _, sql in NULL_TESTS])
+def test_null_tests_that_go_without_saying_are_left_out(predicates, sql):
+    assert conjunction(found for each in predicates if (found := translate(each, SCHEMA))) == sql

@@ -5,7 +5,8 @@ import pytest
 from pyspark.sql import types as st
 from support.type_table import READABLE
 
-from lance_spark.query.types import as_spark_sends, field_at, same_type, spark_name
+from lance_spark.query.types import as_spark_sends, field_at, plain_field, same_type, spark_name
+from lance_spark.schema.blobs import BLOB_KEY
 from lance_spark.spark.types import to_spark, wire_schema
 
 
@@ -32,3 +33,18 @@ def test_fields_are_found_by_their_exact_names():
     assert field_at(schema, ("a",)).type == inner
     for path in [("A",), ("a", "x"), ("a", "x", "y"), ("l", "X"), ("a", "X", "z"), ()]:
         assert field_at(schema, path) is None
+
+
+def test_fields_that_are_read_as_something_else_are_not_plain():
+    mark = {"ARROW:extension:name": "arrow.json"}
+    inner = pa.struct([("x", pa.int32()), pa.field("j", pa.string(), metadata=mark)])
+    schema = pa.schema(
+        [
+            ("a", inner),
+            pa.field("b", pa.struct([("x", pa.int32())]), metadata={BLOB_KEY: "true"}),
+            ("u", pa.uuid()),
+        ]
+    )
+    assert plain_field(schema, ("a", "x")).type == pa.int32()
+    for path in [("a", "j"), ("b",), ("b", "x"), ("u",), ("c",)]:
+        assert plain_field(schema, path) is None
