@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Call:
+class CommandCall:
     """One call of a command."""
 
     output: Output

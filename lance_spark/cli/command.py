@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import click
 
-from lance_spark.cli.call import Call
+from lance_spark.cli.call import CommandCall
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 def _switch_to_json(context: click.Context, _: click.Parameter, given: bool) -> None:
-    if given and isinstance(context.obj, Call):
+    if given and isinstance(context.obj, CommandCall):
         context.obj = replace(context.obj, output=replace(context.obj.output, json=True))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from lance_spark.cli.call import Call
+from lance_spark.cli.call import CommandCall
 from lance_spark.cli.command import VerbGroup
 from lance_spark.cli.exit_codes import INTERRUPTED
 from lance_spark.cli.imports import without_pandas
@@ -45,7 +45,7 @@ class Verbs(VerbGroup):
 
 def wanted_output(context: click.Context, no_color: bool) -> Output:
     """How a verb is to speak. ``--json`` may have been given before the verb."""
-    wants_json = isinstance(context.obj, Call) and context.obj.output.json
+    wants_json = isinstance(context.obj, CommandCall) and context.obj.output.json
     return Output(json=wants_json, color=wants_color(no_color))
 
 
@@ -56,7 +56,7 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     arguments = list(sys.argv[1:] if argv is None else argv)
     output = Output(json="--json" in arguments, color=wants_color("--no-color" in arguments))
     try:
-        code = program.main(arguments, name, standalone_mode=False, obj=Call(Output()))
+        code = program.main(arguments, name, standalone_mode=False, obj=CommandCall(Output()))
     except LanceSparkError as error:
         output.error(error.message, error.hint, error.exit_code)
         return error.exit_code

@@ -12,7 +12,7 @@ from lance_spark.actions.expressions import resolve_expression
 from lance_spark.actions.sync.write_guards import ORIGIN, check_own
 from lance_spark.actions.target import dataset_at, located
 from lance_spark.actions.workspace import find_here
-from lance_spark.cli.call import Call
+from lance_spark.cli.call import CommandCall
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation, is_uri
 from lance_spark.refs.expressions import HEAD
@@ -23,7 +23,7 @@ from lance_spark.workspace.place import OpenWorkspace, PlainDataset
 
 
 @dataclass(frozen=True)
-class Session(Call):
+class Session(CommandCall):
     """One call of ``lance-git``. The workspace and the dataset are looked up when a verb first asks for them."""
 
     dataset: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lance_spark.history.entries import Column
+from lance_spark.history.entries import StoredColumn
 from lance_spark.manifest.contents import Field
 
 ADDED, DROPPED, RENAMED, RETYPED, NULLABILITY = "added", "dropped", "renamed", "type changed", "nullability changed"
@@ -30,14 +30,14 @@ class ColumnChange:
         return dict(vars(self))
 
 
-def columns(fields: Sequence[Field]) -> tuple[Column, ...]:
+def columns(fields: Sequence[Field]) -> tuple[StoredColumn, ...]:
     """All fields with their whole paths, parents first."""
     paths: dict[int, str] = {}
     columns = []
     for field in fields:
         above = paths.get(field.parent_id)
         paths[field.id] = field.name if above is None else f"{above}.{field.name}"
-        columns.append(Column(field.id, paths[field.id], field.type, field.nullable))
+        columns.append(StoredColumn(field.id, paths[field.id], field.type, field.nullable))
     return tuple(columns)
 
 
@@ -58,7 +58,7 @@ def compare_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[Co
     return (*changes, *(ColumnChange(DROPPED, column.path, column.type) for column in dropped.values()))
 
 
-def _differences(before: Column, after: Column) -> Iterable[ColumnChange]:
+def _differences(before: StoredColumn, after: StoredColumn) -> Iterable[ColumnChange]:
     # A column inside a renamed one keeps its own name; only the end of the path is its own.
     if before.path.rpartition(".")[2] != after.path.rpartition(".")[2]:
         yield ColumnChange(RENAMED, after.path, before.path, after.path)
@@ -68,7 +68,7 @@ def _differences(before: Column, after: Column) -> Iterable[ColumnChange]:
         yield ColumnChange(NULLABILITY, after.path, _null(before), _null(after))
 
 
-def _null(column: Column) -> str:
+def _null(column: StoredColumn) -> str:
     return "null" if column.nullable else "not null"
 
 

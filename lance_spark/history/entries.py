@@ -115,7 +115,7 @@ class ConfigChange:
 
 
 @dataclass(frozen=True)
-class Column:
+class StoredColumn:
     """One column, or a field inside one."""
 
     id: int
@@ -147,7 +147,7 @@ class VersionDetail:
     """One version in full."""
 
     entry: LogEntry
-    columns: tuple[Column, ...]
+    columns: tuple[StoredColumn, ...]
     indexes: tuple[Index, ...]
     config_changes: tuple[ConfigChange, ...]
     """Against the version before."""

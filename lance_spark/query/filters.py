@@ -192,9 +192,10 @@ class _Translator:
         # Lance knows no way to quote a backtick.
         if found is None or any(not name or "`" in name for name in expression.path):
             return None
-        sql = ".".join(f"`{name}`" for name in expression.path)
-        self._named.add(sql)
-        return Reference(sql, found.type, nested=len(expression.path) > 1)
+        names = [f"`{name}`" for name in expression.path]
+        # Where a field has a value, the struct around it has one.
+        self._named.update(".".join(names[:depth]) for depth in range(1, len(names) + 1))
+        return Reference(".".join(names), found.type, nested=len(expression.path) > 1)
 
 
 def _flattened(call: Call) -> list[Expression]:

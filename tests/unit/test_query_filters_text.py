@@ -268,9 +268,10 @@ NULL_TESTS = [
         "(`u` IS NOT NULL)",
     ),
     ([call("IS_NOT_NULL", column("p", "x")), call("=", column("p", "x"), integer(1))], "(`p`.`x` = 1)"),
+    ([call("IS_NOT_NULL", column("p")), call("=", column("p", "x"), integer(1))], "(`p`.`x` = 1)"),
     (
-        [call("IS_NOT_NULL", column("p")), call("=", column("p", "x"), integer(1))],
-        "(`p` IS NOT NULL) AND (`p`.`x` = 1)",
+        [call("IS_NOT_NULL", column("p", "x")), call("=", column("p", "a.b"), Literal("y", "string"))],
+        "((`p`.`x` IS NOT NULL) IS TRUE) AND (`p`.`a.b` = 'y')",
     ),
     (
         [call("IS_NOT_NULL", column("b")), call("<", column("b"), column("B")), call("IS_NOT_NULL", column("B"))],

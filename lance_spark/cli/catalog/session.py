@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.cli.call import Call
+from lance_spark.cli.call import CommandCall
 from lance_spark.errors import InvalidOption
 from lance_spark.workspace.model import check_uri
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CatalogSession(Call):
+class CatalogSession(CommandCall):
     """One call of ``lance-catalog``."""
 
     root: str | None = None
