@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -98,6 +99,12 @@ def register(spark: SparkSession, name: str = "lance") -> None:
     try:
         spark.dataSource.register(source)
     except AnalysisException as problem:
+        # Spark 4.0 refuses a name that it finds by itself. Any Spark refuses one that is known to the session that is
+        # active, also if this one does not know it.
         if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise  # Spark 4.0 refuses a name that it finds by itself
+            raise
+        from lance_spark.spark.jvm.activity import activity
+
+        with suppress(AnalysisException), activity(spark):
+            spark.dataSource.register(source)
     known.add(name)

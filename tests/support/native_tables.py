@@ -19,15 +19,21 @@ _DATES = [
     date(2013, 1, 1),
     date(9999, 12, 31),
 ]
+
+
+def _at(*fields: int) -> datetime:
+    return datetime(*fields, tzinfo=timezone.utc).replace(tzinfo=None)  # type: ignore[misc, arg-type]
+
+
 _MOMENTS = [
-    datetime(2, 1, 1),
-    datetime(1582, 10, 4, 23, 59, 59, 999999),
-    datetime(1582, 10, 15),
-    datetime(1969, 12, 31, 23, 59, 59, 999999),
-    datetime(1970, 1, 1),
-    datetime(2020, 10, 25, 1, 30),
-    datetime(2020, 10, 25, 1, 30, 0, 1),
-    datetime(9998, 12, 31, 23, 59, 59, 999999),
+    _at(2, 1, 1),
+    _at(1582, 10, 4, 23, 59, 59, 999999),
+    _at(1582, 10, 15),
+    _at(1969, 12, 31, 23, 59, 59, 999999),
+    _at(1970, 1, 1),
+    _at(2020, 10, 25, 1, 30),
+    _at(2020, 10, 25, 1, 30, 0, 1),
+    _at(9998, 12, 31, 23, 59, 59, 999999),
 ]
 _FLOATS = [math.nan, 0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, 0.1, 1e300, 5e-324]
 _TEXTS = ["", "a", "A", "ab", "a%b", "a_b", "a\\b", "it's", 'q"q', " a ", "\U0001f600", "\uffff", "new\nline", "a\x00b"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from lance_spark.spark.jvm import names
@@ -61,6 +62,14 @@ class Bridge:
             found = getattr(self.find(head) if head else self._jvm, last)
             self._found[name] = getattr(found, "MODULE$") if last.endswith("$") else found
         return self._found[name]
+
+    @cached_property
+    def python_source(self) -> Any:
+        """What makes Spark start our workers. It is not looked up by a name: that is one of the active session."""
+        from pyspark.sql.udf import _wrap_function
+
+        # Of the class only where it runs matters, the interpreter and its environment.
+        return self.new(names.PYTHON_SOURCE, _wrap_function(self.spark.sparkContext, DataSource))
 
     def array(self, of: str, items: Sequence[Any]) -> Any:
         """A Java array of objects of a class."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.tasks import TaskPart, pickled_function
 
@@ -28,10 +27,9 @@ def input_partitions(bridge: Bridge, parts: tuple[ScanPartition, ...], scan_filt
 
 def reader_factory(bridge: Bridge, task: ScanTask, schema: StructType) -> Any:
     """What makes the readers on executors."""
-    source = bridge.session.sessionState().dataSourceManager().lookupDataSource(OWN_NAME)
     artifacts = bridge.call(f"{names.ARTIFACTS}.getCurrentJobArtifactState")
     job = bridge.option(artifacts.get().uuid() if artifacts.isDefined() else None)
-    given = [source, pickled_function(task, schema), bridge.schema(schema), job]
+    given = [bridge.python_source, pickled_function(task, schema), bridge.schema(schema), job]
     if bridge.factory_arguments > len(given):
         given.append(bridge.option(None))  # a session whose workers' logs are kept: for Spark's own sources
     return bridge.new(names.PYTHON_READER_FACTORY, *given)

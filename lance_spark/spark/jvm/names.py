@@ -37,6 +37,8 @@ PREDICATE = f"{_SQL}.connector.expressions.filter.Predicate"
 NAMED_REFERENCE = f"{_SQL}.connector.expressions.NamedReference"
 
 # Private: what may be missing, or other, in another version or a fork.
+SESSION = f"{_SQL}.classic.SparkSession"
+PYTHON_SOURCE = f"{_V2}.python.UserDefinedPythonDataSource"
 PYTHON_PARTITION = f"{_V2}.python.PythonInputPartition"
 PYTHON_READER_FACTORY = f"{_V2}.python.PythonPartitionReaderFactory"
 RELATION = f"{_V2}.DataSourceV2Relation$"

@@ -1,0 +1,245 @@
+"""What Spark leaves to Lance in a registered session, seen in its plans and in the jobs that it starts."""
+
+from __future__ import annotations
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from lance_spark import LanceTable, register
+from lance_spark.spark.jvm import planning, source
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def in_tasks(monkeypatch):
+    """Every read as one of a large table."""
+    monkeypatch.setattr(planning, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+
+
+@pytest.fixture
+def table(spark, uri):
+    register(spark)
+    values = {
+        "id": list(range(100)),
+        "g": [at % 4 for at in range(100)],
+        "v": [at / 2 for at in range(100)],
+        "st": [{"a": at, "b": str(at)} for at in range(100)],
+    }
+    lance.write_dataset(pa.table(values), uri, max_rows_per_file=25).create_scalar_index("id", "BTREE")
+    return uri
+
+
+@pytest.fixture
+def frame(spark, table):
+    return spark.read.format("lance").load(table)
+
+
+def plan(frame):
+    return frame._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple")
+
+
+def jobs(spark, action):
+    """How many jobs an action starts."""
+    group = f"jobs of {id(action)}"
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        action()
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+
+
+def test_explain_tells_what_is_read(frame, table, in_tasks):
+    text = plan(frame.where("id > 40 AND v < 30").select("id", "st.a"))
+    assert f"lance {table}@main@2" in text
+    assert "columns: [id, st]" in text
+    assert "partitions: " in text
+    assert "Filter" not in text.replace("RuntimeFilters", "")
+
+
+def test_explain_tells_of_aggregates(frame, in_tasks):
+    text = plan(frame.where("id > 40").groupBy("g").agg(F.avg("v"), F.max("id")))
+    assert "aggregate: [sum(v), count(v), max(id)], group by: [g]" in text
+    assert "`id` > 40" in text
+
+
+def test_aggregates_of_tasks_are_merged(frame, in_tasks):
+    found = frame.groupBy("g").agg(F.count("*"), F.sum("id"), F.avg("v"), F.min("id"), F.max("v")).orderBy("g")
+    assert [tuple(row) for row in found.collect()][:2] == [
+        (0, 25, 1200, 24.0, 0, 48.0),
+        (1, 25, 1225, 24.5, 1, 48.5),
+    ]
+
+
+QUESTIONS = {
+    "look-up": (0, lambda frame: frame.where("id = 7")),
+    "range": (0, lambda frame: frame.where("id BETWEEN 7 AND 20").select("v")),
+    "limit": (0, lambda frame: frame.limit(10)),
+    "limit and offset": (0, lambda frame: frame.limit(20).offset(10)),
+    # Spark renames the column of an answer in a job of one task.
+    "count": (1, lambda frame: frame.groupBy().count()),
+    "aggregate of few": (1, lambda frame: frame.where("id = 7").agg(F.max("v"), F.count("*"))),
+    "nested": (1, lambda frame: frame.select("st.a").where("id < 3")),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_small_answers_come_from_the_driver(spark, frame, monkeypatch, question):
+    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+    expected, ask = QUESTIONS[question]
+    text = plan(ask(frame))
+    assert "LocalTableScan" in text
+    assert "Exchange" not in text
+    assert jobs(spark, lambda: ask(frame).collect()) == expected
+
+
+def test_rows_larger_than_their_types_tell_are_left_to_tasks(spark, uri, monkeypatch):
+    register(spark)
+    lance.write_dataset(pa.table({"text": ["x" * 10_000] * 50}), uri)
+    monkeypatch.setattr(planning, "LOCAL_BYTES", 20_000)
+    frame = spark.read.format("lance").load(uri)
+    assert "BatchScan" in plan(frame)
+    assert len(frame.collect()) == 50
+
+
+def test_the_same_frame_answers_different_questions(frame, in_tasks):
+    assert frame.where("id > 95").count() == 4
+    assert frame.count() == 100
+    assert len(frame.where("id < 3").collect()) == 3
+    assert frame.where("id > 95").count() == 4
+
+
+def test_a_frame_stays_at_its_version(spark, table, in_tasks):
+    by_path, by_name = spark.read.format("lance").load(table), spark.table(f"lance.`{table}`")
+    lance.write_dataset(lance.dataset(table).to_table(), table, mode="append")
+    assert (by_path.count(), by_name.count(), len(by_name.collect())) == (100, 100, 100)
+    assert spark.table(f"lance.`{table}`").count() == 200
+
+
+def test_what_is_cached_is_for_its_version_only(spark, table):
+    def load():
+        return spark.read.format("lance").load(table)
+
+    old = load().cache()
+    assert old.count() == 100
+    assert "InMemoryTableScan" in plan(load().select("id"))
+    lance.write_dataset(lance.dataset(table).to_table(), table, mode="append")
+    assert (load().count(), old.count()) == (200, 100)
+    old.unpersist()
+
+
+def test_row_columns_are_there_when_asked_for(frame, in_tasks):
+    assert "_rowid" not in frame.columns
+    found = frame.select("id", "_rowid", "_rowaddr", "_row_created_at_version", "_row_last_updated_at_version")
+    assert tuple(found.where("id = 30").first()) == (30, (1 << 32) + 5, (1 << 32) + 5, 1, 1)
+    assert frame.where("_rowaddr < 5").count() == 5
+
+
+def test_the_first_rows_of_an_order_come_from_tasks(frame, in_tasks):
+    first = frame.orderBy(F.desc("g"), "id").limit(3)
+    assert "order by: g desc, id asc, limit: 3" in plan(first)
+    assert [row.id for row in first.collect()] == [3, 7, 11]
+
+
+def test_nulls_are_where_an_order_wants_them(spark, uri, in_tasks):
+    register(spark)
+    lance.write_dataset(pa.table({"n": [3, None, 1, None, 2]}), uri)
+    frame = spark.read.format("lance").load(uri)
+    orders = [(F.asc_nulls_first("n"), [None, None, 1]), (F.desc_nulls_last("n"), [3, 2, 1])]
+    for order, expected in orders:
+        assert [row.n for row in frame.orderBy(order).limit(3).collect()] == expected
+
+
+def test_an_offset_leaves_out_the_first_rows(frame, in_tasks):
+    assert [row.id for row in frame.offset(97).collect()] == [97, 98, 99]
+    assert [row.id for row in frame.limit(30).offset(26).collect()] == [26, 27, 28, 29]
+    assert [row.id for row in frame.offset(24).limit(3).collect()] == [24, 25, 26]
+    assert frame.offset(100).count() == 0
+    assert frame.where("v >= 0").offset(97).count() == 3
+
+
+def test_a_limit_with_a_filter_is_kept_by_all_tasks_together(frame, in_tasks):
+    assert len(frame.where("v > 10").limit(7).collect()) == 7
+    assert len(frame.where("v > 48").limit(7).collect()) == 3
+    assert frame.limit(60).count() == 60
+    assert frame.limit(60).where("id >= 0").count() == 60
+
+
+def test_a_sample_is_the_same_each_time(frame, in_tasks):
+    sample = frame.sample(0.3, seed=7)
+    assert "sample: 0.3" in plan(sample)
+    first = {row.id for row in sample.collect()}
+    assert 10 < len(first) < 50
+    assert {row.id for row in sample.select("id").collect()} == first
+    assert {row.id for row in frame.sample(0.3, seed=8).collect()} != first
+    assert sample.where("id < 50").count() == len([one for one in first if one < 50])
+    assert sample.count() == len(first)
+    assert sample.limit(5).count() == 5
+
+
+def test_rows_are_counted_without_a_column(frame, in_tasks):
+    assert len(frame.select(F.lit(1)).collect()) == 100
+    assert frame.where("id >= 90").select(F.lit(1)).crossJoin(frame.where("id < 3").select(F.lit(2))).count() == 30
+
+
+def test_a_join_leaves_out_rows_before_they_are_read(spark, frame, uri, in_tasks, monkeypatch):
+    """Spark sees that the other side is filtered, as it got the filter back, and tells the scan which keys are left."""
+    other = f"{uri}.other"
+    lance.write_dataset(pa.table({"id": list(range(50)), "name": [f"n{at}" for at in range(50)]}), other)
+    monkeypatch.setattr(source, "SMALL_ROWS", 60)
+    joined = frame.join(spark.read.format("lance").load(other).where("name LIKE 'n1%'"), "id").select("id", "v")
+    seen = []
+    narrowed = planning.narrowed
+    monkeypatch.setattr("lance_spark.spark.jvm.scan.narrowed", lambda *given: seen.append(given[1]) or narrowed(*given))
+    assert "dynamicpruning" in plan(joined)
+    assert sorted(row.id for row in joined.collect()) == [1, *range(10, 20)]
+    assert seen
+    assert all("`id` IN (1, 10," in text for text in seen)
+
+
+def test_small_tables_are_broadcast(spark, frame, uri, in_tasks):
+    other = f"{uri}.other"
+    lance.write_dataset(pa.table({"id": [1, 2]}), other)
+    text = plan(frame.join(spark.read.format("lance").load(other), "id"))
+    assert "BroadcastHashJoin" in text
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_two_reads_of_the_same_share_an_exchange(spark, frame, in_tasks, adaptive):
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        counts = frame.distinct().groupBy("g").agg(F.sum("v").alias("s"))
+        joined = counts.alias("a").join(counts.alias("b"), "g")
+        found = joined.collect()
+        assert len(found) == 4
+        assert all(row[1] == row[2] for row in found)
+        assert "ReusedExchange" in plan(joined) or "ReusedQueryStage" in plan(joined)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
+def test_handles_read_natively(spark, table, in_tasks):
+    frame = LanceTable.for_path(spark, table).to_df(filter="id > 10")
+    assert "aggregate: [max(id)], filter: (id > 10)" in plan(frame.agg(F.max("id")))
+    assert frame.where("id < 20").count() == 9
+
+
+def test_a_limit_of_the_read_comes_before_everything_else(spark, table, in_tasks):
+    frame = spark.read.format("lance").option("limit", 10).load(table)
+    assert frame.where("id >= 0").count() == 10
+    assert frame.where("id >= 50").count() == 0
+    assert frame.agg(F.max("id")).first()[0] == 9
+    assert frame.limit(3).count() == 3
+
+
+def test_a_schema_of_the_users_own_is_read_as_it_says(spark, table, in_tasks):
+    frame = spark.read.format("lance").schema("v double, id decimal(20,0)").load(table)
+    assert frame.dtypes == [("v", "double"), ("id", "decimal(20,0)")]
+    assert frame.where("id = 7").first().v == 3.5
+    assert frame.agg(F.max("id")).first()[0] == 99
