@@ -101,6 +101,8 @@ class MeasuredRead:
     row_width: float
     """Estimated bytes of one row that comes out."""
     options: ReadOptions
+    exact: bool
+    """Whether the rows of the fragments are those that come out, and not only those that are looked at."""
 
     @property
     def rows(self) -> int:
@@ -125,12 +127,14 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
     width = row_width(schema) + _blob_bytes(read, columns)
     scan = Scan(read.location, read.pin, columns, options.filter, options.batch_size or batch_rows(width))
     fragments: Sequence[FragmentSize] = scanning.fragment_sizes(read.location, read.pin)
+    exact = options.filter is None
     if options.filter is not None:
         scanning.check_filter(scan)
         matches = scanning.index_matches(scan)
         if matches is not None:
+            exact = all(fragment.fragment_id in matches.covered for fragment in fragments)
             fragments = only_matching(fragments, matches)
-    return MeasuredRead(scan, fragments, width, options)
+    return MeasuredRead(scan, fragments, width, options, exact)
 
 
 def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -109,7 +110,23 @@ def _without_aliases(options: Mapping[str, str]) -> dict[str, str]:
 def _predicate(value: str | None) -> str | None:
     if value is not None and not value.strip():
         raise InvalidOption("Option 'filter' is empty.", hint="Leave it out, or give a predicate such as id > 5.")
+    if value is not None and not _has_its_brackets(value):
+        # pylance reads up to there and forgets the rest; beside other filters the rest would come back.
+        raise InvalidOption(
+            f"Option 'filter' is {value!r}, which closes a bracket that it did not open.",
+            hint="Put brackets in pairs; quote text as 'text'.",
+        )
     return value
+
+
+def _has_its_brackets(text: str) -> bool:
+    """Whether each bracket that is closed was opened; those in quotes do not count."""
+    depth = 0
+    for token in re.findall(r"""'[^']*'|"[^"]*"|`[^`]*`|[()]""", text):
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if depth < 0:
+            return False
+    return True
 
 
 def _blob_handling(value: str) -> BlobHandling:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -46,3 +47,14 @@ Expression: TypeAlias = "Column | Literal | Call | Cast"
 
 ALWAYS_TRUE = Call("ALWAYS_TRUE")
 ALWAYS_FALSE = Call("ALWAYS_FALSE")
+
+
+def named_columns(expression: Expression) -> Iterator[str]:
+    """Names of the top-level columns in an expression."""
+    if isinstance(expression, Column):
+        yield expression.path[0]
+    elif isinstance(expression, Cast):
+        yield from named_columns(expression.argument)
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from named_columns(argument)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from lance_spark.location import DatasetLocation
@@ -138,7 +138,8 @@ def index_matches(scan: Scan) -> IndexMatches | None:
         addresses = dataset.scanner(fragments=fragments, **probe).to_table()["_rowaddr"]
     if len(addresses) > PROBE_LIMIT:
         return None
-    return IndexMatches(covered, Counter(address >> 32 for address in addresses.to_pylist()))
+    keys, counts = np.unique(addresses.to_numpy() >> 32, return_counts=True)
+    return IndexMatches(covered, dict(zip(keys.tolist(), counts.tolist(), strict=True)))
 
 
 def _covered(dataset: lance.LanceDataset, names: frozenset[str]) -> frozenset[int]:

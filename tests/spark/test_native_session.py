@@ -1,5 +1,6 @@
 """Registering a session: catalogs, errors, threads, and what is left when it is taken back."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import lance
@@ -11,8 +12,10 @@ from pyspark.sql.readwriter import DataFrameReader
 from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.spark.jvm import detection, names, planning
+from lance_spark.spark.jvm.detection import SWITCH
 
-pytestmark = pytest.mark.spark
+OFF = os.environ.get(SWITCH) == "0"
+pytestmark = [pytest.mark.spark, pytest.mark.skipif(OFF, reason="the native way is switched off")]
 
 
 @pytest.fixture
@@ -157,6 +160,14 @@ def test_a_filter_of_the_user_that_cannot_be_read(session, table):
     register(session)
     with pytest.raises(InvalidOption, match="nope"):
         session.read.format("lance").option("filter", "nope > 5").load(table).collect()
+
+
+def test_brackets_of_the_users_filter_are_its_own(session, table):
+    register(session)
+    with pytest.raises(InvalidOption, match="closes a bracket"):
+        session.read.format("lance").option("filter", "id > 1) OR (id < 1").load(table)
+    frame = session.read.format("lance").option("filter", "id IN (8, 1) OR id = length(')')").load(table)
+    assert [row.id for row in frame.where("id > 5").collect()] == [8]
 
 
 def test_many_threads(session, table, monkeypatch):

@@ -164,5 +164,5 @@ def test_errors_of_to_df_name_the_option(table):
         table.to_df(limits=3)
     with pytest.raises(Exception, match=r"There is no column 'ix'"):
         table.to_df(columns=["ix"])
-    with pytest.raises(Exception, match=r"InvalidOption"):
+    with pytest.raises(Exception, match=r"Error parsing statement"):
         table.count_rows("id >")

@@ -106,6 +106,7 @@ def test_two_refs_at_once_are_refused_naming_both(given, named):
         ("columns", "a,,b"),
         ("filter", ""),
         ("filter", "  "),
+        ("filter", "id > 1) OR (id < 0"),
         ("limit", "-1"),
         ("limit", "ten"),
         ("limit", str(2**64)),

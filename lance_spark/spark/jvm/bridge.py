@@ -38,6 +38,7 @@ class Bridge:
         self.loader: Any = self.session.getClass().getClassLoader()
         self._found: dict[str, Any] = {}
         self._classes: dict[str, Any] = {}
+        self._empty: dict[str, Any] = {}
         self._interfaces: dict[tuple[str, ...], Any] = {}
         self._methods: dict[tuple[tuple[str, ...], str, int], Any] = {}
 
@@ -77,6 +78,12 @@ class Bridge:
         for index, item in enumerate(items):
             found[index] = item
         return found
+
+    def empty(self, of: str) -> Any:
+        """An empty Java array of a class, made once."""
+        if of not in self._empty:
+            self._empty[of] = self.array(of, [])
+        return self._empty[of]
 
     def interfaces(self, names: tuple[str, ...]) -> Any:
         """A ``Class[]`` of interfaces, made once."""

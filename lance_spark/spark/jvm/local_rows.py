@@ -6,26 +6,36 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import LongType
+from pyspark.sql import types as st
 
 from lance_spark.spark.jvm import names
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
     from lance_spark.spark.jvm.bridge import Bridge
 
-_FEW = 16
+_FEW = 24
 """Cells that are set one by one at most: Spark's way through Arrow takes as long as 50 of them."""
+_SETTERS: dict[type[st.DataType], tuple[str, pa.DataType]] = {
+    st.BooleanType: ("setBoolean", pa.bool_()),
+    st.ByteType: ("setByte", pa.int8()),
+    st.ShortType: ("setShort", pa.int16()),
+    st.IntegerType: ("setInt", pa.int32()),
+    st.LongType: ("setLong", pa.int64()),
+    st.FloatType: ("setFloat", pa.float32()),
+    st.DoubleType: ("setDouble", pa.float64()),
+    st.DateType: ("setInt", pa.int32()),
+    st.TimestampType: ("setLong", pa.int64()),
+    st.TimestampNTZType: ("setLong", pa.int64()),
+    st.StringType: ("update", pa.binary()),
+}
+"""How a cell of a type is set, and what Spark has inside for it, in Arrow's types."""
 
 
-def internal_rows(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: StructType) -> Any:
+def internal_rows(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: st.StructType) -> Any:
     """An ``InternalRow[]``."""
     count = sum(batch.num_rows for batch in batches)
-    if not count:
-        return bridge.array(names.INTERNAL_ROW, [])
-    if count * len(schema) <= _FEW and all(isinstance(field.dataType, LongType) for field in schema):
-        return bridge.array(names.INTERNAL_ROW, [_row(bridge, row) for batch in batches for row in _rows(batch)])
+    if count * len(schema) <= _FEW and all(type(field.dataType) in _SETTERS for field in schema):
+        return _set_one_by_one(bridge, batches, schema)
     held = bridge.new("java.util.ArrayList")
     for batch in batches:
         held.add(batch.serialize().to_pybytes())
@@ -36,13 +46,16 @@ def internal_rows(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: Str
     return frame.queryExecution().analyzed().data().toArray(tag)
 
 
-def _rows(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-
-
-def _row(bridge: Bridge, values: Sequence[int | None]) -> Any:
-    row = bridge.new(names.GENERIC_ROW, len(values))
-    for at, value in enumerate(values):
-        if value is not None:
-            row.setLong(at, value)
-    return row
+def _set_one_by_one(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: st.StructType) -> Any:
+    found = []
+    setters = [_SETTERS[type(field.dataType)] for field in schema]
+    for batch in batches:
+        columns = [column.cast(kind).to_pylist() for column, (_, kind) in zip(batch.columns, setters, strict=True)]
+        for values in zip(*columns, strict=True):
+            row = bridge.new(names.GENERIC_ROW, len(setters))
+            for at, (value, (setter, _)) in enumerate(zip(values, setters, strict=True)):
+                if value is not None:
+                    cell = bridge.call(f"{names.TEXT}.fromBytes", value) if setter == "update" else value
+                    getattr(row, setter)(at, cell)
+            found.append(row)
+    return bridge.array(names.INTERNAL_ROW, found)

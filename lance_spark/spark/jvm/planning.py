@@ -8,12 +8,13 @@ from functools import cached_property
 import pyarrow as pa
 
 from lance_spark.actions.read import MeasuredRead, divide_read, measure_read, read_for_spark
+from lance_spark.query.filters import PushedFilter
 from lance_spark.query.metadata_only import answer
 from lance_spark.query.statistics import Statistics, estimate
 from lance_spark.scan.offset import skip_rows
 from lance_spark.scan.plan import ScanPartition
 from lance_spark.schema.projection import ROW_ADDRESS
-from lance_spark.spark.jvm.source import Pushed, Source, read_of
+from lance_spark.spark.jvm.source import Pushed, Source, read_of, whole_filter
 from lance_spark.spark.jvm.tasks import ScanTask
 from lance_spark.spark.types import wire_schema
 
@@ -46,7 +47,8 @@ class PlannedScan:
         """The rows, where the driver has or gets them sooner than a job would; else None."""
         pushed, measured = self.pushed, self.measured
         if pushed.aggregate is not None and pushed.sample is None:
-            known = answer(pushed.aggregate, measured.options.filter, measured.fragments)
+            unknown = None if measured.exact else measured.options.filter
+            known = answer(pushed.aggregate, unknown, measured.fragments)
             if known is not None:
                 return (known,)
         few = measured.rows <= LOCAL_ROWS and len(measured.fragments) <= LOCAL_FRAGMENTS
@@ -99,13 +101,11 @@ def plan_scan(source: Source, pushed: Pushed) -> PlannedScan:
     return PlannedScan(source, pushed, measured, task)
 
 
-def narrowed(planned: PlannedScan, filter: str) -> PlannedScan:
-    """The scan with a further filter, which became known while the query ran."""
-    options = planned.measured.options
-    combined = filter if options.filter is None else f"({options.filter}) AND ({filter})"
-    source = planned.source
-    read = replace(source.read, options=replace(options, filter=combined))
-    measured = measure_read(read, _needed(source, planned.pushed, planned.task.output))
+def narrowed(planned: PlannedScan, later: tuple[PushedFilter, ...]) -> PlannedScan:
+    """The scan with further filters, which became known while the query ran."""
+    source, pushed = planned.source, planned.pushed
+    options = replace(planned.measured.options, filter=whole_filter(source, pushed, later))
+    measured = measure_read(replace(source.read, options=options), _needed(source, pushed, planned.task.output))
     return replace(planned, measured=measured, task=replace(planned.task, scan=measured.scan))
 
 

@@ -6,7 +6,7 @@ import hashlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lance_spark.query.filters import conjunction, translate
+from lance_spark.query.filters import translate
 from lance_spark.query.types import as_spark_sends
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.execution import input_partitions, reader_factory
@@ -54,6 +54,18 @@ class _Scan(Implementation):
     def estimate_statistics(self) -> Any:
         """Rows and bytes, for Spark to choose its joins by."""
         return NativeStatistics(self.bridge, self.planned).java()
+
+    def reflects_fully_pushed_down_filters(self) -> bool:
+        """Whether the statistics know of filters. If not, Spark 4.3 applies these again, to estimate what is left."""
+        return True
+
+    def supported_custom_metrics(self) -> Any:
+        """Those of Spark's own Python sources, which our tasks report."""
+        return self.bridge.python_source.createPythonMetrics()
+
+    def report_driver_metrics(self) -> Any:
+        """None."""
+        return self.bridge.empty(names.TASK_METRIC)
 
     def columnar_support_mode(self) -> Any:
         """Rows only. Asked of the partitions instead, these would be planned before runtime filters are known."""
@@ -113,10 +125,9 @@ class NativeScan(_Scan):
 
     def to_batch(self) -> Any:
         """The partitions. Spark asks again after it has filtered."""
-        known = conjunction(self._runtime)
-        if known is None:
+        if not self._runtime:
             return NativeBatch(self.bridge, self.planned, self._parts).java()
-        planned = narrowed(self.planned, known)
+        planned = narrowed(self.planned, self._runtime)
         parts = planned.parts(self.bridge.cores)
         if len(self._parts) <= 1 < len(parts):
             parts = planned.in_one  # Spark has planned for one partition, and moves no rows between more

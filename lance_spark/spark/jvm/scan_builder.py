@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql.types import StructField, StructType
 
 from lance_spark.query.aggregates import Aggregate, plan_aggregates
+from lance_spark.query.expressions import named_columns
 from lance_spark.query.filters import translate
 from lance_spark.query.ordering import SortKey, sortable
-from lance_spark.query.redundant import is_implied
 from lance_spark.query.sampling import Sample
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.bridge import from_java
@@ -47,6 +47,7 @@ class NativeScanBuilder(Implementation):
         self._pushed = Pushed(source.schema)
         self._taken: list[Any] = []
         self._asked: list[Aggregate] = []
+        self._named: set[str] = set()
         self._partial = True
 
     def push_table_sample(self, lower: float, upper: float, replacement: bool, seed: int, method: Any = None) -> bool:
@@ -60,17 +61,15 @@ class NativeScanBuilder(Implementation):
         """Take what Lance can filter by; returns what Spark has to apply, also again."""
         if not self._source.takes_more:
             return predicates
-        wanted = [(predicate, expression(self.bridge, predicate)) for predicate in predicates]
-        found = [None if each is None else translate(each, self._source.stored) for _, each in wanted]
-        applied = [each for (_, each), sql in zip(wanted, found, strict=True) if each and sql and sql.exact]
         left = []
-        for (predicate, each), sql in zip(wanted, found, strict=True):
-            implied = each is not None and is_implied(each, applied)
-            if sql is not None and not implied:
-                self._pushed = replace(self._pushed, filters=(*self._pushed.filters, sql))
-            if sql is not None:
+        for predicate in predicates:
+            wanted = expression(self.bridge, predicate)
+            found = None if wanted is None else translate(wanted, self._source.stored)
+            if found is not None and wanted is not None:
+                self._named |= set(named_columns(wanted))
+                self._pushed = replace(self._pushed, filters=(*self._pushed.filters, found))
                 self._taken.append(predicate)
-            if sql is None or not sql.exact or self._source.is_small:
+            if found is None or not found.exact or self._source.is_small:
                 left.append(predicate)
         return self.bridge.array(names.PREDICATE, left)
 
@@ -136,7 +135,7 @@ class NativeScanBuilder(Implementation):
         if wanted.names:
             self._pushed = replace(self._pushed, columns=wanted)
         else:
-            self._pushed = replace(self._pushed, columns=_placeholder(self._source.schema), counted=True)
+            self._pushed = replace(self._pushed, **_counted(self._source.schema, self._named))
 
     def build(self) -> Any:
         """The scan; or its rows, where these are few."""
@@ -153,7 +152,12 @@ def _sort_key(order: Any) -> SortKey | None:
     return SortKey(found[0].path[0], ascending, order.nullOrdering().toString() == "NULLS FIRST")
 
 
-def _placeholder(schema: StructType) -> StructType:
-    """One column for a scan whose rows are only counted: nobody looks at its values, which are nulls."""
-    first = schema.fields[0]
-    return StructType([StructField(first.name, first.dataType, True)])
+def _counted(schema: StructType, named: set[str]) -> dict[str, Any]:
+    """What is read where only rows are counted: one column, as a batch without any reaches Spark as one without rows.
+
+    Nobody looks at it, so it can be nulls. Where each column is named by a filter, one is read: Spark may apply what
+    was pushed down once more.
+    """
+    free = [field for field in schema if field.name not in named]
+    field = (free or schema.fields)[0]
+    return {"columns": StructType([StructField(field.name, field.dataType, True)]), "counted": bool(free)}

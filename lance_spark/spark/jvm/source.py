@@ -94,10 +94,12 @@ class Pushed:
         return self.sample is None and self.aggregate is None and not self.order
 
 
-def whole_filter(source: Source, pushed: Pushed) -> str | None:
-    """The user's own filter and those pushed down, in Lance's SQL."""
-    own = source.read.options.filter
-    return conjunction((*(() if own is None else (PushedFilter(own, True),)), *pushed.filters))
+def whole_filter(source: Source, pushed: Pushed, later: tuple[PushedFilter, ...] = ()) -> str | None:
+    """The user's own filter and those pushed down, in Lance's SQL. ``later`` became known while the query ran."""
+    own, others = source.read.options.filter, conjunction((*pushed.filters, *later))
+    if own is None or others is None:
+        return others or own
+    return f"({own}) AND ({others})"
 
 
 def read_of(source: Source, pushed: Pushed) -> PinnedRead:

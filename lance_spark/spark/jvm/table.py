@@ -55,6 +55,10 @@ class NativeTable(Implementation):
         found.add(self.bridge.find(f"{names.CAPABILITY}.BATCH_READ"))
         return found
 
+    def partitioning(self) -> Any:
+        """None."""
+        return self.bridge.empty(names.TRANSFORM)
+
     def metadata_columns(self) -> Any:
         """Columns that are there for those who ask for them."""
         found = [RowColumn(self.bridge, name).java() for name in ROW_COLUMNS]
