@@ -1,6 +1,7 @@
 """Registering a session: catalogs, errors, threads, and what is left when it is taken back."""
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import lance
@@ -219,6 +220,28 @@ def test_each_session_is_registered_on_its_own(session, table):
     assert LanceTable.for_path(other, table).to_df().count() == 10
     unregister(other)
     assert type(session.read.format("lance")) is not DataFrameReader
+
+
+def test_proxies_are_let_go(session, table):
+    """Python keeps what Java holds, no longer."""
+    register(session)
+    frame = session.read.format("lance").load(table)
+    held = session.sparkContext._gateway.gateway_property.pool
+
+    def ask():
+        for at in range(20):
+            frame.where(f"id > {at % 10}").collect()
+
+    ask()
+    before = len(held)
+    for _ in range(5):
+        ask()
+        session.sparkContext._jvm.System.gc()
+    for _ in range(50):
+        if len(held) <= 2 * before:
+            break
+        time.sleep(0.1)
+    assert len(held) <= 2 * before
 
 
 def test_views_and_temporary_views(session, table):

@@ -32,8 +32,7 @@ class Bridge:
         self.cores = max(1, int(context.defaultParallelism))
         self._jvm: Any = context._jvm
         ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
-        # Or Java would get the traceback of a callback as text, and no exception of Spark's own would reach the user.
-        self.gateway.callback_server_parameters.propagate_java_exceptions = True
+        propagate_exceptions(self.gateway, True)
         self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at
         self.loader: Any = self.session.getClass().getClassLoader()
         self._found: dict[str, Any] = {}
@@ -128,6 +127,11 @@ class Bridge:
         if len(found) < 2:
             return found[0] if found else None
         return next((method for method in found if _takes(method, arguments)), None)
+
+
+def propagate_exceptions(gateway: Any, wanted: bool) -> None:
+    """Let Java get the exceptions of callbacks, which it gets as text otherwise: the user would see nothing of Spark's."""
+    gateway.callback_server_parameters.propagate_java_exceptions = wanted
 
 
 def _takes(method: Any, arguments: Sequence[Any]) -> bool:

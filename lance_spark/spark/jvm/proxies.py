@@ -7,12 +7,15 @@ answered by the interface's default method.
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import cache, partial
 from typing import Any, ClassVar
 
 from lance_spark.spark.jvm.bridge import Bridge
 from lance_spark.spark.jvm.failures import java_error, thrown
+
+_numbers = itertools.count()
 
 
 class Implementation:
@@ -23,6 +26,7 @@ class Implementation:
 
     def __init__(self, bridge: Bridge) -> None:
         self.bridge = bridge
+        self._number = next(_numbers) & 0x7FFFFFFF
 
     def equals(self, other: Any) -> bool:
         """Java's equals. Each object is equal to itself only, unless it says otherwise."""
@@ -30,7 +34,7 @@ class Implementation:
 
     def hash_code(self) -> int:
         """Java's hashCode."""
-        return id(self) >> 4 & 0x7FFFFFFF
+        return self._number
 
     def to_string(self) -> str:
         """Java's toString."""

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.errors import Refused
 from lance_spark.spark.capabilities import Capabilities
+from lance_spark.spark.jvm.bridge import propagate_exceptions
 from lance_spark.spark.jvm.catalog import NativeCatalog, PathCatalog, RootCatalog
 from lance_spark.spark.jvm.detection import catalogs, connect
 
@@ -79,6 +80,8 @@ def leave(spark: SparkSession) -> None:
     _refusals.pop(spark, None)
     if room is not None:
         room.drop_catalogs()
+        if not _rooms:
+            propagate_exceptions(room.bridge.gateway, False)
 
 
 def switch_off(spark: SparkSession, reason: str) -> None:
