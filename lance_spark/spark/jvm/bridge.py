@@ -130,7 +130,7 @@ class Bridge:
 
 
 def propagate_exceptions(gateway: Any, wanted: bool) -> None:
-    """Let Java get the exceptions of callbacks, which it gets as text otherwise: the user would see nothing of Spark's."""
+    """Let Java get the exceptions of callbacks as such: as text, which it gets otherwise, they tell the user nothing."""
     gateway.callback_server_parameters.propagate_java_exceptions = wanted
 
 
