@@ -130,7 +130,7 @@ class Bridge:
 
 
 def propagate_exceptions(gateway: Any, wanted: bool) -> None:
-    """Let Java get the exceptions of callbacks as such: as text, which it gets otherwise, they tell the user nothing."""
+    """Let Java get the exceptions of callbacks as such, not as text, from which nothing of Spark's can be told."""
     gateway.callback_server_parameters.propagate_java_exceptions = wanted
 
 
