@@ -12,7 +12,7 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog venv venv-oldest clean
+.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native venv venv-oldest clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -59,6 +59,9 @@ bench-cleanup: venv ## the benchmark of cleanups, beside pylance's own (ARGS="--
 
 bench-merge: venv ## the benchmark of merges and of lance-git (ARGS="--only a,c --scale 0.1")
 	@$(call in_venv,$(VENV)) -m benchmarks.merge $(ARGS)
+
+bench-native: venv ## reading with plain DataFrame code, beside Parquet (ARGS="--rows 1000000 --jvm-jar FILE")
+	@$(call in_venv,$(VENV)) -m benchmarks.native $(ARGS)
 
 bench-catalog: venv ## the benchmark of catalogs, beside pylance's (ARGS="--only local --tables 1000")
 	@$(call in_venv,$(VENV)) -m benchmarks.catalog $(ARGS)

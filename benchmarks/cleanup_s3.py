@@ -83,15 +83,15 @@ def storage_options(endpoint: str) -> dict[str, str]:
 
 
 @contextmanager
-def slow_store(modified: float) -> Iterator[Store]:
-    """A running store, all of whose objects seem to be modified at one time, in seconds since 1970."""
+def slow_store(modified: float, delay: float = DELAY) -> Iterator[Store]:
+    """A running store, ``delay`` seconds away, whose objects all seem to be modified at one time (since 1970)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     direct = f"http://127.0.0.1:{port}"
     with (
         _process("moto.server", "-H", "127.0.0.1", "-p", port),
-        _process("benchmarks.slow_store", direct, str(DELAY), str(modified)) as proxy,
+        _process("benchmarks.slow_store", direct, str(delay), str(modified)) as proxy,
     ):
         assert proxy.stdout is not None
         store = Store(direct, f"http://127.0.0.1:{int(proxy.stdout.readline())}")

@@ -46,20 +46,21 @@ class Tables:
 
 
 def prepare(rows: int) -> Tables:
-    """Make what is missing; a run that was interrupted leaves nothing that counts as made."""
+    """Make what is missing."""
     tables = Tables(HOME / str(rows), rows, max(1_000, rows // 100))
-    _once(tables.home, lambda home: _make_tables(Tables(home, rows, tables.vector_rows)))
+    made_once(tables.home, lambda home: _make_tables(Tables(home, rows, tables.vector_rows)))
     return tables
 
 
-def many_fragments() -> str:
-    """A dataset of 100,000 fragments: one tiny file, committed 100,000 times over."""
-    target = HOME / "fragments.lance"
-    _once(target, lambda home: _commit(str(home), FRAGMENTS))
+def many_fragments(fragments: int = FRAGMENTS) -> str:
+    """A dataset of so many fragments: one tiny file, committed so many times over."""
+    target = HOME / ("fragments.lance" if fragments == FRAGMENTS else f"fragments-{fragments}.lance")
+    made_once(target, lambda home: _commit(str(home), fragments))
     return str(target)
 
 
-def _once(target: Path, make: Callable[[Path], None]) -> None:
+def made_once(target: Path, make: Callable[[Path], None]) -> None:
+    """Make a directory that is missing. A run that was interrupted leaves nothing that counts as made."""
     if target.exists():
         return
     print(f"making {target.relative_to(HOME.parent)} ...", flush=True)

@@ -45,8 +45,8 @@ def why_no_jvm(package: str, uri: str) -> str | None:
     return f"{package}: {(telling or lines or ['no output'])[0][:200]}"
 
 
-def session(packages: Sequence[str] = ()) -> SparkSession:
-    """A local session on all cores, with the settings that the jobs run with."""
+def session(packages: Sequence[str] = (), jars: Sequence[str] = ()) -> SparkSession:
+    """A local session on all cores, with the settings that the jobs run with; jars by coordinates, or as files."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = dict(line.split() for line in _DEFAULTS.read_text().splitlines() if line and not line.startswith("#"))
     settings: dict[str, bool | float | int | str | None] = {
@@ -57,6 +57,8 @@ def session(packages: Sequence[str] = ()) -> SparkSession:
     }
     if packages:
         settings["spark.jars.packages"] = ",".join(packages)
+    if jars:
+        settings["spark.jars"] = ",".join(jars)
     builder = SparkSession.builder.master("local[*]").appName("lance_spark benchmarks")
     spark = builder.config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -38,8 +38,9 @@ from lance_spark.show.card import Card, Shown
 from lance_spark.spark import cleanup
 from lance_spark.spark.datasource import OWN_NAME, register
 from lance_spark.spark.engines import engine_of
+from lance_spark.spark.narrow_query import Query, needs, read_options, with_all_columns
 from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
-from lance_spark.spark.registering import register_handle
+from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.session import needed_session, session_or_none
 from lance_spark.spark.types import to_spark
@@ -151,6 +152,25 @@ class LanceTable(Shown):
         for key, secret in self.location.options:
             reader = reader.option(PREFIX + key, secret)
         return reader.load(self.location.uri)
+
+    def query(self, query: Query) -> DataFrame:
+        """``query(self.to_df())``, reading only the columns and rows that the query needs, on every kind of session.
+
+        Where Spark plans into Lance (see ``capabilities``) that is what happens anyway. Elsewhere, as on Spark Connect,
+        the function is called two or three times: over DataFrames without rows, to see what the query needs, then over
+        a read of that, or of everything where Spark's plan does not tell. So it has to make a DataFrame, and to
+        run and keep nothing. The DataFrame stays at the version this handle stands at now.
+        """
+        spark = needed_session(self.spark, _NEEDED)
+        register_handle(spark)
+        pin = self._pin()
+        pinned = LanceTable(spark, self.location, RefSpec(pin.branch, version=pin.version))
+        if capabilities(spark).native:
+            return query(pinned.to_df())
+        read = PinnedRead(self.location, pin, ReadOptions())
+        own, seen = read_schema(read), pinned.schema
+        found = needs(spark, query, seen, own)
+        return query(with_all_columns(pinned.to_df(**read_options(found, seen)), found, seen))  # type: ignore[arg-type]
 
     def count_rows(self, filter: str | None = None) -> int:
         """Number of rows: from metadata in milliseconds without a filter, by a Spark job with one.

@@ -1,0 +1,54 @@
+"""``python -m benchmarks.reading.connect``: answers questions on Spark Connect, a line of JSON for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import cache
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.measure import Answer
+from benchmarks.reading.data import Tables
+from benchmarks.reading.questions import ask, questions
+from lance_spark import LanceTable
+
+
+def main() -> None:
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # the server prints where it likes
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for line in sys.stdin:
+        try:
+            told: dict[str, Any] = {"answer": _answer(json.loads(line))}
+        except Exception as error:  # noqa: BLE001 - the one who asked says so
+            told = {"error": str(error) or type(error).__name__}
+        output.write(json.dumps(told) + "\n")
+        output.flush()
+
+
+def _answer(request: dict[str, Any]) -> Answer:
+    tables = Tables(request["home"], request["rows"])
+    question = questions(tables.rows)[request["question"]]
+    storage = tuple(sorted(request["storage"].items()))
+    stations = _table(tables.lance("stations"), storage)
+    table = _table(tables.lance(question.table), storage)
+    return ask(question, table.query(lambda frame: question.query(frame, stations.to_df())))
+
+
+@cache
+def _table(uri: str, storage: tuple[tuple[str, str], ...]) -> LanceTable:
+    return LanceTable.for_path(_session(), uri, dict(storage))
+
+
+@cache
+def _session() -> SparkSession:
+    builder = SparkSession.builder.config("spark.driver.memory", "4g").config("spark.ui.enabled", "false")
+    partitions = str(os.cpu_count())
+    return builder.config("spark.sql.shuffle.partitions", partitions).remote("local[*]").getOrCreate()
+
+
+if __name__ == "__main__":
+    main()
