@@ -15,7 +15,7 @@ import pyarrow as pa
 from lance_spark.query.expressions import Call, Expression
 from lance_spark.query.filters import conjunction, translate
 from lance_spark.query.plan_conditions import Condition, parse_condition
-from lance_spark.query.plan_tree import ExplainedPlan, Node, read_plan
+from lance_spark.query.plan_tree import ExplainedPlan, Operator, read_plan
 
 _CUTTING = frozenset({"Project", "Aggregate"})
 """Operators whose rows have only what they name."""
@@ -72,14 +72,14 @@ def confirmed(first: Narrowing, second: Narrowing) -> Narrowing:
     return replace(first, filter=first.filter if same and moved else None, unconfirmed=False)
 
 
-def _leaves(plan: ExplainedPlan, table: str) -> list[Node]:
+def _leaves(plan: ExplainedPlan, table: str) -> list[Operator]:
     """The places where the plan reads the table; none where some of them cannot be told.
 
     A view that the query made would still be there later, and read narrowly by others.
     """
     leaves, analyzed = (
-        [node for node in nodes if node.name == _LEAF and node.arguments.endswith(f" {table}")]
-        for nodes in (plan.optimized, plan.analyzed)
+        [operator for operator in operators if operator.name == _LEAF and operator.arguments.endswith(f" {table}")]
+        for operators in (plan.optimized, plan.analyzed)
     )
     views = [above.arguments for leaf in analyzed for above in leaf.ancestors() if above.name == "View"]
     if plan.text.count(table) != len(leaves) or _forked(plan.optimized):
@@ -87,16 +87,16 @@ def _leaves(plan: ExplainedPlan, table: str) -> list[Node]:
     return leaves if all(view.startswith(_OWN_VIEW) for view in views) else []
 
 
-def _forked(nodes: Sequence[Node]) -> bool:
+def _forked(operators: Sequence[Operator]) -> bool:
     """Whether an operator with one input seems to have another number of them."""
-    inputs = {id(node): 0 for node in nodes}
-    for node in nodes:
-        if node.parent is not None:
-            inputs[id(node.parent)] += 1
-    return any(inputs[id(node)] != 1 for node in nodes if node.name in (_CUTTING | _PASSING) - {"Join"})
+    inputs = {id(operator): 0 for operator in operators}
+    for operator in operators:
+        if operator.parent is not None:
+            inputs[id(operator.parent)] += 1
+    return any(inputs[id(operator)] != 1 for operator in operators if operator.name in (_CUTTING | _PASSING) - {"Join"})
 
 
-def _columns(leaves: Sequence[Node], schema: pa.Schema) -> tuple[str, ...] | None:
+def _columns(leaves: Sequence[Operator], schema: pa.Schema) -> tuple[str, ...] | None:
     """Columns that an operator names, up to the first above each leaf that hands on only what it names."""
     texts: list[str] = []
     for leaf in leaves:
@@ -119,7 +119,7 @@ def _is_named(name: str, text: str) -> bool:
     return re.search(rf"{start}{re.escape(name)}#\d", text, re.IGNORECASE) is not None
 
 
-def _condition(leaf: Node, schema: pa.Schema) -> Condition | None:
+def _condition(leaf: Operator, schema: pa.Schema) -> Condition | None:
     """The condition on the rows of a leaf before anything else happens to them."""
     above = leaf.parent
     return parse_condition(above.arguments[1:], schema) if above is not None and above.name == "Filter" else None
@@ -147,10 +147,10 @@ def _without_null_tests(expression: Expression) -> Expression:
     return Call("AND", tuple(kept)) if len(kept) > 1 else (kept or [Call("ALWAYS_TRUE")])[0]
 
 
-def _limit(leaves: Sequence[Node]) -> int | None:
+def _limit(leaves: Sequence[Operator]) -> int | None:
     """The limit of a query that takes any rows."""
     (leaf, *others) = leaves
-    above = next((node for node in leaf.ancestors() if node.name != "Project"), None)
+    above = next((operator for operator in leaf.ancestors() if operator.name != "Project"), None)
     if others or above is None or above.name != "LocalLimit":
         return None
     found = _LIMIT.fullmatch(above.arguments)

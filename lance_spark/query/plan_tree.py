@@ -17,17 +17,17 @@ _STEP = 3
 
 
 @dataclass(frozen=True)
-class Node:
+class Operator:
     """One operator of a plan."""
 
     name: str
     """Such as ``Filter``."""
     arguments: str
     """The rest of its line."""
-    parent: Node | None
+    parent: Operator | None
     """The operator that takes its rows; None for the topmost of the plan, and of a subquery."""
 
-    def ancestors(self) -> Iterator[Node]:
+    def ancestors(self) -> Iterator[Operator]:
         """The operators above, from the nearest on."""
         above = self.parent
         while above is not None:
@@ -39,8 +39,8 @@ class Node:
 class ExplainedPlan:
     """What ``EXPLAIN EXTENDED`` says, in part."""
 
-    analyzed: tuple[Node, ...]
-    optimized: tuple[Node, ...]
+    analyzed: tuple[Operator, ...]
+    optimized: tuple[Operator, ...]
     text: str
     """That of the optimized plan."""
 
@@ -52,14 +52,14 @@ def read_plan(text: str) -> ExplainedPlan | None:
     rest = text[text.index(_ANALYZED) + len(_ANALYZED) : text.index(_PHYSICAL)]
     analyzed, _, optimized = rest.partition(_OPTIMIZED)
     # Above the analyzed plan stands the schema, on a line of its own.
-    plans = [_nodes(analyzed.strip("\n").partition("\n")[2]), _nodes(optimized.strip("\n"))]
+    plans = [_operators(analyzed.strip("\n").partition("\n")[2]), _operators(optimized.strip("\n"))]
     return ExplainedPlan(plans[0], plans[1], optimized) if plans[0] and plans[1] else None
 
 
-def _nodes(text: str) -> tuple[Node, ...] | None:
+def _operators(text: str) -> tuple[Operator, ...] | None:
     """The operators in the order of their lines; None for lines that are no tree."""
-    nodes: list[Node] = []
-    above: list[Node | None] = []
+    operators: list[Operator] = []
+    above: list[Operator | None] = []
     """The operator of each level that the next line can belong to; None for a level between one and its subquery."""
     for line in text.split("\n"):
         found = _LINE.fullmatch(line)
@@ -67,13 +67,13 @@ def _nodes(text: str) -> tuple[Node, ...] | None:
             return None
         indentation, branch, name, arguments = found.groups()
         depth = len(indentation) // _STEP + (branch is not None)
-        if (branch is None) != (not nodes) or (branch is None and indentation):
+        if (branch is None) != (not operators) or (branch is None and indentation):
             return None
         # A subquery is two levels below the operator that asks it, any other child is one.
         if depth > len(above) + 1:
             return None
         parent = above[depth - 1] if 0 < depth <= len(above) else None
-        node = Node(name, arguments, parent)
-        nodes.append(node)
-        above[depth:] = [None] * (depth - len(above)) + [node]
-    return tuple(nodes)
+        operator = Operator(name, arguments, parent)
+        operators.append(operator)
+        above[depth:] = [None] * (depth - len(above)) + [operator]
+    return tuple(operators)

@@ -48,6 +48,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "branch": table.checkout(branch="exp/a").count_rows(),
         "older": spark.read.format("lance").option("branch", "exp/a").option("version", 2).load(uri).count(),
         "filtered": [row.name for row in filtered.collect()],
+        "queried": queried(spark, table),
         "counted": table.count_rows("day = 3"),
         "versions": [row.version for row in table.versions().collect()],
         "branches": [found.name for found in table.branches.list()],
@@ -61,6 +62,13 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "catalog": catalogued(spark, uri + "-lake"),
         "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
     }
+
+
+def queried(spark: SparkSession, table: LanceTable) -> list[object]:
+    """The rows of a query, and which of the table's columns Spark read for it."""
+    frame = table.query(lambda read: read.where("id = 5").select("name"))
+    (row,) = spark.sql("EXPLAIN SELECT * FROM {frame}", frame=frame).collect()
+    return [[found.name for found in frame.collect()], [name for name in ("id", "day", "name") if f"{name}#" in row[0]]]
 
 
 def retried(spark: SparkSession, uri: str) -> list[int]:

@@ -33,6 +33,7 @@ def check(story: dict, uri: str) -> None:
     assert story["branch"] == 5
     assert story["older"] == 1010
     assert story["filtered"] == ["n5"]
+    assert story["queried"] == [["n5"], ["id", "name"]]
     assert story["counted"] == 143
     assert story["versions"] == [1]
     assert story["branches"] == ["exp/a"]
