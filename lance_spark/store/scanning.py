@@ -168,6 +168,15 @@ def read_batches(scan: Scan, partition: ScanPartition) -> Iterator[pa.RecordBatc
         yield from dataset.scanner(**_arguments(dataset, scan, partition)).to_batches()
 
 
+def take_rows(scan: Scan, row_ids: Sequence[int]) -> list[pa.RecordBatch]:
+    """The rows with these ids, each of which is of a row that is there, in their order. Not for blobs."""
+    dataset = open_pinned(scan.location, scan.pin)
+    with translated(scan.location, "reading rows"):
+        # The public take() knows positions, not ids, and has to find the rows that were deleted before them.
+        found: pa.Table = dataset._take_rows(list(row_ids), columns=list(scan.columns.names))
+        return list(found.to_batches())
+
+
 def _arguments(dataset: lance.LanceDataset, scan: Scan, partition: ScanPartition) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "columns": list(scan.columns.names),

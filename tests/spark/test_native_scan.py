@@ -161,6 +161,22 @@ def test_the_first_rows_of_an_order_come_from_tasks(frame, in_tasks):
     assert [row.id for row in first.collect()] == [3, 7, 11]
 
 
+@pytest.mark.parametrize("stable", [False, True])
+def test_whole_rows_of_an_order_are_read_once_they_are_known(spark, uri, in_tasks, stable, monkeypatch):
+    register(spark)
+    rows = {"n": [5, 3, None, 9, 1, 7], "text": list("abcdef"), "st": [{"x": at} for at in range(6)]}
+    lance.write_dataset(pa.table(rows), uri, max_rows_per_file=2, enable_stable_row_ids=stable)
+    lance.dataset(uri).delete("n = 1")
+    lance.dataset(uri).update({"text": "'new'"}, where="n = 3")
+    frame = spark.read.format("lance").load(uri)
+    for taken in (1000, 0):
+        monkeypatch.setattr(planning, "TAKEN_ROWS", taken)
+        found = frame.orderBy("n").limit(3).collect()
+        assert [(row.n, row.text, row.st.x) for row in found] == [(None, "c", 2), (3, "new", 1), (5, "a", 0)]
+        found = frame.where("text <> 'a'").orderBy(F.desc("n")).limit(2).select("text", "_rowid").collect()
+        assert [row.text for row in found] == ["d", "f"]
+
+
 def test_nulls_are_where_an_order_wants_them(spark, uri, in_tasks):
     register(spark)
     lance.write_dataset(pa.table({"n": [3, None, 1, None, 2]}), uri)

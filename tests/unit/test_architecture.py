@@ -153,6 +153,7 @@ def crossing(uri):
     from pyspark.sql import types as st
 
     from lance_spark.actions.read import pin_read
+    from lance_spark.spark.jvm.tasks import ScanTask, TaskPart
     from lance_spark.spark.reader import LancePartition, LanceReader
     from lance_spark.spark.writer import LanceCommitMessage, LanceWriter
 
@@ -173,6 +174,8 @@ def crossing(uri):
         "LancePartition": LancePartition(part),
         "LanceReader": LanceReader(read, schema),
         "LanceWriter": LanceWriter({"path": uri}, schema, overwrite=False),
+        "ScanTask": ScanTask(Scan(location, pin, ScanColumns(("id",)), "id > 1", 9), pa.schema([("id", pa.int64())])),
+        "TaskPart": TaskPart(part, "id > 1"),
         "LanceCommitMessage": LanceCommitMessage(['{"files": []}']),
     }
 

@@ -7,13 +7,13 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lance_spark.actions.read import MeasuredRead, divide_read, measure_read, read_for_spark
+from lance_spark.actions.read import MeasuredRead, blob_names, divide_read, measure_read, read_for_spark
 from lance_spark.query.filters import PushedFilter
 from lance_spark.query.metadata_only import answer
 from lance_spark.query.statistics import Statistics, estimate
 from lance_spark.scan.offset import skip_rows
 from lance_spark.scan.plan import ScanPartition
-from lance_spark.schema.projection import ROW_ADDRESS
+from lance_spark.schema.projection import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.spark.jvm.source import Pushed, Source, read_of, whole_filter
 from lance_spark.spark.jvm.tasks import ScanTask
 from lance_spark.spark.types import wire_schema
@@ -24,6 +24,9 @@ LOCAL_BYTES = 4 * 2**20
 """Bytes that the driver reads itself at most, as far as their types tell."""
 LOCAL_FRAGMENTS = 64
 """Fragments that the driver opens at most."""
+
+TAKEN_ROWS = 1_000
+"""Rows that each task reads one by one at most, once it knows which are the first in an order."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def plan_scan(source: Source, pushed: Pushed) -> PlannedScan:
     measured = measure_read(read_of(source, pushed), _needed(source, pushed, output))
     order = pushed.order if pushed.limit is not None else ()
     first = pushed.limit if order or (pushed.limit is not None and measured.options.limit is None) else None
-    task = ScanTask(measured.scan, output, pushed.aggregate, pushed.sample, order, first, pushed.counted)
+    late = bool(order) and _worth_taking_late(source, pushed)
+    task = ScanTask(measured.scan, output, pushed.aggregate, pushed.sample, order, first, late, pushed.counted)
     return PlannedScan(source, pushed, measured, task)
 
 
@@ -107,6 +111,14 @@ def narrowed(planned: PlannedScan, later: tuple[PushedFilter, ...]) -> PlannedSc
     options = replace(planned.measured.options, filter=whole_filter(source, pushed, later))
     measured = measure_read(replace(source.read, options=options), _needed(source, pushed, planned.task.output))
     return replace(planned, measured=measured, task=replace(planned.task, scan=measured.scan))
+
+
+def _worth_taking_late(source: Source, pushed: Pushed) -> bool:
+    """Whether rows of an order are better found first and read then: few of them, with plain columns beside those."""
+    wanted = set(pushed.columns.names)
+    plain = wanted.isdisjoint(ROW_COLUMNS) and wanted.isdisjoint(blob_names(source.read))
+    beside = wanted - {key.column for key in pushed.order}
+    return plain and bool(beside) and pushed.sample is None and (pushed.limit or 0) <= TAKEN_ROWS
 
 
 def _needed(source: Source, pushed: Pushed, output: pa.Schema) -> pa.Schema:

@@ -17,9 +17,9 @@ from lance_spark.query.partials import aggregate
 from lance_spark.query.sampling import Sample, sample
 from lance_spark.scan.plan import ScanPartition
 from lance_spark.schema.conform import conform
-from lance_spark.schema.projection import ROW_ADDRESS
+from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
 from lance_spark.spark.failures import plainly
-from lance_spark.store.scanning import Scan, read_batches
+from lance_spark.store.scanning import Scan, read_batches, take_rows
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class ScanTask:
     order: tuple[SortKey, ...] = ()
     first: int | None = None
     """Of each partition no more rows than these: the first in the order, where there is one."""
+    taken_late: bool = False
+    """Whether the first rows in the order are found by the columns that they are sorted by, and read then."""
     counted: bool = False
     """Whether Spark needs no column, only the number of rows: then the one of the output holds nulls."""
 
@@ -41,17 +43,30 @@ class ScanTask:
         """The rows of one partition."""
         if self.first is not None and not self.order and self.sample is None:
             part = replace(part, limit=self.first if part.limit is None else min(part.limit, self.first))
-        batches: Iterable[pa.RecordBatch] = read_batches(self.scan, part) if part.fragment_ids else ()
+        batches: Iterable[pa.RecordBatch] = read_batches(self._first_scan, part) if part.fragment_ids else ()
         if self.sample is not None:
             batches = sample(self.sample, batches, ROW_ADDRESS)
         if self.aggregate is not None:
             batches = aggregate(self.aggregate, batches)
         if self.order and self.first is not None:
             batches = first_rows(self.order, self.first, batches)
+            if self.taken_late:
+                batches = self._whole_rows(batches)
         if self.counted:
             batches = (self._nulls(batch.num_rows) for batch in batches)
         for batch in batches:
             yield conform(batch, self.output)
+
+    @property
+    def _first_scan(self) -> Scan:
+        if not self.taken_late:
+            return self.scan
+        names = tuple(dict.fromkeys(key.column for key in self.order))
+        return replace(self.scan, columns=replace(self.scan.columns, names=names, with_row_id=True))
+
+    def _whole_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        found = [row_id for batch in batches for row_id in batch.column(ROW_ID).to_pylist()]
+        return take_rows(self.scan, found) if found else ()
 
     def _nulls(self, count: int) -> pa.RecordBatch:
         # A batch without columns reaches Spark as one without rows.
