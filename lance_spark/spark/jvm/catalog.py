@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lance_spark.actions.catalog import listing, namespaces
-from lance_spark.actions.catalog.lookup import locate_table
-from lance_spark.actions.expressions import resolve_expression
+from lance_spark.actions.catalog import listing
+from lance_spark.actions.metadata_tables import metadata_schema, read_metadata_table
 from lance_spark.actions.read import PinnedRead
 from lance_spark.actions.resolve import resolve
-from lance_spark.actions.target import dataset_at
-from lance_spark.catalog.names import identify_table
 from lance_spark.errors import InvalidName, NotFound
 from lance_spark.options.read import ReadOptions
 from lance_spark.refs.model import RefSpec
+from lance_spark.refs.typed import DEFAULT, parse_moment, parse_version_text
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.failures import java_error
-from lance_spark.spark.jvm.proxies import Implementation
+from lance_spark.spark.jvm.identifiers import identifier, parts_of
+from lance_spark.spark.jvm.namespaces import Namespaces
+from lance_spark.spark.jvm.places import PathPlaces, RootPlaces
+from lance_spark.spark.jvm.procedures import Procedures
+from lance_spark.spark.jvm.rows import RowsTable
 from lance_spark.spark.jvm.source import Source
 from lance_spark.spark.jvm.table import NativeTable
-from lance_spark.store import datasets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from lance_spark.catalog.model import Catalog
-    from lance_spark.location import DatasetLocation
+    from lance_spark.refs.typed import TypedRef
     from lance_spark.spark.jvm.bridge import Bridge
+    from lance_spark.spark.jvm.places import Place, Places
 
 
-class NativeCatalog(Implementation):
-    """What tables of any kind of catalog have in common: they are looked up, and read at a version."""
+class NativeCatalog(Procedures):
+    """What catalogs of any kind have in common: tables are looked up, and read at a version."""
 
-    interfaces: ClassVar[tuple[str, ...]] = (names.TABLE_CATALOG,)
+    interfaces: ClassVar[tuple[str, ...]] = (names.TABLE_CATALOG, names.PROCEDURE_CATALOG)
 
-    reads_paths: ClassVar = False
-    """Whether names are paths. Of one that it does not find, Spark says that it knows no such data source."""
-
-    def __init__(self, bridge: Bridge, name: str) -> None:
+    def __init__(self, bridge: Bridge, name: str, places: Places) -> None:
         super().__init__(bridge)
-        self._name = name
+        self._name, self._places = name, places
 
     def to_string(self) -> str:
         """Java's toString."""
@@ -53,105 +51,68 @@ class NativeCatalog(Implementation):
         """Its name in the session."""
         return self._name
 
-    def load_table(self, identifier: Any, at: Any = None, *others: Any) -> Any:
+    def load_table(self, wanted: Any, at: Any = None, *others: Any) -> Any:
         """A table, at a version (text), at a moment (microseconds), or for writing (privileges)."""
         if others:
-            return self.default("loadTable", identifier, at, *others)  # Spark 4.3: calls one of the other three
-        parts = [*identifier.namespace(), identifier.name()]
-        try:
-            location = self.locate(parts)
-            pin = self._pin(location, at)
-        except (NotFound, InvalidName) as missing:
-            if self.reads_paths or self._is_there(parts):
-                raise
-            raise java_error(self.bridge.new(names.NO_SUCH_TABLE, identifier)) from missing
-        source = Source(PinnedRead(location, pin, ReadOptions()))
-        return NativeTable(self.bridge, source, f"{self._name}.{identifier}").java()
+            return self.default("loadTable", wanted, at, *others)  # Spark 4.3: calls one of the other three
+        for_reading = at is None or isinstance(at, str | int)
+        return self._table(self._find(wanted, _travel(at), for_reading), f"{self._name}.{wanted.toString()}")
 
-    def table_exists(self, identifier: Any) -> bool:
+    def table_exists(self, wanted: Any) -> bool:
         """Whether there is such a table."""
-        return self._is_there([*identifier.namespace(), identifier.name()])
+        return self._places.exists(parts_of(wanted))
 
-    def invalidate_table(self, identifier: Any) -> None:
+    def invalidate_table(self, wanted: Any) -> None:
         """Nothing is kept that could be out of date."""
-
-    def locate(self, parts: Sequence[str]) -> DatasetLocation:
-        """Where a table is. Raises NotFound, InvalidName."""
-        raise NotImplementedError
-
-    def _is_there(self, parts: Sequence[str]) -> bool:
-        try:
-            datasets.open_latest(self.locate(parts))
-        except (NotFound, InvalidName):
-            return False
-        return True
-
-    def _pin(self, location: DatasetLocation, at: Any) -> Any:
-        if isinstance(at, str):
-            if at.isdecimal():
-                return resolve(location, RefSpec(version=int(at)))
-            return resolve_expression(location, at, None)
-        if isinstance(at, int):
-            return resolve(location, RefSpec(as_of=datetime.fromtimestamp(at / 1e6, timezone.utc)))
-        return resolve(location, RefSpec())
 
     def list_tables(self, _namespace: Any) -> Any:
         """Tables of a namespace. Paths have none."""
         return self.bridge.array(names.IDENTIFIER, [])
 
+    def _find(self, wanted: Any, travel: TypedRef = DEFAULT, for_reading: bool = True) -> Place:
+        """What a name means; Spark's own exception where there is no more to be said than that it is not there."""
+        parts = parts_of(wanted)
+        try:
+            return self._places.find(parts, travel)
+        except (NotFound, InvalidName) as missing:
+            if self._places.explains(parts, for_reading):
+                raise
+            raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
+
+    def _table(self, place: Place, name: str) -> Any:
+        pin = resolve(place.location, place.spec)
+        if place.metadata_table is None:
+            return NativeTable(self.bridge, Source(PinnedRead(place.location, pin, ReadOptions())), name).java()
+        table, fixed = place.metadata_table, RefSpec(branch=pin.branch, version=pin.version)
+        return RowsTable(
+            self.bridge, name, metadata_schema(table), lambda: read_metadata_table(place.location, fixed, table)
+        ).java()
+
 
 class PathCatalog(NativeCatalog):
     """A catalog without a root: the name of a table is its path or URI."""
 
-    reads_paths: ClassVar = True
-
     def __init__(self, bridge: Bridge, name: str, storage_options: Mapping[str, str]) -> None:
-        super().__init__(bridge, name)
-        self._storage_options = storage_options
-
-    def locate(self, parts: Sequence[str]) -> DatasetLocation:
-        """The dataset at the path. In front of it may be nothing but the name of this catalog."""
-        if len(parts) != 1:
-            raise NotFound(f"{'.'.join(parts)} is no path.", hint=f"Write {self._name}.`s3://bucket/table.lance`.")
-        return dataset_at(parts[0], self._storage_options)
+        super().__init__(bridge, name, PathPlaces(storage_options))
 
 
-class RootCatalog(NativeCatalog):
+class RootCatalog(Namespaces, NativeCatalog):
     """The tables and namespaces below a root."""
 
-    interfaces: ClassVar[tuple[str, ...]] = (names.TABLE_CATALOG, names.NAMESPACES)
+    interfaces: ClassVar[tuple[str, ...]] = (*NativeCatalog.interfaces, names.NAMESPACES)
 
     def __init__(self, bridge: Bridge, name: str, catalog: Catalog) -> None:
-        super().__init__(bridge, name)
+        super().__init__(bridge, name, RootPlaces(catalog))
         self.catalog = catalog
-
-    def locate(self, parts: Sequence[str]) -> DatasetLocation:
-        """Where the catalog says that the table is."""
-        return locate_table(self.catalog, identify_table(list(parts)))
 
     def list_tables(self, namespace: Any) -> Any:
         """Tables of a namespace."""
-        found = listing.list_tables(self.catalog, list(namespace))
-        made = [self._identifier(name.parts) for name in found]
-        return self.bridge.array(names.IDENTIFIER, made)
+        with self.known(namespace):
+            found = listing.list_tables(self.catalog, [*namespace])
+        return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, name.parts) for name in found])
 
-    def _identifier(self, parts: Sequence[str]) -> Any:
-        namespace = self.bridge.array("java.lang.String", parts[:-1])
-        return self.bridge.call(f"{names.IDENTIFIER}.of", namespace, parts[-1])
 
-    def namespace_exists(self, namespace: Any) -> bool:
-        """Whether there is such a namespace."""
-        return namespaces.namespace_exists(self.catalog, list(namespace))
-
-    def list_namespaces(self, parent: Any = None) -> Any:
-        """Namespaces in a namespace, or in the root."""
-        found = listing.list_namespaces(self.catalog, [] if parent is None else list(parent))
-        rows = [self.bridge.array("java.lang.String", name.parts) for name in found]
-        return self.bridge.array("[Ljava.lang.String;", rows)
-
-    def load_namespace_metadata(self, namespace: Any) -> Any:
-        """A namespace's properties."""
-        try:
-            return self.bridge.map(dict(namespaces.describe_namespace(self.catalog, list(namespace)).properties))
-        except (NotFound, InvalidName) as missing:
-            raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, namespace)) from missing
+def _travel(at: Any) -> TypedRef:
+    if isinstance(at, str):
+        return parse_version_text(at)
+    return parse_moment(at) if isinstance(at, int) else DEFAULT

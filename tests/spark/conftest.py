@@ -1,0 +1,33 @@
+"""A catalog in SQL, for the tests of test_sql_*.py."""
+
+import lance
+import pytest
+from support.local_datasets import make_dataset, numbers
+
+from lance_spark import LanceCatalog, register, unregister
+
+
+@pytest.fixture
+def lake(spark, tmp_path):
+    """Catalog ``lake`` of the session, with namespace ns1 and nothing in it; and the catalog ``lance`` of paths."""
+    catalog = LanceCatalog(spark, str(tmp_path / "lake"))
+    catalog.create_namespace("ns1")
+    unregister(spark)
+    register(spark, catalog="lake", root=catalog.catalog.uri)
+    register(spark)
+    yield catalog
+    spark.catalog.setCurrentCatalog("spark_catalog")
+    unregister(spark)
+
+
+@pytest.fixture
+def flights(lake):
+    """Table ns1.flights: ids 0 to 4 in version 1, 0 to 9 in version 2 and tag v2013, one more on branch exp/delays."""
+    uri = lake.catalog.at("flights").uri
+    make_dataset(uri, numbers(5), numbers(5, 5))
+    lake.register_table("ns1.flights", "flights")
+    table = lake.table("ns1.flights")
+    table.tags.create("v2013")
+    table.branches.create("exp/delays")
+    lance.write_dataset(numbers(1, 10), lance.dataset(uri).checkout_version(("exp/delays", None)), mode="append")
+    return table

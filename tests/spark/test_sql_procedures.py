@@ -1,0 +1,51 @@
+"""Procedures in SQL: named arguments, defaults, rows, errors."""
+
+import lance
+import pytest
+from pyspark.errors import AnalysisException
+
+from lance_spark import errors
+
+pytestmark = pytest.mark.spark
+
+
+def call(spark, text):
+    return [row.asDict() for row in spark.sql(f"CALL {text}").collect()]
+
+
+def test_a_branch_is_made_written_merged_and_dropped(spark, flights):
+    made = call(spark, "lake.system.create_branch(table => 'ns1.flights', name => 'fix', from => 'v2013')")
+    assert [row["name"] for row in made] == ["fix"]
+    merged = call(spark, "lake.system.merge_branch('ns1.flights', 'exp/delays', message => 'delays')")
+    assert [(row["into"], row["rows_added"]) for row in merged] == [("main", 1)]
+    assert lance.dataset(flights.location.uri).count_rows() == 11
+    call(spark, "lake.system.create_tag(table => 'ns1.flights', name => 'done')")
+    call(spark, "lake.system.drop_branch(table => 'ns1.flights', name => 'fix')")
+    dataset = lance.dataset(flights.location.uri)
+    assert (sorted(dataset.branches.list()), sorted(dataset.tags.list())) == (["exp/delays"], ["done", "v2013"])
+    call(spark, "lake.system.drop_tag('ns1.flights', 'v2013')")
+    call(spark, "lake.system.drop_tag('ns1.flights', 'done')")
+    cleaned = call(
+        spark, f"lance.system.cleanup(table => '{flights.location.uri}', retain_versions => 1, commit_window => '0s')"
+    )
+    assert cleaned
+    assert {row["outcome"] for row in cleaned} == {"would be deleted"}
+    assert lance.dataset(flights.location.uri).checkout_version(1).count_rows() == 5
+
+
+def test_what_a_procedure_refuses(spark, flights):
+    with pytest.raises(errors.NotFound, match="v2013"):
+        call(spark, "lake.system.create_branch(table => 'ns1.flights', name => 'b', from => 'v2012')")
+    with pytest.raises(errors.AlreadyExists):
+        call(spark, "lake.system.create_tag(table => 'ns1.flights', name => 'v2013')")
+    with pytest.raises(errors.NotFound, match="merge_branch"):
+        call(spark, "lake.system.merge_branches(table => 'ns1.flights')")
+    with pytest.raises(errors.NotFound, match="system"):
+        call(spark, "lake.create_branch(table => 'ns1.flights', name => 'b')")
+    for text, condition in (
+        ("create_branch(table => 'ns1.flights')", "REQUIRED_PARAMETER_NOT_FOUND"),
+        ("create_branch(table => 'ns1.flights', names => 'b')", "UNRECOGNIZED_PARAMETER_NAME"),
+    ):
+        with pytest.raises(AnalysisException) as caught:
+            call(spark, f"lake.system.{text}")
+        assert caught.value.getCondition() == condition
