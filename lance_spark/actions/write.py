@@ -18,7 +18,16 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import write_commit, writing
 from lance_spark.store.datasets import find_latest, pin_latest
 from lance_spark.store.dropping import drop_branch
-from lance_spark.write.plan import Claim, Mode, WriteJob, WritePlan, append_schema, check_names, check_replaces
+from lance_spark.write.plan import (
+    Claim,
+    Mode,
+    WriteJob,
+    WritePlan,
+    append_schema,
+    check_names,
+    check_replaces,
+    same_schema,
+)
 
 
 def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> WritePlan:
@@ -53,9 +62,12 @@ def _plan(
     target = writing.read_target(location, start)
     check_replaces(target, options)
     mode: Mode = "overwrite" if overwrite else "append"
-    stored = (
-        writing.storage_schema(frame, target.data_storage_version) if overwrite else append_schema(target.schema, frame)
-    )
+    if not overwrite:
+        stored = append_schema(target.schema, frame)
+    elif options.overwrite_schema:
+        stored = writing.storage_schema(frame, target.data_storage_version)
+    else:
+        stored = same_schema(target.schema, frame)
     return WritePlan(location, options, mode, stored, start)
 
 

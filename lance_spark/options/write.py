@@ -23,6 +23,7 @@ WRITE_OPTIONS = (
     "data_storage_version",
     "enable_stable_row_ids",
     "commit_message",
+    "overwrite_schema",
 )
 """Every option of a write except for ``path``, a catalog's and ``storage.<key>``."""
 
@@ -60,6 +61,8 @@ class WriteOptions:
     commit_message: str | None = None
     create_table: bool = False
     """Whether there must be nothing yet: Spark refuses the save mode that says so."""
+    overwrite_schema: bool = True
+    """Whether an overwrite takes the DataFrame's columns for the dataset's, or only replaces its rows."""
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -82,6 +85,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         enable_stable_row_ids=None if stable is None else text.to_bool("enable_stable_row_ids", stable),
         commit_message=given.get("commit_message"),
         create_table=_create_table(given, branch),
+        overwrite_schema=text.to_bool("overwrite_schema", given.get("overwrite_schema", "true")),
     )
 
 

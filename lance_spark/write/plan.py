@@ -108,6 +108,18 @@ def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
     return pa.schema(kept, metadata=dataset.metadata)
 
 
+def same_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
+    """The dataset's fields, all of which the DataFrame provides. Raises SchemaMismatch as :func:`append_schema`."""
+    kept = append_schema(dataset, frame)
+    missing = [name for name in dataset.names if kept.get_field_index(name) < 0]
+    if missing:
+        raise SchemaMismatch(
+            f"Column '{missing[0]}' is missing, and overwrite_schema=false keeps all columns of the dataset.",
+            hint=f"Add it: df.withColumn('{missing[0]}', ...).",
+        )
+    return kept
+
+
 def check_names(frame: pa.Schema, new: bool) -> None:
     """Raise SchemaMismatch for a DataFrame without columns, whose rows would vanish, or with two of one name.
 

@@ -9,7 +9,7 @@ import pytest
 from support.catalogs import ids_of, make_table, tables
 from support.local_datasets import numbers, write
 
-from lance_spark.actions.catalog import staging
+from lance_spark.actions import empty
 from lance_spark.actions.catalog.dropping import drop_table
 from lance_spark.actions.catalog.lookup import describe_table, table_exists
 from lance_spark.actions.catalog.namespaces import create_namespace
@@ -204,7 +204,7 @@ def test_a_store_that_fails_in_between_keeps_no_name(lake, monkeypatch):
     def fail(*_, **__):
         raise StorageFailure("no answer")
 
-    monkeypatch.setattr(staging, "create_dataset", fail)
+    monkeypatch.setattr(empty, "create_dataset", fail)
     with pytest.raises(StorageFailure):
         create_table(lake, name_in(lake), SCHEMA)
     assert (tables(lake, recursive=True), directories(lake)) == ([], [])

@@ -18,6 +18,7 @@ from lance_spark.actions.catalog.declaring import confirm, declare_table, withdr
 from lance_spark.actions.catalog.lookup import describe_table, find_table, located, table_exists
 from lance_spark.actions.catalog.opening import need_manifest
 from lance_spark.actions.catalog.properties import alter_table
+from lance_spark.actions.empty import write_without_rows
 from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.entries import check_properties
 from lance_spark.catalog.model import Catalog, Declaration, TableInfo
@@ -25,10 +26,8 @@ from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identi
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions
-from lance_spark.store.creating import create_dataset, overwrite_without_rows
 from lance_spark.store.datasets import find_latest
-from lance_spark.store.writing import read_target, storage_schema
-from lance_spark.write.plan import check_names, check_replaces
+from lance_spark.write.plan import check_names
 
 Way = Literal["create", "replace", "create or replace"]
 
@@ -112,17 +111,9 @@ def create_table(
     Raises as :func:`begin` and SchemaMismatch; then nothing was changed.
     """
     check_names(schema, new=True)
-    wanted = options or WriteOptions()
     staged = begin(catalog, name, "create", properties)
-    version = wanted.files.data_storage_version
     try:
-        stored = storage_schema(schema, version)
-        settings = {"data_storage_version": version, "enable_stable_row_ids": bool(wanted.enable_stable_row_ids)}
-        create_dataset(staged.location, stored, **settings)
-    except AlreadyExists:
-        raise refusal(
-            Conflict, f"create table '{staged.identifier}'", "somebody else wrote to it in this moment"
-        ) from None
+        fill_without_rows(staged, schema, options)
     except LanceSparkError:
         with suppress(LanceSparkError):
             abort(staged)
@@ -143,15 +134,20 @@ def replace_table(
     """
     check_names(schema, new=True)
     staged = begin(catalog, name, "replace", properties)
-    start = find_latest(staged.location, None)
-    if start is None:
-        raise refusal(
-            Conflict, f"replace table '{staged.identifier}'", "it has no data yet", "A job is writing it; or drop it."
-        )
-    target = read_target(staged.location, start)
-    check_replaces(target, options or WriteOptions())
-    overwrite_without_rows(staged.location, start, storage_schema(schema, target.data_storage_version))
+    fill_without_rows(staged, schema, options)
     return commit(staged)
+
+
+def fill_without_rows(staged: StagedTable, schema: pa.Schema, options: WriteOptions | None = None) -> None:
+    """In the place of a write: columns, and no rows. Raises as :func:`create_table` and :func:`replace_table`."""
+    wanted = options or WriteOptions()
+    doing = f"table '{staged.identifier}'"
+    if not staged.is_new and find_latest(staged.location, None) is None:
+        raise refusal(Conflict, f"replace {doing}", "it has no data yet", "A job is writing it; or drop it.")
+    try:
+        write_without_rows(staged.location, None, schema, wanted, new=staged.is_new)
+    except AlreadyExists:
+        raise refusal(Conflict, f"create {doing}", "somebody else wrote to it in this moment") from None
 
 
 def _replace_properties(staged: StagedTable) -> None:

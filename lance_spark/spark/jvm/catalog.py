@@ -13,6 +13,8 @@ from lance_spark.options.read import ReadOptions
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.typed import DEFAULT, parse_moment, parse_version_text
 from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm.altering import Altering
+from lance_spark.spark.jvm.creating import Creating, shown_properties
 from lance_spark.spark.jvm.failures import java_error
 from lance_spark.spark.jvm.identifiers import identifier, parts_of
 from lance_spark.spark.jvm.namespaces import Namespaces
@@ -20,7 +22,7 @@ from lance_spark.spark.jvm.places import PathPlaces, RootPlaces
 from lance_spark.spark.jvm.procedures import Procedures
 from lance_spark.spark.jvm.rows import RowsTable
 from lance_spark.spark.jvm.source import Source
-from lance_spark.spark.jvm.table import NativeTable
+from lance_spark.spark.jvm.stored_table import StoredTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
     from lance_spark.spark.jvm.places import Place, Places
 
 
-class NativeCatalog(Procedures):
+class NativeCatalog(Creating, Altering, Procedures):
     """What catalogs of any kind have in common: tables are looked up, and read at a version."""
 
-    interfaces: ClassVar[tuple[str, ...]] = (names.TABLE_CATALOG, names.PROCEDURE_CATALOG)
+    interfaces: ClassVar[tuple[str, ...]] = (names.STAGING_CATALOG, names.PROCEDURE_CATALOG)
 
     def __init__(self, bridge: Bridge, name: str, places: Places) -> None:
         super().__init__(bridge)
@@ -82,11 +84,15 @@ class NativeCatalog(Procedures):
     def _table(self, place: Place, name: str) -> Any:
         pin = resolve(place.location, place.spec)
         if place.metadata_table is None:
-            return NativeTable(self.bridge, Source(PinnedRead(place.location, pin, ReadOptions())), name).java()
+            source = Source(PinnedRead(place.location, pin, ReadOptions()))
+            return StoredTable(self.bridge, source, name, place, lambda: self._properties(place)).java()
         table, fixed = place.metadata_table, RefSpec(branch=pin.branch, version=pin.version)
         return RowsTable(
             self.bridge, name, metadata_schema(table), lambda: read_metadata_table(place.location, fixed, table)
         ).java()
+
+    def _properties(self, place: Place) -> dict[str, str]:
+        return shown_properties(self._places.properties(place), place)
 
 
 class PathCatalog(NativeCatalog):

@@ -35,10 +35,10 @@ def thrown(bridge: Bridge) -> Iterator[None]:
         raise java_error(error._origin) from error
 
 
-def spark_error(bridge: Bridge, error: LanceSparkError) -> Any:
+def spark_error(bridge: Bridge, error: LanceSparkError, kind: str = "java.lang.IllegalArgumentException") -> Any:
     """Spark's exception for one of ours: unchecked, as the methods of a scan declare none."""
     text = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
-    return bridge.new("java.lang.IllegalArgumentException", text)
+    return bridge.new(kind, text)
 
 
 def as_spark(error: LanceSparkError) -> LanceSparkError:

@@ -6,18 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lance_spark.actions.catalog.lookup import table_exists
+from lance_spark.actions.catalog import staging
+from lance_spark.actions.catalog.dropping import drop_table
+from lance_spark.actions.catalog.lookup import describe_table, table_exists
+from lance_spark.actions.catalog.properties import alter_table
+from lance_spark.actions.catalog.renaming import rename_table
 from lance_spark.actions.catalog.table_refs import read_name
 from lance_spark.actions.path_refs import read_path_name
 from lance_spark.actions.procedures.procedure import Context
+from lance_spark.actions.table_properties import alter_properties, read_properties
+from lance_spark.actions.target import dataset_at
 from lance_spark.catalog.model import Catalog
 from lance_spark.catalog.names import Identifier, split_name
-from lance_spark.errors import InvalidName, NotFound, Refused
+from lance_spark.catalog.table_refs import readings
+from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.storage import PREFIX
 from lance_spark.refs.model import RefSpec
-from lance_spark.refs.typed import DEFAULT, MARK, TypedRef
+from lance_spark.refs.typed import DEFAULT, MARK, TypedRef, split_refs
 from lance_spark.runner.interface import Engine
+from lance_spark.spark.jvm.stages import DatasetStage, NameStage, Stage, Wanted
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class Place:
             what = "a metadata table" if self.metadata_table else "a version" if self.spec.tag is None else "a tag"
             raise Refused(
                 f"Cannot {doing}: {what} never changes.",
-                hint=f"Name a branch, as in `flights{MARK}exp`. CALL ... .create_branch makes one from a tag or version.",
+                hint=f"Name a branch, as in `flights{MARK}exp`. CALL ... .create_branch makes one of a tag or version.",
             )
         return self.spec.branch
 
@@ -63,9 +71,40 @@ class Places(Protocol):
         """Whether there is such a table, with data or without."""
         ...
 
+    def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
+        """Begin to create or replace a table. Raises AlreadyExists, NotFound, InvalidName, Conflict, Refused."""
+        ...
+
+    def drop(self, parts: Sequence[str]) -> None:
+        """Drop a table with its files. Raises NotFound, Refused."""
+        ...
+
+    def rename(self, parts: Sequence[str], new: Sequence[str]) -> None:
+        """Give a table another name. Raises NotFound, AlreadyExists, InvalidName, Refused."""
+        ...
+
+    def properties(self, place: Place) -> dict[str, str]:
+        """A table's properties."""
+        ...
+
+    def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
+        """Set and remove properties. Raises Refused."""
+        ...
+
     def context(self, engine: Engine) -> Context:
         """Where procedures run."""
         ...
+
+
+def replaced_branch(place: Place, way: staging.Way, wanted: Wanted) -> DatasetStage:
+    """A branch that is to get other columns and rows. Raises AlreadyExists, and Refused for a tag or a version."""
+    if way == "create":
+        raise AlreadyExists(f"There is a dataset at {place.location.uri} already.")
+    branch = place.branch_to_change("replace it")
+    if place.table is not None and wanted.properties:
+        raise Refused("A branch has no properties of its own.", hint="ALTER TABLE sets those of the table.")
+    options = dict(place.options) if branch is None else {**place.options, "branch": branch}
+    return DatasetStage(place.location, branch, False, options, wanted)
 
 
 @dataclass(frozen=True)
@@ -105,6 +144,57 @@ class RootPlaces:
         except (InvalidName, Refused):  # Refused: a namespace in V1, which has none
             return False
 
+    def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
+        """Take the name of a new table, or find the one to replace; or the branch that the name has in it."""
+        place = self._at_ref(parts)
+        if place is not None:
+            return replaced_branch(place, way, wanted)
+        staged = staging.begin(self.catalog, list(parts), way, wanted.properties)
+        return NameStage(staged, self.options(staged.identifier), wanted)
+
+    def _at_ref(self, parts: Sequence[str]) -> Place | None:
+        """What a name with a ref in it means; None for a name of a table, maybe of a new one.
+
+        A name with a ref that is not there is no new table: whoever writes ``flights@exp`` means the branch. Raises
+        NotFound for it.
+        """
+        if MARK not in parts[-1] or self._is_table(parts):
+            return None
+        others = [way.table for way in readings(split_name(list(parts))) if not way.ref.is_default]
+        if not any(self._is_table(other.parts) for other in others):
+            return None
+        return self.find(parts)
+
+    def drop(self, parts: Sequence[str]) -> None:
+        """Drop a table with its files."""
+        drop_table(self.catalog, self._whole_table(parts, "drop").parts)
+
+    def rename(self, parts: Sequence[str], new: Sequence[str]) -> None:
+        """Give a table another name, maybe in another namespace."""
+        table = self._whole_table(parts, "rename")
+        target = table.parent.child(new[0]).parts if len(new) == 1 else new  # as in other databases
+        rename_table(self.catalog, table.parts, list(target))
+
+    def _whole_table(self, parts: Sequence[str], doing: str) -> Identifier:
+        """The table of a name, unless there is a ref in it. Raises NotFound, Refused."""
+        if self._is_table(parts):
+            return split_name(list(parts))
+        place = self.find(parts)
+        what = "a metadata table" if place.metadata_table else "a branch or a version"
+        raise Refused(
+            f"Cannot {doing} {'.'.join(parts)}: it is {what} of table '{place.table}'.",
+            hint="CALL ... .drop_branch and .drop_tag take branches and tags away.",
+        )
+
+    def properties(self, place: Place) -> dict[str, str]:
+        """Those in the catalog: they are the table's, whatever branch is read."""
+        return {} if place.table is None else describe_table(self.catalog, place.table).properties
+
+    def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
+        """Set and remove properties in the catalog."""
+        if place.table is not None:
+            alter_table(self.catalog, place.table, put, unset)
+
     def context(self, engine: Engine) -> Context:
         """The catalog."""
         return Context(engine, self.catalog)
@@ -136,6 +226,42 @@ class PathPlaces:
         except (NotFound, InvalidName):
             return False
         return True
+
+    def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
+        """A dataset that is there is replaced on the branch that is named; another one is created."""
+        try:
+            place = self.find(parts)
+        except NotFound:
+            if way == "replace" or len(parts) != 1 or self._has_ref(parts[0]):
+                raise
+            location = dataset_at(parts[0], self.storage_options)
+            return DatasetStage(location, None, True, {**self.options(location), "create_table": "true"}, wanted)
+        return replaced_branch(place, way, wanted)
+
+    def _has_ref(self, path: str) -> bool:
+        """Whether a path has a ref behind one of a dataset."""
+        return any(self.exists([name]) for name, _ in split_refs(path))
+
+    def drop(self, parts: Sequence[str]) -> None:
+        """Raises Refused."""
+        raise Refused(
+            f"Cannot drop {'.'.join(parts)}: it is in no catalog, which would know who else needs it.",
+            hint="Delete its directory; or register it in a catalog, and drop it there.",
+        )
+
+    def rename(self, parts: Sequence[str], _new: Sequence[str]) -> None:
+        """Raises Refused."""
+        raise Refused(
+            f"Cannot rename {'.'.join(parts)}: its name is its path.", hint="Register it in a catalog, to name it."
+        )
+
+    def properties(self, place: Place) -> dict[str, str]:
+        """Those in the metadata of the table, on its branch."""
+        return read_properties(place.location, place.spec.branch) if place.is_branch else {}
+
+    def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
+        """As one version of the branch."""
+        alter_properties(place.location, place.branch_to_change("alter it"), put, unset)
 
     def context(self, engine: Engine) -> Context:
         """No catalog."""

@@ -23,7 +23,7 @@ class NativeTable(Implementation):
     see what was committed after it was made.
     """
 
-    interfaces: ClassVar = (names.TABLE, names.SUPPORTS_READ, names.METADATA_COLUMNS)
+    interfaces: ClassVar[tuple[str, ...]] = (names.TABLE, names.SUPPORTS_READ, names.METADATA_COLUMNS)
 
     def __init__(self, bridge: Bridge, source: Source, name: str) -> None:
         super().__init__(bridge)

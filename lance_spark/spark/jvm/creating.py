@@ -1,0 +1,155 @@
+"""Creating, replacing, renaming and dropping tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lance_spark.errors import AlreadyExists, NotFound, Refused
+from lance_spark.options.write import parse_write_options
+from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm.bridge import from_java
+from lance_spark.spark.jvm.failures import java_error
+from lance_spark.spark.jvm.identifiers import parts_of
+from lance_spark.spark.jvm.proxies import Implementation
+from lance_spark.spark.jvm.staged_table import NativeStagedTable
+from lance_spark.spark.jvm.stages import Wanted, make
+from lance_spark.spark.jvm.writing import check_options
+from lance_spark.spark.types import to_arrow
+
+if TYPE_CHECKING:
+    from lance_spark.actions.catalog.staging import Way
+    from lance_spark.spark.jvm.places import Place, Places
+    from lance_spark.spark.jvm.stages import Stage
+
+FORMAT = "lance"
+_OWNER, _PROVIDER, _LOCATION, _MANAGED = "owner", "provider", "location", "is_managed_location"
+_NOT_KEPT = frozenset({_OWNER, _PROVIDER, _MANAGED, "external"})
+"""Properties that Spark sets by itself: the owner for everything that it makes, whoever runs the session."""
+_OPTION = "option."
+
+
+class Creating(Implementation):
+    """The part of a catalog that is Spark's ``StagingTableCatalog``."""
+
+    _name: str
+    _places: Places
+
+    def create_table(self, wanted: Any, given: Any, *others: Any) -> Any:
+        """A table without rows. Columns come in three ways; each Spark turns the ones that it knows into the last."""
+        if _is_columns(given):
+            return self.default("createTable", wanted, given, *others)
+        schema, partitions, properties = _parts(given, others)
+        make(self._begin(wanted, "create", schema, partitions, properties))
+        return self.load_table(wanted)
+
+    def load_table(self, wanted: Any, at: Any = None, *others: Any) -> Any:
+        """The catalog's own."""
+        raise NotImplementedError
+
+    def stage_create(self, wanted: Any, given: Any, *others: Any) -> Any:
+        """A table that is created together with its rows."""
+        return self._stage("stageCreate", "create", wanted, given, others)
+
+    def stage_replace(self, wanted: Any, given: Any, *others: Any) -> Any:
+        """A table that is there, and gets other columns and rows at once."""
+        return self._stage("stageReplace", "replace", wanted, given, others)
+
+    def stage_create_or_replace(self, wanted: Any, given: Any, *others: Any) -> Any:
+        """Either."""
+        return self._stage("stageCreateOrReplace", "create or replace", wanted, given, others)
+
+    def _stage(self, method: str, way: Way, wanted: Any, given: Any, others: tuple[Any, ...]) -> Any:
+        if _is_columns(given):
+            return self.default(method, wanted, given, *others)
+        schema, partitions, properties = _parts(given, others)
+        stage = self._begin(wanted, way, schema, partitions, properties)
+        return NativeStagedTable(self.bridge, f"{self._name}.{wanted.toString()}", schema, stage).java()
+
+    def _begin(self, wanted: Any, way: Way, schema: Any, partitions: Any, properties: Any) -> Stage:
+        if len(partitions):
+            raise Refused(
+                "Cannot create a table with partitions: a Lance table has none.",
+                hint="Leave out PARTITIONED BY and CLUSTERED BY; an index on the column finds rows faster.",
+            )
+        kept, options = self._settings(dict(properties))
+        target = Wanted(to_arrow(from_java(schema)), kept, parse_write_options(options))
+        with self._spark_says(wanted, way):
+            return self._places.stage(parts_of(wanted), way, target)
+
+    def _settings(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Properties that are kept, and options of the write."""
+        provider = given.get(_PROVIDER, FORMAT).lower()
+        # saveAsTable without a format says the session's default.
+        if provider not in (FORMAT, str(self.bridge.spark.conf.get("spark.sql.sources.default")).lower()):
+            raise Refused(
+                f"Tables of this catalog are of format '{FORMAT}', not '{provider}'.", hint="Leave out USING."
+            )
+        if _LOCATION in given:
+            raise Refused(
+                "The catalog chooses where a table is.",
+                hint=f"Leave out LOCATION; for a path there is the catalog of paths: lance.`{given[_LOCATION]}`.",
+            )
+        options = {key[len(_OPTION) :]: value for key, value in given.items() if key.startswith(_OPTION)}
+        check_options(options)
+        left = {key: value for key, value in given.items() if key not in _NOT_KEPT and not key.startswith(_OPTION)}
+        return {key: value for key, value in left.items() if options.get(key) != value}, options
+
+    @contextmanager
+    def _spark_says(self, wanted: Any, way: Way) -> Iterator[None]:
+        """Let Spark say that a table is there, or that it is not, or that its namespace is not."""
+        try:
+            yield
+        except AlreadyExists as taken:
+            if not self._places.exists(parts_of(wanted)):
+                raise  # a namespace has the name
+            raise java_error(self.bridge.new(names.TABLE_EXISTS, wanted)) from taken
+        except NotFound as missing:
+            parts = parts_of(wanted)
+            if self._places.explains(parts, False):
+                raise
+            kind, named = (names.NO_SUCH_TABLE, wanted)
+            if way != "replace" and len(parts) > 1:
+                kind, named = names.NO_SUCH_NAMESPACE, wanted.namespace()
+            raise java_error(self.bridge.new(kind, named)) from missing
+
+    def drop_table(self, wanted: Any) -> bool:
+        """Drop a table with its files."""
+        try:
+            self._places.drop(parts_of(wanted))
+        except NotFound:
+            return False
+        return True
+
+    def purge_table(self, wanted: Any) -> bool:
+        """The same: no dropped table is kept."""
+        return self.drop_table(wanted)
+
+    def rename_table(self, old: Any, new: Any) -> None:
+        """Give a table another name, maybe in another namespace. A name alone stays in the table's namespace."""
+        parts = parts_of(new)
+        if len(parts) > 1 and parts[0] == self._name:
+            parts = parts[1:]
+        try:
+            self._places.rename(parts_of(old), parts)
+        except AlreadyExists as taken:
+            raise java_error(self.bridge.new(names.TABLE_EXISTS, new)) from taken
+
+
+def shown_properties(properties: Mapping[str, str], place: Place) -> dict[str, str]:
+    """A table's properties as Spark shows them, with what it asks for by names of its own."""
+    managed = {} if place.table is None else {_MANAGED: "true"}
+    return {**properties, _PROVIDER: FORMAT, _LOCATION: place.location.uri, **managed}
+
+
+def _is_columns(given: Any) -> bool:
+    """Whether it is an array of Spark's columns: a default method makes a schema of it."""
+    return bool(given.getClass().isArray())
+
+
+def _parts(given: Any, others: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Schema, partitions and properties; since Spark 4.1 they come as one ``TableInfo``."""
+    if others:
+        return (given, *others)
+    return given.schema(), given.partitions(), given.properties()
