@@ -69,6 +69,10 @@ def test_a_table_is_created_described_and_dropped(spark, lake):
     spark.sql(shown)
     assert dataset(lake, "ns1.t").schema.names == ["id", "place"]
     assert lake.describe_table("ns1.t").properties == {"comment": "places", "team": "ops"}
+    if spark.version >= "4.2":
+        spark.sql("CREATE TABLE lake.ns1.u LIKE lake.ns1.t")
+        assert dataset(lake, "ns1.u").schema.field("id").metadata[b"comment"] == b"the key"
+        spark.sql("DROP TABLE lake.ns1.u")
     spark.sql("DROP TABLE lake.ns1.t PURGE")
     refused(spark, "CREATE TABLE lake.nowhere.t (id INT)", "SCHEMA_NOT_FOUND")
     for text, hint in (
@@ -99,8 +103,27 @@ def test_columns_and_properties_of_a_branch_are_altered(spark, lake, flights):
     spark.sql("ALTER TABLE lake.ns1.flights UNSET TBLPROPERTIES (size)")
     assert lake.describe_table("ns1.flights").properties == {"team": "ops"}
     refused(spark, "ALTER TABLE lake.ns1.flights DROP COLUMN nothing", "UNRESOLVED_COLUMN.WITH_SUGGESTION")
-    with pytest.raises(errors.Refused, match="a tag never changes"):
-        spark.sql("ALTER TABLE lake.ns1.`flights@v2013` ADD COLUMN x INT")
+    for text, hint in (
+        ("lake.ns1.`flights@v2013` ADD COLUMN x INT", "a tag never changes"),
+        ("lake.ns1.flights ADD COLUMN x INT DEFAULT 5", "Leave DEFAULT out"),
+        ("lake.ns1.flights ADD COLUMN x INT FIRST", "Leave FIRST or AFTER out"),
+    ):
+        with pytest.raises(errors.Refused, match=hint):
+            spark.sql(f"ALTER TABLE {text}")
+    assert spark.table("lake.ns1.flights").columns == ["id"]
+
+
+def test_a_table_at_a_path(spark, lake):
+    path = lake.catalog.at("elsewhere.lance").uri
+    spark.sql(f"CREATE TABLE lance.`{path}` (id BIGINT) TBLPROPERTIES (team = 'ops')")
+    spark.sql(f"ALTER TABLE lance.`{path}` SET TBLPROPERTIES (size = 'small')")
+    assert ask(spark, f"SHOW TBLPROPERTIES lance.`{path}`") == [("size", "small"), ("team", "ops")]
+    spark.sql(f"ALTER TABLE lance.`{path}` ADD COLUMN s STRING")
+    spark.sql(f"CREATE OR REPLACE TABLE lance.`{path}` AS SELECT 5L AS id")
+    assert lance.dataset(path).to_table().to_pydict() == {"id": [5]}
+    with pytest.raises(errors.NotFound, match="new"):
+        spark.sql(f"CREATE TABLE lance.`{path}@new` AS SELECT 1L AS id")
+    refused(spark, f"CREATE TABLE lance.`{path}` (id INT)", "TABLE_OR_VIEW_ALREADY_EXISTS")
 
 
 def test_a_table_gets_another_name_and_refs_are_no_tables_to_drop(spark, lake, flights):

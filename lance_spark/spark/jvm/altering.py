@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType, _parse_datatype_json_valu
 
 from lance_spark.actions.columns import alter_columns
 from lance_spark.errors import LanceSparkError, Refused
-from lance_spark.schema.column_changes import AddColumn, AlterColumn, ColumnChange, DropColumn, RenameColumn
+from lance_spark.schema.column_changes import AddColumn, AlterColumn, ColumnChange, DropColumn, RenameColumn, shown
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.jvm.failures import java_error, spark_error
 from lance_spark.spark.jvm.namespaces import property_changes
@@ -68,6 +68,11 @@ def _change(given: Any) -> ColumnChange:
 
 
 def _added(path: tuple[str, ...], given: Any) -> ColumnChange:
+    if given.defaultValue() is not None:
+        raise Refused(
+            f"Cannot add column '{shown(path)}' with a default: Lance has none.",
+            hint="Leave DEFAULT out: it is null in the rows that are there. Values come with INSERT.",
+        )
     return AddColumn(path, _type(given.dataType()), given.isNullable(), given.comment(), _text(given.position()))
 
 

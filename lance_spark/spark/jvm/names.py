@@ -69,7 +69,7 @@ NO_SUCH_NAMESPACE = f"{_SQL}.catalyst.analysis.NoSuchNamespaceException"
 TABLE_EXISTS = f"{_SQL}.catalyst.analysis.TableAlreadyExistsException"
 NAMESPACE_EXISTS = f"{_SQL}.catalyst.analysis.NamespaceAlreadyExistsException"
 NAMESPACE_NOT_EMPTY = f"{_SQL}.catalyst.analysis.NonEmptyNamespaceException"
-PYTHON_SOURCE = f"{_V2}.python.PythonDataSourceV2"
+PYTHON_SOURCE_V2 = f"{_V2}.python.PythonDataSourceV2"
 ARTIFACTS = "org.apache.spark.JobArtifactSet"
 
 CLASSES = tuple(value for key, value in sorted(globals().items()) if key.isupper() and not key.startswith("_"))

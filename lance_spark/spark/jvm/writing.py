@@ -61,7 +61,7 @@ class NativeWriteBuilder(Implementation):
     def _python(self) -> Any:
         """What our data source has for a builder, by whichever name the session knows the data source."""
         bridge, info = self.bridge, self._info
-        source = bridge.new(names.PYTHON_SOURCE)
+        source = bridge.new(names.PYTHON_SOURCE_V2)
         source.setShortName(OWN_NAME)
         no_partitions = bridge.array(names.TRANSFORM, [])
         return source.getTable(info.schema(), no_partitions, bridge.map({})).newWriteBuilder(info.java())
