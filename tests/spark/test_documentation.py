@@ -8,6 +8,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from support.type_table import TABLE
 
+from lance_spark import unregister
+
 pytestmark = [pytest.mark.spark]
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +35,21 @@ def test_the_examples_of_the_readme_run_in_their_order_and_give_what_they_say(sp
             assert eval(expression, names) == ast.literal_eval(expected), expression
             checked.append(expected)
     assert checked == ["143", "1000", "1500", "1000", "['air_flights']"]
+
+
+def test_the_example_of_sql_runs_and_gives_what_it_says(spark, tmp_path):
+    text = (ROOT / "docs" / "catalogs.md").read_text()
+    code = re.search(r"<!-- sql -->\n```python\n(.*?)```", text, re.DOTALL)[1]
+    code = code.replace('"lake")', f"{str(tmp_path / 'lake')!r})").replace("three.lance", str(tmp_path / "three.lance"))
+    code = re.sub(r"^(\w.*)  # (\d+)$", r"said.append((\1, \2))", code, flags=re.MULTILINE)
+    names = {"spark": spark, "said": []}
+    unregister(spark)
+    try:
+        exec(code, names)
+    finally:
+        unregister(spark)
+    assert [found for found, _ in names["said"]] == [said for _, said in names["said"]]
+    assert len(names["said"]) == 5
 
 
 def test_a_write_without_a_mode_ends_as_the_page_says_and_the_page_says_what_helps(spark, uri):

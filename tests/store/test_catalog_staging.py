@@ -10,6 +10,7 @@ from support.catalogs import ids_of, make_table, tables
 from support.local_datasets import numbers, write
 
 from lance_spark.actions import empty
+from lance_spark.actions.catalog import staging
 from lance_spark.actions.catalog.dropping import drop_table
 from lance_spark.actions.catalog.lookup import describe_table, table_exists
 from lance_spark.actions.catalog.namespaces import create_namespace

@@ -17,6 +17,7 @@ GOOD = [
     ({"enable_stable_row_ids": "false"}, WriteOptions(enable_stable_row_ids=False)),
     ({"commit_message": "why: x = 1"}, WriteOptions(commit_message="why: x = 1")),
     ({"create_table": "true"}, WriteOptions(create_table=True)),
+    ({"overwrite_schema": "false"}, WriteOptions(overwrite_schema=False)),
     ({"create_branch": "false"}, WriteOptions()),
     ({"branch": "b", "create_branch": "no"}, WriteOptions(branch="b")),
     (NEW, WriteOptions(branch="b", create_from=RefSpec())),

@@ -5,7 +5,7 @@ import pytest
 
 from lance_spark.errors import Refused, SchemaMismatch
 from lance_spark.options.write import FileOptions, WriteOptions
-from lance_spark.write.plan import WriteTarget, append_schema, check_names, check_replaces
+from lance_spark.write.plan import WriteTarget, append_schema, check_names, check_replaces, same_schema
 
 DATASET = pa.schema(
     [
@@ -64,6 +64,12 @@ def test_a_frame_that_does_not_fit_is_refused_naming_column_types_and_way_out(gi
         append_schema(DATASET, given)
     assert all(word in str(caught.value) for word in words)
     assert caught.value.hint
+
+
+def test_an_overwrite_that_keeps_the_columns_needs_all_of_them():
+    assert same_schema(DATASET, FRAME).equals(DATASET, check_metadata=True)
+    with pytest.raises(SchemaMismatch, match="overwrite_schema=false"):
+        same_schema(DATASET, frame(name=None))
 
 
 def test_the_column_named_is_not_hidden_by_one_that_fits():
