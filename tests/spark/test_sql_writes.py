@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.functions import col, lit
 from support.frames import failing, numbers
 
-from lance_spark import errors
+from lance_spark import errors, register, unregister
 
 pytestmark = pytest.mark.spark
 
@@ -102,11 +102,13 @@ def test_what_fails_leaves_nothing(spark, lake, flights, tmp_path):
 
 
 def test_of_several_that_create_a_table_one_wins(spark, lake):
+    sessions = [spark, spark, spark.newSession()]
+    register(sessions[2], catalog="lake", root=lake.catalog.uri)
     outcomes = {}
 
     def create(number):
         try:
-            spark.sql(f"CREATE TABLE lake.ns1.t AS SELECT {number}L AS id")
+            sessions[number].sql(f"CREATE TABLE lake.ns1.t AS SELECT {number}L AS id")
             outcomes[number] = "created"
         except AnalysisException as error:
             outcomes[number] = error.getCondition()
@@ -116,6 +118,7 @@ def test_of_several_that_create_a_table_one_wins(spark, lake):
         thread.start()
     for thread in threads:
         thread.join()
+    unregister(sessions[2])
     assert sorted(outcomes.values()) == ["TABLE_OR_VIEW_ALREADY_EXISTS"] * 2 + ["created"]
     assert [outcomes[number] for number in ids(lake, "ns1.t")] == ["created"]
 

@@ -63,8 +63,7 @@ class NativeWriteBuilder(Implementation):
         bridge, info = self.bridge, self._info
         source = bridge.new(names.PYTHON_SOURCE_V2)
         source.setShortName(OWN_NAME)
-        no_partitions = bridge.array(names.TRANSFORM, [])
-        return source.getTable(info.schema(), no_partitions, bridge.map({})).newWriteBuilder(info.java())
+        return source.getTable(info.schema(), bridge.empty(names.TRANSFORM), bridge.map({})).newWriteBuilder(info.java())
 
     def build(self) -> Any:
         """The write of an append."""
