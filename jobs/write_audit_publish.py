@@ -22,7 +22,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
-from lance_spark import CleanupPolicy, LanceTable
+from lance_spark import CleanupPolicy, LanceTable, register
 from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store import files
@@ -53,6 +53,7 @@ class Story:
     """One dataset, and the steps it goes through."""
 
     def __init__(self, spark: SparkSession, uri: str, storage: dict[str, str]) -> None:
+        register(spark)
         self.spark, self.uri, self.storage = spark, uri, storage
         self.options = {f"storage.{key}": value for key, value in storage.items()}
 

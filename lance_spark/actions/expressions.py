@@ -24,7 +24,7 @@ from lance_spark.store import datasets, refs
 
 
 @dataclass(frozen=True)
-class NamedRef:
+class KnownRef:
     """What a name stands for."""
 
     kind: Kind
@@ -67,14 +67,14 @@ def resolve_range(
     return resolve_expression(location, pair.start, current), resolve_expression(location, pair.end, current)
 
 
-def find_ref(location: DatasetLocation, expression: RefExpression | str, current: str | None) -> NamedRef:
+def find_ref(location: DatasetLocation, expression: RefExpression | str, current: str | None) -> KnownRef:
     """The branch or tag that was named, without its ``@`` and ``~``.
 
     Raises NotFound with near names, and Refused for a name that is both.
     """
     typed = parse_expression(expression) if isinstance(expression, str) else expression
     if typed.name is None:
-        return NamedRef("branch", current or MAIN, _current(location, current), None)
+        return KnownRef("branch", current or MAIN, _current(location, current), None)
     explicit = typed.explicit
     if explicit is not None:
         ref = _find(location, *explicit)
@@ -98,7 +98,7 @@ def _current(location: DatasetLocation, current: str | None) -> str | None:
     return current
 
 
-def _find(location: DatasetLocation, kind: Kind, name: str) -> NamedRef | None:
+def _find(location: DatasetLocation, kind: Kind, name: str) -> KnownRef | None:
     """The branch or tag of that name; None where there is none, or where the name could belong to none."""
     try:
         if kind == "tag":
@@ -109,12 +109,12 @@ def _find(location: DatasetLocation, kind: Kind, name: str) -> NamedRef | None:
         return None
     if kind == "tag":
         tag = refs.read_tag(location, name)
-        return None if tag is None else NamedRef("tag", name, tag.branch, tag.version)
+        return None if tag is None else KnownRef("tag", name, tag.branch, tag.version)
     known = name == MAIN or refs.read_branch(location, name) is not None
-    return NamedRef("branch", name, branch_or_none(name), None) if known else None
+    return KnownRef("branch", name, branch_or_none(name), None) if known else None
 
 
-def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | None) -> NamedRef:
+def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | None) -> KnownRef:
     """Raise the error for a name that nothing has: it breaks a rule, there is no dataset, or what is near."""
     datasets.open_latest(location)
     branches = [MAIN, *refs.list_ref_names(location, BRANCHES)]

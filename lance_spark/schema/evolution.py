@@ -40,8 +40,8 @@ from lance_spark.schema.widening import why_not_widen
 
 
 @dataclass(frozen=True)
-class Cast:
-    """A column whose values have to be written anew in another type."""
+class Widened:
+    """A column whose values have to be written again in another type."""
 
     source: str
     """Its name before the changes."""
@@ -58,7 +58,7 @@ class Evolution:
     """The columns afterwards."""
     steps: tuple[ColumnChange, ...] = ()
     """The changes that change something, in their order."""
-    casts: tuple[Cast, ...] = ()
+    casts: tuple[Widened, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     """Columns that were there before: their names before, by those they have now."""
 
@@ -143,7 +143,8 @@ def _rename(before: Evolution, change: RenameColumn) -> Evolution:
         return _with(before, change, schema)
     origins = {change.name if name == old.name else name: origin for name, origin in before.origins.items()}
     casts = tuple(
-        Cast(cast.source, change.name if cast.target == old.name else cast.target, cast.type) for cast in before.casts
+        Widened(cast.source, change.name if cast.target == old.name else cast.target, cast.type)
+        for cast in before.casts
     )
     return Evolution(schema, (*before.steps, change), casts, origins)
 
@@ -167,7 +168,7 @@ def _alter(before: Evolution, change: AlterColumn) -> Evolution:
                 hint="Add a column of the wider type, and write the values there.",
             )
         casts = tuple(cast for cast in casts if cast.target != old.name)
-        casts += () if origin is None else (Cast(origin, old.name, kind),)
+        casts += () if origin is None else (Widened(origin, old.name, kind),)
     fields = [*siblings[:index], _altered(old, step), *siblings[index + 1 :]]
     schema = _replaced(before.schema, change.path[:-1], fields)
     return Evolution(schema, (*before.steps, step), casts, before.origins)

@@ -23,7 +23,7 @@ from lance_spark.schema.column_changes import (
     nested,
     new_field,
 )
-from lance_spark.schema.evolution import Cast, Evolution
+from lance_spark.schema.evolution import Evolution, Widened
 from lance_spark.store import files
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_pinned
@@ -46,7 +46,7 @@ class CastItem(NamedTuple):
     location: DatasetLocation
     pin: PinnedVersion
     fragment: int
-    casts: tuple[Cast, ...]
+    casts: tuple[Widened, ...]
 
 
 def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:

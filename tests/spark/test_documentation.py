@@ -20,21 +20,22 @@ def blocks(path, language="python"):
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / path).read_text(), re.DOTALL)
 
 
-def test_the_examples_of_the_readme_run_in_their_order_and_give_what_they_say(spark, tmp_path):
+def test_the_examples_of_the_readme_run_in_their_order_and_give_what_they_say(spark, tmp_path, request):
     """Those without Spark are run by tests/store/test_without_spark.py."""
     text = (ROOT / "README.md").read_text()
     examples = re.findall(r"<!-- (first example|with spark) -->\n```python\n(.*?)```", text, re.DOTALL)
     assert [kind for kind, _ in examples] == ["first example", "with spark", "with spark"]
     assert text.index("<!-- first example -->") < text.index("```python")
     names = {"spark": spark}
+    request.addfinalizer(lambda: unregister(spark))
     checked = []
     for _, example in examples:
-        code = re.sub(r'"(flights\.lance|lake)"', lambda match: repr(str(tmp_path / match[1])), example)
+        code = re.sub(r'(?<=["`])(flights\.lance|lake)(?=["`@])', lambda match: str(tmp_path / match[1]), example)
         exec(code, names)
-        for expression, expected in re.findall(r"^(\w.*\))  # ([\d\[].*)$", code, re.MULTILINE):
+        for expression, expected in re.findall(r"^(\w.*[)\]])  # ([\d\[].*)$", code, re.MULTILINE):
             assert eval(expression, names) == ast.literal_eval(expected), expression
             checked.append(expected)
-    assert checked == ["143", "1000", "1500", "1000", "['air_flights']"]
+    assert checked == ["71", "143", "1000", "1500", "1000", "['air_flights']", "999"]
 
 
 def test_the_example_of_sql_runs_and_gives_what_it_says(spark, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused, SchemaMismatch
 from lance_spark.schema.column_changes import AddColumn, AlterColumn, DropColumn, RenameColumn, comment_of
-from lance_spark.schema.evolution import Cast, plan_evolution
+from lance_spark.schema.evolution import Widened, plan_evolution
 from lance_spark.schema.widening import why_not_widen
 
 PERSON = pa.struct([pa.field("name", pa.string()), pa.field("age", pa.int32())])
@@ -55,10 +55,10 @@ def test_columns_are_dropped_renamed_and_altered_in_one_go():
 
 def test_a_wider_type_is_a_cast_under_the_names_before_and_after():
     plan = planned(AlterColumn(("id",), type=pa.int64()), RenameColumn(("id",), "key"))
-    assert plan.casts == (Cast("id", "key", pa.int64()),)
+    assert plan.casts == (Widened("id", "key", pa.int64()),)
     assert planned(AlterColumn(("id",), type=pa.int64()), DropColumn(("id",))).casts == ()
     twice = planned(AlterColumn(("id",), type=pa.int64()), AlterColumn(("id",), type=pa.int64()))
-    assert twice.casts == (Cast("id", "id", pa.int64()),)
+    assert twice.casts == (Widened("id", "id", pa.int64()),)
     swapped = planned(AlterColumn(("id",), type=pa.int64()), DropColumn(("id",)), RenameColumn(("text",), "id"))
     assert swapped.casts == ()
     fresh = planned(AddColumn(("n",), pa.int32()), AlterColumn(("n",), type=pa.int64()))

@@ -63,7 +63,9 @@ class NativeWriteBuilder(Implementation):
         bridge, info = self.bridge, self._info
         source = bridge.new(names.PYTHON_SOURCE_V2)
         source.setShortName(OWN_NAME)
-        return source.getTable(info.schema(), bridge.empty(names.TRANSFORM), bridge.map({})).newWriteBuilder(info.java())
+        return source.getTable(info.schema(), bridge.empty(names.TRANSFORM), bridge.map({})).newWriteBuilder(
+            info.java()
+        )
 
     def build(self) -> Any:
         """The write of an append."""
