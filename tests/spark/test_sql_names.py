@@ -67,6 +67,13 @@ def test_what_is_not_there(spark, flights):
         assert isinstance(caught.value, AnalysisException), name
 
 
+def test_options_that_would_be_left_out_of_account(spark, flights):
+    for option, value in (("branch", "exp/delays"), ("tag", "v2013"), ("filter", "id > 3"), ("storage.key", "x")):
+        with pytest.raises(errors.InvalidOption, match=f"takes no option '{option}'"):
+            spark.read.option(option, value).table("lake.ns1.flights").collect()
+    assert spark.read.option("versionAsOf", "exp/delays").table("lake.ns1.flights").count() == 11
+
+
 def test_a_frame_stays_at_its_version_and_a_view_moves_on(spark, lake, flights):
     frame = spark.table("lake.ns1.flights")
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW moving AS SELECT * FROM lake.ns1.flights")

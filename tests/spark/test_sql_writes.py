@@ -85,6 +85,18 @@ def test_a_table_is_created_and_replaced_with_its_rows(spark, lake):
     assert caught.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
 
 
+def test_a_table_that_is_only_declared(spark, lake):
+    for name in ("d", "e", "f"):
+        lake.declare_table(f"ns1.{name}")
+    assert [table.name for table in spark.catalog.listTables("lake.ns1")] == ["d", "e", "f"]
+    with pytest.raises(errors.NotFound, match="no data yet"):
+        spark.sql("SELECT * FROM lake.ns1.d").collect()
+    spark.sql("INSERT INTO lake.ns1.d SELECT 1L AS id")
+    spark.sql("CREATE OR REPLACE TABLE lake.ns1.e AS SELECT 2L AS id")
+    spark.sql("DROP TABLE lake.ns1.f")
+    assert [ids(lake, name) for name in lake.list_tables("ns1")] == [[1], [2]]
+
+
 def test_what_fails_leaves_nothing(spark, lake, flights, tmp_path):
     failing(spark, tmp_path / "marker").createOrReplaceTempView("failing")
     before = (ids(lake), lance.dataset(flights.location.uri).version, os.listdir(lake.catalog.uri))

@@ -15,6 +15,7 @@ from lance_spark.refs.typed import DEFAULT, parse_moment, parse_version_text
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.altering import Altering
 from lance_spark.spark.jvm.creating import Creating, shown_properties
+from lance_spark.spark.jvm.declared_table import DeclaredTable
 from lance_spark.spark.jvm.failures import java_error
 from lance_spark.spark.jvm.identifiers import identifier, parts_of
 from lance_spark.spark.jvm.namespaces import Namespaces
@@ -82,7 +83,12 @@ class NativeCatalog(Creating, Altering, Procedures):
             raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
 
     def _table(self, place: Place, name: str) -> Any:
-        pin = resolve(place.location, place.spec)
+        try:
+            pin = resolve(place.location, place.spec)
+        except NotFound:
+            if not self._places.is_declared(place):
+                raise
+            return DeclaredTable(self.bridge, name, place, lambda: self._properties(place)).java()
         if place.metadata_table is None:
             source = Source(PinnedRead(place.location, pin, ReadOptions()))
             return StoredTable(self.bridge, source, name, place, lambda: self._properties(place)).java()

@@ -71,6 +71,10 @@ class Places(Protocol):
         """Whether there is such a table, with data or without."""
         ...
 
+    def is_declared(self, place: Place) -> bool:
+        """Whether it is a table that has only a name, and no data yet."""
+        ...
+
     def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
         """Begin to create or replace a table. Raises AlreadyExists, NotFound, InvalidName, Conflict, Refused."""
         ...
@@ -143,6 +147,12 @@ class RootPlaces:
             return table_exists(self.catalog, list(parts))
         except (InvalidName, Refused):  # Refused: a namespace in V1, which has none
             return False
+
+    def is_declared(self, place: Place) -> bool:
+        """Asked only where there is no such version."""
+        if place.table is None or place.spec != RefSpec() or place.metadata_table is not None:
+            return False
+        return bool(describe_table(self.catalog, place.table).declared)
 
     def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
         """Take the name of a new table, or find the one to replace; or the branch that the name has in it."""
@@ -226,6 +236,10 @@ class PathPlaces:
         except (NotFound, InvalidName):
             return False
         return True
+
+    def is_declared(self, _place: Place) -> bool:
+        """A path has no name to take."""
+        return False
 
     def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
         """A dataset that is there is replaced on the branch that is named; another one is created."""

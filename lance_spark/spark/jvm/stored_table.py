@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lance_spark.actions.delete_rows import delete_where, truncate
-from lance_spark.errors import Refused
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.options.read import READ_OPTIONS
+from lance_spark.options.storage import PREFIX
 from lance_spark.query.filters import conjunction, translate
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.jvm import names
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.places import Place
     from lance_spark.spark.jvm.source import Source
+
+
+_REFUSED = frozenset(name.lower() for name in READ_OPTIONS)
 
 
 class StoredTable(NativeTable):
@@ -39,6 +44,17 @@ class StoredTable(NativeTable):
     def properties(self) -> Any:
         """For DESCRIBE and SHOW; looked up when somebody asks."""
         return self.bridge.map(self._properties())
+
+    def new_scan_builder(self, options: Any) -> Any:
+        """One for each query. Raises InvalidOption for what would be left out of account: a branch, a filter."""
+        for key in dict(options.asCaseSensitiveMap()):
+            if key.lower() in _REFUSED or key.lower().startswith(PREFIX):
+                raise InvalidOption(
+                    f"A read of a table by its name takes no option '{key}'.",
+                    hint="A ref is in the name, `flights@exp`, or behind it: VERSION AS OF. Columns and filters are "
+                    "pushed down by themselves; for other options there is format('lance').",
+                )
+        return super().new_scan_builder(options)
 
     def new_write_builder(self, info: Any) -> Any:
         """One for each write."""
