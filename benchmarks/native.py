@@ -72,7 +72,15 @@ def _measured(run: Run, tables: Tables, storage: Mapping[str, str]) -> Iterator[
             asked["connect"] = run.connect.work(number, tables, storage)
         if question.export and not storage:
             asked["floor"] = floor(run.spark, tables, question)
-        yield measure.run(name, Case(asked, question.targets), run.rounds)
+        yield _told(measure.run(name, Case(asked, question.targets), run.rounds))
+
+
+def _told(result: Result) -> Result:
+    """At once: a run of all questions takes long, and may be ended before its table is printed."""
+    print("  " + ", ".join(f"{who} {seconds:.3f}" for who, seconds in result.medians.items()), flush=True)
+    for problem in problems([result]):
+        print(f"  {problem}", flush=True)
+    return result
 
 
 def _object_store(run: Run, tables: Tables, delay: float) -> Iterator[Result]:
