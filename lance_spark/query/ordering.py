@@ -11,6 +11,8 @@ import pyarrow.types as pt
 
 _SORTABLE = (
     pt.is_integer,
+    pt.is_float32,
+    pt.is_float64,
     pt.is_boolean,
     pt.is_decimal,
     pt.is_date,
@@ -20,7 +22,7 @@ _SORTABLE = (
     pt.is_binary,
     pt.is_large_binary,
 )
-"""Types whose values Arrow sorts as Spark does. Floats are not among them: of NaN and -0.0 they think differently."""
+"""Types whose values Arrow sorts as Spark does, NaN aside."""
 _HELD = 4
 """How often the limit, and batches, are held before they are sorted again."""
 
@@ -61,11 +63,15 @@ def _first(keys: Sequence[SortKey], limit: int, held: Sequence[pa.RecordBatch]) 
     columns: dict[str, pa.ChunkedArray] = {}
     order: list[tuple[str, str]] = []
     for at, key in enumerate(keys):
-        # Arrow has nulls at the end of each column, or first in all of them, depending on its version.
-        values = table[key.column]
-        columns |= {f"null{at}": values.is_null(), f"value{at}": values}
+        values, direction = table[key.column], "ascending" if key.ascending else "descending"
+        # Nulls and NaN are told by columns of their own: Arrow has both at the end of whichever order.
+        columns[f"null{at}"] = values.is_null()
         order.append((f"null{at}", "descending" if key.nulls_first else "ascending"))
-        order.append((f"value{at}", "ascending" if key.ascending else "descending"))
+        if pt.is_floating(values.type):
+            columns[f"nan{at}"] = pc.fill_null(pc.is_nan(values), False)
+            order.append((f"nan{at}", direction))  # for Spark it is larger than any other value
+        columns[f"value{at}"] = values
+        order.append((f"value{at}", direction))
     indices = pc.sort_indices(pa.table(columns), sort_keys=order)
     batches: list[pa.RecordBatch] = table.take(indices.slice(0, limit)).combine_chunks().to_batches()
     return batches

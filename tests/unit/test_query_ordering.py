@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from datetime import date
 from decimal import Decimal
@@ -40,6 +41,25 @@ def test_each_column_has_its_own_place_for_nulls():
     assert found["at"].to_pylist() == [2, 0, 1, 3]
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_nan_is_larger_than_everything_else(kind):
+    values = [1.0, math.nan, None, math.inf, -math.inf, -0.0, 0.0]
+    table = pa.table({"f": pa.array(values, kind), "at": list(range(7))})
+
+    def order(*key):
+        return pa.Table.from_batches(first_rows([SortKey("f", *key)], 7, batches(table, 3)))["at"].to_pylist()
+
+    assert order(True, False) in ([4, 5, 6, 0, 3, 1, 2], [4, 6, 5, 0, 3, 1, 2])
+    assert order(False, True) in ([2, 1, 3, 0, 5, 6, 4], [2, 1, 3, 0, 6, 5, 4])
+
+
+def test_a_zero_below_zero_is_no_smaller_than_zero():
+    """The next column decides."""
+    table = pa.table({"f": [0.0, -0.0, 0.0, -0.0], "at": [3, 2, 1, 0]})
+    keys = [SortKey("f", True, True), SortKey("at", True, True)]
+    assert pa.Table.from_batches(first_rows(keys, 4, table.to_batches()))["at"].to_pylist() == [0, 1, 2, 3]
+
+
 def test_few_of_many_rows():
     values = random.Random(1).sample(range(100_000), 20_000)
     table = pa.table({"n": values, "text": [str(value) for value in values]})
@@ -63,7 +83,9 @@ def test_no_rows():
         (pa.decimal128(10, 2), True),
         (pa.date32(), True),
         (pa.timestamp("us", "UTC"), True),
-        (pa.float64(), False),  # NaN and -0.0
+        (pa.float64(), True),
+        (pa.float32(), True),
+        (pa.float16(), False),
         (pa.struct([("a", pa.int8())]), False),
         (pa.list_(pa.int8()), False),
         (pa.dictionary(pa.int8(), pa.string()), False),
