@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 
 import lance
 import pyarrow as pa
@@ -231,6 +233,33 @@ def test_a_join_leaves_out_rows_before_they_are_read(spark, frame, uri, in_tasks
     assert sorted(row.id for row in joined.collect()) == [1, *range(10, 20)]
     assert seen
     assert all("`id` IN (1, 10," in each.sql for each in seen[0])
+
+
+FIRST, NOON = date(1500, 1, 1), datetime(2013, 7, 4, 12, tzinfo=timezone.utc)
+LISTS = {
+    "id": [*range(0, 90, 3), 1000],
+    "v": [at / 4 for at in range(40)],
+    "name": ["it's 7", "8, 9", "' ", "", "]", ")", *(str(at) for at in range(30))],
+    "price": [Decimal(at) / 100 for at in range(0, 60, 2)],
+    "day": [FIRST + timedelta(at) for at in range(40)],
+    "at": [NOON + timedelta(minutes=at, microseconds=at) for at in range(30)],
+}
+
+
+@pytest.mark.parametrize("column", LISTS)
+def test_a_long_list_of_constants_finds_its_rows(spark, uri, in_tasks, column):
+    register(spark)
+    names = ["it's 7", "8, 9", "' ", "", "]", ")", "no", "12", None, "29"] * 5
+    rows = [
+        (at, at / 2, name, Decimal(at) / 100, FIRST + timedelta(at), NOON + timedelta(minutes=at, microseconds=at))
+        for at, name in enumerate(names)
+    ]
+    frame = spark.createDataFrame(rows, "id long, v double, name string, price decimal(10,2), day date, at timestamp")
+    frame.coalesce(1).write.format("lance").mode("append").save(uri)
+    condition = F.col(column).isin(LISTS[column])
+    native = spark.read.format("lance").load(uri).where(condition)
+    assert " IN " in plan(native).upper()
+    assert sorted(row.id for row in native.collect()) == sorted(row.id for row in frame.where(condition).collect())
 
 
 def test_small_tables_are_broadcast(spark, frame, uri, in_tasks):

@@ -77,9 +77,10 @@ def _constants(bridge: Bridge, children: Any) -> list[Expression | None] | None:
     """A column and constants of one type, from Java's text of them; None where that cannot be read in one way only."""
     first = expression(bridge, children[0])
     kind = children[1].dataType().simpleString()
-    text = bridge.call("java.util.Arrays.toString", children)
-    prefix = f"[{children[0].toString()}, "
-    if first is None or not text.startswith(prefix) or not text.endswith("]"):
+    # Not Arrays.toString: py4j does not give it an array of another class than Object[].
+    text = bridge.call("scala.runtime.ScalaRunTime.stringOf", children)
+    prefix = f"Array({children[0].toString()}, "
+    if first is None or not text.startswith(prefix) or not text.endswith(")"):
         return None
     values = _values(text[len(prefix) : -1], kind)
     if values is None or len(values) != len(children) - 1:
