@@ -111,6 +111,36 @@ def spark():
     session.stop()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _each_file_begins_plain(request):
+    """Handles and catalogs let a session read natively from then on: no file of tests is to depend on another one."""
+    yield
+    if any("spark" in item.fixturenames for item in request.session.items if item.path == request.path):
+        _unregister(request.getfixturevalue("spark"))
+
+
+@pytest.fixture(autouse=True)
+def _each_test_leaves_the_session_as_it_was(request):
+    """Whatever a test or its handles registered goes with it; what a fixture of the whole file did stays."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    from lance_spark import capabilities
+
+    spark = request.getfixturevalue("spark")
+    before = capabilities(spark).native
+    yield
+    if not before:
+        _unregister(spark)
+
+
+def _unregister(spark):
+    from lance_spark import capabilities, unregister
+
+    if capabilities(spark).native:
+        unregister(spark)
+
+
 @pytest.fixture
 def uri(tmp_path):
     """A path where a dataset may be made."""
