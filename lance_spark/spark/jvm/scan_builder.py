@@ -18,7 +18,7 @@ from lance_spark.query.sampling import Sample
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.bridge import from_java
 from lance_spark.spark.jvm.expressions import aggregates, columns, expression
-from lance_spark.spark.jvm.planning import plan_scan
+from lance_spark.spark.jvm.planning import PlannedScan, plan_scan
 from lance_spark.spark.jvm.proxies import Implementation
 from lance_spark.spark.jvm.scan import NativeLocalScan, NativeScan
 from lance_spark.spark.jvm.source import Pushed, Source, whole_filter
@@ -49,6 +49,7 @@ class NativeScanBuilder(Implementation):
         self._asked: list[Aggregate] = []
         self._named: set[str] = set()
         self._partial = True
+        self._last: PlannedScan | None = None
 
     def push_table_sample(self, lower: float, upper: float, replacement: bool, seed: int, method: Any = None) -> bool:
         """Take a sample of rows, each on its own. Blocks of rows, and rows that come twice, are for Spark."""
@@ -83,7 +84,7 @@ class NativeScanBuilder(Implementation):
         Asked with averages, which otherwise become sums and counts.
         """
         self._asked += aggregates(aggregation) or []
-        return self._aggregated(aggregation) and plan_scan(self._source, self._pushed).is_final
+        return self._aggregated(aggregation) and self._planned().is_final
 
     def push_aggregation(self, aggregation: Any) -> bool:
         """Take aggregates; unless the answer is complete, partial ones that Spark merges."""
@@ -137,9 +138,15 @@ class NativeScanBuilder(Implementation):
         else:
             self._pushed = replace(self._pushed, **_counted(self._source.schema, self._named))
 
+    def _planned(self) -> PlannedScan:
+        """The scan of what was pushed so far. To see whether an answer is complete, its rows are read: only once."""
+        if self._last is None or self._last.pushed != self._pushed:
+            self._last = plan_scan(self._source, self._pushed)
+        return self._last
+
     def build(self) -> Any:
         """The scan; or its rows, where these are few."""
-        planned = plan_scan(self._source, self._pushed)
+        planned = self._planned()
         kind = NativeScan if planned.local is None else NativeLocalScan
         return kind(self.bridge, planned).java()
 
