@@ -47,43 +47,34 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def widen_and_die(uri, branch, moment):
-    real_cast, real_commit, done = columns.cast_fragment, columns.commit_columns, []
+def dying(one_fragment, one_commit, moment):
+    """Both functions, but the process dies at that moment, or at last after the commit."""
+    done = []
 
-    def cast(item):
-        found = list(real_cast(item))
+    def fragment(item):
+        results = list(one_fragment(item))
         done.append(item.fragment)
         if moment == "half way" and len(done) == 2:
             die()
-        return iter(found)
+        return iter(results)
 
     def commit(*arguments):
         if moment == "before the commit":
             die()
-        real_commit(*arguments)
+        one_commit(*arguments)
         die()
 
-    columns.cast_fragment, columns.commit_columns = cast, commit
+    return fragment, commit
+
+
+def widen_and_die(uri, branch, moment):
+    columns.cast_fragment, columns.commit_columns = dying(columns.cast_fragment, columns.commit_columns, moment)
     alter_columns(DatasetLocation.at(uri), branch, WIDEN, LOCAL)
 
 
 def delete_and_die(uri, branch, moment):
-    real_delete, real_commit, done = delete_rows.delete_in_fragment, delete_rows.commit_deletions, []
-
-    def delete(item):
-        found = list(real_delete(item))
-        done.append(item.fragment)
-        if moment == "half way" and len(done) == 2:
-            die()
-        return iter(found)
-
-    def commit(*arguments):
-        if moment == "before the commit":
-            die()
-        real_commit(*arguments)
-        die()
-
-    delete_rows.delete_in_fragment, delete_rows.commit_deletions = delete, commit
+    doomed = dying(delete_rows.delete_in_fragment, delete_rows.commit_deletions, moment)
+    delete_rows.delete_in_fragment, delete_rows.commit_deletions = doomed
     delete_where(DatasetLocation.at(uri), branch, "id % 2 = 0", LOCAL)
 
 
