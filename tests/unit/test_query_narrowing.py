@@ -39,9 +39,9 @@ def test_plans_of_both_ends_of_the_range_of_versions_are_recorded():
     assert {name for _, name in RECORDS} == QUERIES.keys() - {"runs"}
 
 
-@pytest.mark.parametrize(("spark", "name"), RECORDS)
-def test_needs_of_recorded_plans(spark, name):
-    found, expected = needed("\n".join(PLANS[spark][name])), QUERIES[name]
+@pytest.mark.parametrize(("session", "name"), RECORDS)
+def test_needs_of_recorded_plans(session, name):
+    found, expected = needed("\n".join(PLANS[session][name])), QUERIES[name]
     assert (found.columns and set(found.columns)) == (expected.columns and set(expected.columns))
     assert _conjuncts(found.filter) == _conjuncts(expected.filter)
     assert found.limit == expected.limit
