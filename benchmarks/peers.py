@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,22 +45,25 @@ def why_no_jvm(package: str, uri: str) -> str | None:
     return f"{package}: {(telling or lines or ['no output'])[0][:200]}"
 
 
-def session(packages: Sequence[str] = (), jars: Sequence[str] = ()) -> SparkSession:
+def session(
+    packages: Sequence[str] = (), jars: Sequence[str] = (), settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """A local session on all cores, with the settings that the jobs run with; jars by coordinates, or as files."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = dict(line.split() for line in _DEFAULTS.read_text().splitlines() if line and not line.startswith("#"))
-    settings: dict[str, bool | float | int | str | None] = {
+    chosen: dict[str, bool | float | int | str | None] = {
         **defaults,
+        **(settings or {}),
         "spark.driver.memory": "6g",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count()),
     }
     if packages:
-        settings["spark.jars.packages"] = ",".join(packages)
+        chosen["spark.jars.packages"] = ",".join(packages)
     if jars:
-        settings["spark.jars"] = ",".join(jars)
+        chosen["spark.jars"] = ",".join(jars)
     builder = SparkSession.builder.master("local[*]").appName("lance_spark benchmarks")
-    spark = builder.config(map=settings).getOrCreate()
+    spark = builder.config(map=chosen).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     lance_spark.register(spark, OURS)
     spark.dataSource.register(Floor)

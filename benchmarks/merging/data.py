@@ -76,6 +76,10 @@ class Table:
     shape: Shape
 
     @property
+    def home(self) -> str:
+        return str(self.shape.home)
+
+    @property
     def pristine(self) -> Path:
         return self.shape.home / "pristine.lance"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.measure import Case, Result, Target
-from benchmarks.merging.data import Table, files_of
+from benchmarks.merging.data import files_of
 
 Details = dict[str, Any]
 Run = Callable[[], "Details | None"]
@@ -16,11 +17,28 @@ Prepare = Callable[[str], Run]
 """Gets ready with a table at a URI, which is not measured; what it returns is."""
 
 
+class Place(Protocol):
+    """A table that every round gets a fresh copy of."""
+
+    @property
+    def home(self) -> str:
+        """The directory in which a round writes."""
+        ...
+
+    def copy(self) -> AbstractContextManager[str]:
+        """What a copy is opened by; it is gone afterwards."""
+        ...
+
+    def check(self, uri: str) -> None:
+        """Raise AssertionError unless a copy has what it should have after the work."""
+        ...
+
+
 @dataclass(frozen=True)
 class Work:
     """What one of those that are compared does, and to which table."""
 
-    table: Table
+    table: Place
     prepare: Prepare
     check: bool = True
     """Whether main has to have all rows afterwards."""
@@ -49,11 +67,11 @@ def measure(name: str, work: Mapping[str, Work], targets: tuple[Target, ...], ro
 def _once(work: Work) -> tuple[float, Details]:
     with work.table.copy() as uri:
         run = work.prepare(uri)
-        before = files_of(str(work.table.shape.home))
+        before = files_of(work.table.home)
         started, worked = time.perf_counter(), time.process_time()
         details = run() or {}
         seconds, cpu = time.perf_counter() - started, time.process_time() - worked
-        sizes = files_of(str(work.table.shape.home))
+        sizes = files_of(work.table.home)
         new = [size for path, size in sizes.items() if path not in before]
         if work.check:
             work.table.check(uri)
