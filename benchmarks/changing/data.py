@@ -86,7 +86,7 @@ def prepare(rows: int) -> Tables:
 
 def _make(tables: Tables) -> None:
     ids = np.random.default_rng(13).permutation(tables.rows)
-    Path(tables.parquet).mkdir()
+    Path(tables.parquet).mkdir(parents=True)
     fragments = []
     schema = None
     for number, start in enumerate(range(0, tables.rows, CHUNK)):
