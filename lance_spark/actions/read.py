@@ -20,6 +20,7 @@ from lance_spark.schema.casts import why_not
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_COLUMNS, ROW_ID, add_row_columns, project, unknown_column
 from lance_spark.schema.width import row_width
 from lance_spark.store import scanning
+from lance_spark.store.fragment_sizes import fragment_sizes
 from lance_spark.store.scanning import Scan, ScanColumns
 
 
@@ -126,7 +127,7 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
     columns = _columns(read, tuple(name for name in schema.names if name not in (ROW_ID, ROW_ADDRESS)), schema)
     width = row_width(schema) + _blob_bytes(read, columns)
     scan = Scan(read.location, read.pin, columns, options.filter, options.batch_size or batch_rows(width))
-    fragments: Sequence[FragmentSize] = scanning.fragment_sizes(read.location, read.pin)
+    fragments: Sequence[FragmentSize] = fragment_sizes(read.location, read.pin)
     exact = options.filter is None
     if options.filter is not None:
         scanning.check_filter(scan)

@@ -6,7 +6,8 @@ several views, because what costs time is not parsing but making Python objects:
 - ``Head`` has everything but the fragments.
 - ``Files`` declares the repeated field of fragments as a single one. Protobuf merges a single message that occurs
   many times, so this one has the files of all fragments in one list and no object per fragment.
-- ``Deletions`` has fragments one by one, with what the names of deletion files are made of.
+- ``Deletions`` has fragments one by one, with what the names of deletion files are made of; ``Sizes`` with how many
+  rows and bytes each has.
 - ``Whole`` has columns and settings, ``OneFragment`` all of one fragment, ``IndexRecords`` all of every index.
 
 The descriptors have their own pool: the default pool refuses a second definition of a name.
@@ -71,6 +72,16 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     "Files": {2: ("fragments", "AllFragments")},
     "DataFragment": {1: ("id", "uint64"), 3: ("deletion_file", "DeletionFile")},
     "Deletions": {2: ("fragments", "DataFragment*")},
+    # The files of one fragment as a single message, as in Files: their sizes in one list.
+    "FileSizes": {6: ("sizes", "uint64*")},
+    "DeletedRows": {4: ("num_deleted_rows", "uint64")},
+    "FragmentSizes": {
+        1: ("id", "uint64"),
+        2: ("files", "FileSizes"),
+        3: ("deletion_file", "DeletedRows"),
+        4: ("physical_rows", "uint64"),
+    },
+    "Sizes": {2: ("fragments", "FragmentSizes*")},
     "Uuid": {1: ("uuid", "bytes")},
     "IndexMetadata": {1: ("uuid", "Uuid"), 9: ("base_id", _BASE_ID)},
     "IndexSection": {1: ("indices", "IndexMetadata*")},

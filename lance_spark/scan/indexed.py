@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lance_spark.scan.plan import FragmentSize
 
@@ -49,5 +49,5 @@ def only_matching(fragments: Sequence[FragmentSize], matches: IndexMatches) -> l
             share = rows / max(1, fragment.physical_rows)
             size = int(fragment.stored_bytes * share)
             # physical_rows stays: a split fragment is cut by row addresses, and matches may have any of them.
-            visited.append(replace(fragment, live_rows=rows, stored_bytes=size))
+            visited.append(fragment._replace(live_rows=rows, stored_bytes=size))
     return visited

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 FRAGMENT_COST = 64 * 2**10
 """Bytes charged for opening a fragment, so that 100,000 tiny fragments make tens of tasks, not one or 100,000."""
@@ -19,9 +20,8 @@ BATCH_BYTES = 8 * 2**20
 """Bytes of an Arrow batch, roughly, so that wide rows (vectors, blobs) stay within a worker's memory."""
 
 
-@dataclass(frozen=True)
-class FragmentSize:
-    """What planning needs to know of one fragment."""
+class FragmentSize(NamedTuple):
+    """What planning needs to know of one fragment. No dataclass: of 100,000 these take twice as long to make."""
 
     fragment_id: int
     physical_rows: int

@@ -1,10 +1,10 @@
-"""Reads rows and planning numbers from an open version, through pylance."""
+"""Reads rows, schemas and what indexes know of a filter from an open version, through pylance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,18 +13,15 @@ import pyarrow as pa
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.scan.indexed import PROBE_LIMIT, IndexMatches, answering_indexes
-from lance_spark.scan.plan import FragmentSize, ScanPartition
+from lance_spark.scan.plan import ScanPartition
 from lance_spark.scan.rows import row_address_set
 from lance_spark.schema.blobs import is_blob
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
+from lance_spark.store.fragment_sizes import OLDEST_FORMAT
 
 if TYPE_CHECKING:
     import lance
-    from lance.fragment import FragmentMetadata
-
-
-_OLDEST_FORMAT = "0.1"
 
 
 @dataclass(frozen=True)
@@ -85,36 +82,7 @@ def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None
 def takes_row_addresses(location: DatasetLocation, pin: PinnedVersion) -> bool:
     """Whether a filtered scan can be limited to row addresses: not with stable row ids or in the oldest format."""
     dataset = open_pinned(location, pin)
-    return not dataset.has_stable_row_ids and dataset.data_storage_version != _OLDEST_FORMAT
-
-
-def fragment_sizes(location: DatasetLocation, pin: PinnedVersion) -> tuple[FragmentSize, ...]:
-    """One entry per fragment, in the order rows are returned. Reads the manifest only, and that once."""
-    return _list_fragments(location, pin) if pin.stamp is None else _kept_fragments(location, pin)
-
-
-def _list_fragments(location: DatasetLocation, pin: PinnedVersion) -> tuple[FragmentSize, ...]:
-    dataset = open_pinned(location, pin)
-    with translated(location, "listing fragments"):
-        recorded = dataset.data_storage_version != _OLDEST_FORMAT
-        # The public get_fragments() builds two more objects per fragment: a third of the time for 100,000 of them.
-        return tuple(_size(dataset, fragment.metadata(), recorded) for fragment in dataset._ds.get_fragments())
-
-
-_kept_fragments = lru_cache(maxsize=8)(_list_fragments)
-"""A plan asks several times, and a session of queries asks again and again: 100,000 fragments take half a second."""
-
-
-def _size(dataset: lance.LanceDataset, metadata: FragmentMetadata, recorded: bool) -> FragmentSize:
-    """``recorded`` says whether the manifest's row counts are reliable: the first writers got them wrong."""
-    rows = metadata.physical_rows if recorded else None
-    deleted = metadata.deletion_file.num_deleted_rows if metadata.deletion_file is not None else 0
-    return FragmentSize(
-        fragment_id=metadata.id,
-        physical_rows=rows or dataset.get_fragment(metadata.id).physical_rows,
-        live_rows=dataset.get_fragment(metadata.id).count_rows() if not rows or deleted is None else rows - deleted,
-        stored_bytes=sum([file.file_size_bytes or 0 for file in metadata.files]),
-    )
+    return not dataset.has_stable_row_ids and dataset.data_storage_version != OLDEST_FORMAT
 
 
 def index_matches(scan: Scan) -> IndexMatches | None:

@@ -15,7 +15,8 @@ from lance_spark.query.filters import PushedFilter, conjunction
 from lance_spark.query.ordering import SortKey
 from lance_spark.query.sampling import Sample
 from lance_spark.spark.types import to_spark
-from lance_spark.store.scanning import fragment_sizes, stored_schema
+from lance_spark.store.fragment_sizes import fragment_sizes
+from lance_spark.store.scanning import stored_schema
 
 SMALL_ROWS = 100_000
 """Rows of a table that is taken for a dimension."""
