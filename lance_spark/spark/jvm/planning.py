@@ -8,6 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lance_spark.actions.read import MeasuredRead, blob_names, divide_read, measure_read, read_for_spark
+from lance_spark.query.extremes import beyond, ends_of, extreme_columns, settled
 from lance_spark.query.filters import PushedFilter
 from lance_spark.query.metadata_only import answer
 from lance_spark.query.statistics import Statistics, estimate
@@ -17,6 +18,7 @@ from lance_spark.schema.projection import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.spark.jvm.source import Pushed, Source, read_of, whole_filter
 from lance_spark.spark.jvm.tasks import ScanTask
 from lance_spark.spark.types import wire_schema
+from lance_spark.store.index_ends import index_ends
 
 LOCAL_ROWS = 10_000
 """Rows that the driver reads itself at most, rather than start a job."""
@@ -41,9 +43,9 @@ class PlannedScan:
     @cached_property
     def statistics(self) -> Statistics:
         """Rows and bytes, for Spark to choose its joins by."""
-        found = estimate(self.measured.fragments, self.task.output, self.source.stored)
-        rows = min(found.rows, self.measured.rows if self.pushed.limit is None else self.pushed.limit)
-        return Statistics(rows, max(1, found.bytes * rows // max(1, found.rows)))
+        estimated = estimate(self.measured.fragments, self.task.output, self.source.stored)
+        rows = min(estimated.rows, self.measured.rows if self.pushed.limit is None else self.pushed.limit)
+        return Statistics(rows, max(1, estimated.bytes * rows // max(1, estimated.rows)))
 
     @cached_property
     def local(self) -> tuple[pa.RecordBatch, ...] | None:
@@ -55,7 +57,9 @@ class PlannedScan:
             if known is not None:
                 return (known,)
         few = measured.rows <= LOCAL_ROWS and len(measured.fragments) <= LOCAL_FRAGMENTS
-        return self._read_here() if few and measured.rows * measured.row_width <= LOCAL_BYTES else None
+        if few and measured.rows * measured.row_width <= LOCAL_BYTES:
+            return self._read_here()
+        return self._at_the_ends()
 
     @property
     def is_final(self) -> bool:
@@ -65,17 +69,33 @@ class PlannedScan:
             return False  # the type of a sum of decimals is another one in the end, and a sum may come in parts
         return bool(plan.groups) or sum(batch.num_rows for batch in self.local) == 1
 
+    def _at_the_ends(self) -> tuple[pa.RecordBatch, ...] | None:
+        """Minima and maxima, by the rows at the ends of indexes; None where those do not tell."""
+        plan, read, options = self.pushed.aggregate, self.source.read, self.measured.options
+        whole = self.pushed.sample is None and options.filter is None and options.limit is None
+        columns = extreme_columns(plan) if plan is not None and whole else ()
+        if plan is None or not columns:
+            return None
+        told = index_ends(read.location, read.pin, columns)
+        if told is None:
+            return None
+        ends = {name: ends_of(told[name], self.source.stored.field(name).type) for name in columns}
+        outermost = beyond(plan, ends, self.source.stored)
+        found = None if outermost is None else narrowed(self, (outermost,)).local
+        answered = None if found is None else settled(plan, ends, found, self.measured.rows)
+        return None if answered is None else (answered,)
+
     def _read_here(self) -> tuple[pa.RecordBatch, ...] | None:
         """All rows, unless they turn out to be larger than their types tell."""
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         size = 0
         for part in self.in_one:
             for batch in self.task.rows(part):
-                found.append(batch)
+                batches.append(batch)
                 size += batch.nbytes
                 if size > 4 * LOCAL_BYTES:
                     return None
-        return tuple(found)
+        return tuple(batches)
 
     @property
     def in_one(self) -> tuple[ScanPartition, ...]:
@@ -86,12 +106,12 @@ class PlannedScan:
 
     def parts(self, cores: int) -> tuple[ScanPartition, ...]:
         """The partitions."""
-        found = divide_read(self.measured, cores)
+        partitions = divide_read(self.measured, cores)
         if self.pushed.offset:
-            found = skip_rows(found, self.measured.fragments, self.pushed.offset)
-        if not found and self.pushed.aggregate is not None:
+            partitions = skip_rows(partitions, self.measured.fragments, self.pushed.offset)
+        if not partitions and self.pushed.aggregate is not None:
             return (ScanPartition(()),)  # Spark adds up the counts of all partitions: of none, that would be null
-        return found
+        return partitions
 
 
 def plan_scan(source: Source, pushed: Pushed) -> PlannedScan:
@@ -115,9 +135,9 @@ def narrowed(planned: PlannedScan, later: tuple[PushedFilter, ...]) -> PlannedSc
 
 def _worth_taking_late(source: Source, pushed: Pushed) -> bool:
     """Whether rows of an order are better found first and read then: few of them, with plain columns beside those."""
-    wanted = set(pushed.columns.names)
-    plain = wanted.isdisjoint(ROW_COLUMNS) and wanted.isdisjoint(blob_names(source.read))
-    beside = wanted - {key.column for key in pushed.order}
+    output = set(pushed.columns.names)
+    plain = output.isdisjoint(ROW_COLUMNS) and output.isdisjoint(blob_names(source.read))
+    beside = output - {key.column for key in pushed.order}
     return plain and bool(beside) and pushed.sample is None and (pushed.limit or 0) <= TAKEN_ROWS
 
 
