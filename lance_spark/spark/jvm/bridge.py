@@ -15,6 +15,9 @@ from lance_spark.spark.jvm import names
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SCHEMAS = 256
+"""Schemas of the JVM that are kept: a query asks for the same one several times."""
+
 
 class Bridge:
     """What is reached through py4j of one session. Threads may share it.
@@ -32,12 +35,12 @@ class Bridge:
         self.cores = max(1, int(context.defaultParallelism))
         self._jvm: Any = context._jvm
         ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
-        propagate_exceptions(self.gateway, True)
         self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at
         self.loader: Any = self.session.getClass().getClassLoader()
         self._found: dict[str, Any] = {}
         self._classes: dict[str, Any] = {}
         self._empty: dict[str, Any] = {}
+        self._schemas: dict[str, Any] = {}
         self._interfaces: dict[tuple[str, ...], Any] = {}
         self._methods: dict[tuple[tuple[str, ...], str, int], Any] = {}
 
@@ -59,8 +62,8 @@ class Bridge:
         """A class, a static method or a static field by its full name. ``Object$`` is Scala's object."""
         if name not in self._found:
             head, _, last = name.rpartition(".")
-            found = getattr(self.find(head) if head else self._jvm, last)
-            self._found[name] = getattr(found, "MODULE$") if last.endswith("$") else found
+            member = getattr(self.find(head) if head else self._jvm, last)
+            self._found[name] = getattr(member, "MODULE$") if last.endswith("$") else member
         return self._found[name]
 
     @cached_property
@@ -73,10 +76,10 @@ class Bridge:
 
     def array(self, of: str, items: Sequence[Any]) -> Any:
         """A Java array of objects of a class."""
-        found = self.call("java.lang.reflect.Array.newInstance", self.load(of), len(items))
+        array = self.call("java.lang.reflect.Array.newInstance", self.load(of), len(items))
         for index, item in enumerate(items):
-            found[index] = item
-        return found
+            array[index] = item
+        return array
 
     def empty(self, of: str) -> Any:
         """An empty Java array of a class, made once."""
@@ -92,10 +95,10 @@ class Bridge:
 
     def map(self, values: Mapping[str, str]) -> Any:
         """A ``java.util.Map``."""
-        found = self.new("java.util.HashMap")
+        made = self.new("java.util.HashMap")
         for key, value in values.items():
-            found.put(key, value)
-        return found
+            made.put(key, value)
+        return made
 
     def options(self, values: Mapping[str, str]) -> Any:
         """Spark's case-insensitive map of options."""
@@ -111,7 +114,13 @@ class Bridge:
 
     def schema(self, schema: StructType) -> Any:
         """Spark's schema in the JVM, for one of Python."""
-        return self.call(f"{names.DATA_TYPE}.fromJson", schema.json())
+        text = schema.json()
+        made = self._schemas.get(text)
+        if made is None:
+            if len(self._schemas) >= _SCHEMAS:
+                self._schemas.clear()
+            made = self._schemas[text] = self.call(f"{names.DATA_TYPE}.fromJson", text)
+        return made
 
     def default_method(self, interfaces: tuple[str, ...], name: str, arguments: Sequence[Any]) -> Any:
         """The default method of that name that takes the arguments; None where there is none."""
@@ -123,15 +132,15 @@ class Bridge:
                 for method in self.load(interface).getMethods()
                 if method.getName() == name and method.getParameterCount() == len(arguments) and method.isDefault()
             ]
-        found = self._methods[key]
-        if len(found) < 2:
-            return found[0] if found else None
-        return next((method for method in found if _takes(method, arguments)), None)
+        methods = self._methods[key]
+        if len(methods) < 2:
+            return methods[0] if methods else None
+        return next((method for method in methods if _takes(method, arguments)), None)
 
 
-def propagate_exceptions(gateway: Any, wanted: bool) -> None:
+def propagate_exceptions(gateway: Any, enabled: bool) -> None:
     """Let Java get the exceptions of callbacks as such, not as text, from which nothing of Spark's can be told."""
-    gateway.callback_server_parameters.propagate_java_exceptions = wanted
+    gateway.callback_server_parameters.propagate_java_exceptions = enabled
 
 
 def _takes(method: Any, arguments: Sequence[Any]) -> bool:
