@@ -1,10 +1,29 @@
-"""A catalog in SQL, for the tests of test_sql_*.py."""
+"""Both ways to read, and a catalog in SQL for the tests of test_sql_*.py."""
+
+import os
 
 import lance
 import pytest
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark import LanceCatalog, register, unregister
+from lance_spark import LanceCatalog, capabilities, register, unregister
+from lance_spark.spark.jvm.detection import SWITCH
+
+NATIVE, PLAIN = "native", "plain"
+
+
+@pytest.fixture(scope="module", params=[PLAIN] if os.environ.get(SWITCH) == "0" else [NATIVE, PLAIN])
+def both_ways(spark, request):
+    """Runs the tests of a file twice: with the native way, and with the environment variable that switches it off."""
+    unregister(spark)
+    with pytest.MonkeyPatch.context() as environment:
+        if request.param == PLAIN:
+            environment.setenv(SWITCH, "0")
+        register(spark)
+        assert capabilities(spark).native == (request.param == NATIVE)
+        yield request.param
+        assert capabilities(spark).native == (request.param == NATIVE)
+    unregister(spark)
 
 
 @pytest.fixture

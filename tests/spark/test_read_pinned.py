@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from support.frames import ids, load, save
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_ways")]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

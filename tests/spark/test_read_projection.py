@@ -12,7 +12,7 @@ from support.frames import load, refused
 
 from lance_spark.errors import NotFound, SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.usefixtures("both_ways")]
 
 
 @pytest.fixture(scope="module")

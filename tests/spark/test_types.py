@@ -9,7 +9,7 @@ from pyspark.sql import types as st
 from support.frames import load, refused, save
 from support.type_table import HAS_TIME, READABLE, TABLE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_ways")]
 
 each_row = pytest.mark.parametrize("row", READABLE, ids=lambda row: row.name)
 
@@ -21,7 +21,8 @@ def make(path):
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory):
+def directory(tmp_path_factory, both_ways):
+    """A new one for each way to read, and so are all tables in it."""
     return tmp_path_factory.mktemp("types")
 
 
