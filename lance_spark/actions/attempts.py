@@ -21,8 +21,8 @@ def attempts() -> Iterator[int]:
         time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
 
 
-def overtaken(branch: str | None) -> Conflict:
+def overtaken(branch: str | None, outcome: str = "nothing was changed") -> Conflict:
     """The error after the last attempt."""
     return Conflict(
-        f"Other processes committed to '{branch or MAIN}' again and again; nothing was changed.", hint="Run it again."
+        f"Other processes committed to '{branch or MAIN}' again and again; {outcome}.", hint="Run it again."
     )

@@ -29,7 +29,7 @@ def alter_properties(
     """Set and remove properties on a branch, as one version; returns those that it has then.
 
     Raises NotFound, InvalidOption for what is no text, and Refused for settings of Lance itself, some of which lose
-    data where nobody checks them.
+    data unless they are checked.
     """
     given = check_properties(put)
     settings = sorted(key for key in {*given, *unset} if key.startswith(_SETTINGS))

@@ -26,7 +26,7 @@ class Candidate:
 def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tuple[Candidate, RefSpec]:
     """The one candidate whose ref is there, and its spec; ``travel`` is what stands behind the name.
 
-    Somebody who creates a table called ``flights@exp`` must not change what readers of branch ``exp`` get. So Refused
+    A table that is created as ``flights@exp`` must not change what readers of branch ``exp`` get. So Refused
     is raised where a name means both, with a spelling for each. Raises NotFound and what :func:`find_spec` raises.
     """
     held: list[tuple[Candidate, RefSpec]] = []

@@ -195,6 +195,7 @@ def test_a_missing_name_leads_to_the_plain_source(session, table, monkeypatch, m
     assert LanceTable.for_path(session, table).to_df().count() == 10
     with pytest.raises(Refused, match="cannot have a catalog"):
         register(session, catalog="lake", root=table)
+    assert not session.sparkContext._gateway.callback_server_parameters.propagate_java_exceptions
 
 
 def test_it_can_be_switched_off(session, table, monkeypatch):

@@ -15,7 +15,8 @@ from lance_spark.actions.catalog.dropping import drop_table
 from lance_spark.actions.catalog.lookup import describe_table, table_exists
 from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.staging import abort, begin, commit, create_table, replace_table
+from lance_spark.actions.catalog.staging import abort, begin, commit
+from lance_spark.actions.stages import NameStage, TableDefinition, make
 from lance_spark.actions.tags import create_tag
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused, SchemaMismatch, StorageFailure
 from lance_spark.options.write import FileOptions, WriteOptions
@@ -47,6 +48,13 @@ def fill(staged, rows):
     """The write of a job to the name that was taken, as Spark does it."""
     catalog = staged.catalog
     write(str(staged.identifier), rows, overwrite=True, catalog=catalog.uri, catalog_mode=catalog.mode)
+
+
+def make_empty(catalog, name, way, *definition):
+    """A table without rows, as CREATE TABLE and REPLACE TABLE make it."""
+    definition = TableDefinition(*definition)
+    make(NameStage(begin(catalog, name, way, definition.properties), {}, definition))
+    return describe_table(catalog, name)
 
 
 def directories(catalog):
@@ -177,19 +185,19 @@ def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(rows_lake):
     assert not table_exists(rows_lake, "ns.t")
 
 
-def test_create_table_without_rows(lake):
+def test_a_new_table_without_rows(lake):
     name = name_in(lake)
-    info = create_table(lake, name, SCHEMA)
+    info = make_empty(lake, name, "create", SCHEMA)
     dataset = lance.dataset(info.location.uri)
     assert dataset.schema.equals(SCHEMA, check_metadata=True)
     assert (dataset.count_rows(), info.declared) == (0, False)
     with pytest.raises(AlreadyExists):
-        create_table(lake, name, SCHEMA)
+        make_empty(lake, name, "create", SCHEMA)
 
 
 def test_settings_of_a_new_table(rows_lake):
     options = WriteOptions(files=FileOptions(data_storage_version="2.0"), enable_stable_row_ids=True)
-    info = create_table(rows_lake, "ns.t", SCHEMA, {"owner": "ops"}, options)
+    info = make_empty(rows_lake, "ns.t", "create", SCHEMA, {"owner": "ops"}, options)
     dataset = lance.dataset(info.location.uri)
     assert (dataset.data_storage_version, dataset.has_stable_row_ids) == ("2.0", True)
     assert info.properties == {"owner": "ops"}
@@ -197,7 +205,7 @@ def test_settings_of_a_new_table(rows_lake):
 
 def test_what_no_table_can_be_made_of_takes_no_name(lake):
     with pytest.raises(SchemaMismatch):
-        create_table(lake, name_in(lake), pa.schema([("a.b", pa.int64())]))
+        make_empty(lake, name_in(lake), "create", pa.schema([("a.b", pa.int64())]))
     assert (tables(lake, recursive=True), directories(lake)) == ([], [])
 
 
@@ -207,18 +215,18 @@ def test_a_store_that_fails_in_between_keeps_no_name(lake, monkeypatch):
 
     monkeypatch.setattr(empty, "create_dataset", fail)
     with pytest.raises(StorageFailure):
-        create_table(lake, name_in(lake), SCHEMA)
+        make_empty(lake, name_in(lake), "create", SCHEMA)
     assert (tables(lake, recursive=True), directories(lake)) == ([], [])
 
 
-def test_replace_table_without_rows(lake):
+def test_a_replaced_table_without_rows(lake):
     name = name_in(lake)
     location = make_table(lake, name).location
-    replace_table(lake, name, SCHEMA)
+    make_empty(lake, name, "replace", SCHEMA)
     dataset = lance.dataset(location.uri)
     assert (dataset.schema.names, dataset.count_rows(), dataset.version) == (["id", "text"], 0, 2)
     assert lance.dataset(location.uri, version=1).count_rows() == 3
     with pytest.raises(Refused, match="mix two formats"):
-        replace_table(lake, name, SCHEMA, options=WriteOptions(files=FileOptions(data_storage_version="2.0")))
+        make_empty(lake, name, "replace", SCHEMA, {}, WriteOptions(files=FileOptions(data_storage_version="2.0")))
     with pytest.raises(NotFound):
-        replace_table(lake, "nothing", SCHEMA)
+        make_empty(lake, "nothing", "replace", SCHEMA)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import re
 import threading
 import time
@@ -11,10 +10,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from email.message import Message
 from html import escape, unescape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
-_HOP_BY_HOP = ("connection", "expect", "host", "transfer-encoding")
+from benchmarks.forwarding import ForwardingHandler
+
 VIRTUAL_HOSTS = ".store.test"
 """``http://bucket.store.test`` means the bucket, for clients that come through HTTP_PROXY."""
 
@@ -75,19 +75,13 @@ class FaultyStore:
         self._server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """One connection of a client, with a connection of its own to the store."""
-
+class _Handler(ForwardingHandler):
     proxy: FaultyStore
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
 
-    def setup(self) -> None:
-        super().setup()
-        self.store = http.client.HTTPConnection(self.proxy.address, timeout=30)
+    def address(self) -> str:
+        return self.proxy.address
 
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def answer(self, body: bytes) -> None:
         path = _path_style(self.path)
         requests = _parse(self.command, path, self.headers, body)
         self.proxy.seen.extend(requests)
@@ -95,56 +89,27 @@ class _Handler(BaseHTTPRequestHandler):
         alone = {key: fate for key, fate in fates.items() if fate.startswith(("error ", "unanswered"))}
         fate, _, detail = next((fate for key, fate in fates.items() if key not in alone), "pass").partition(" ")
         if fate.isdigit():
-            return self._reply(int(fate), {}, _error(detail, requests[0]))
+            return self.reply(int(fate), {}, _error(detail, requests[0]))
         if fate == "silent":
             time.sleep(float(detail))
             self.close_connection = True
             return None
         # moto looks whether a key exists and then stores it, in two steps; a real store does both in one.
         with self.proxy.creating if "If-None-Match" in self.headers else nullcontext():
-            status, headers, content = self._ask_but(alone, path, body) if alone else self._ask(path, body)
+            status, headers, content = self._ask_but(alone, path, body) if alone else self.ask(path, body)
         if fate == "lost":
             self.close_connection = True
             return None
-        return self._reply(int(detail or status), headers, content)
-
-    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's names
+        return self.reply(int(detail or status), headers, content)
 
     def _ask_but(self, alone: dict[str, str], path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
         """Ask for the deletion of many keys, some of which are refused or not answered."""
         rest = _without(alone, "error ", b"Object", body)
         if b"<Object>" not in rest:
             return 200, {}, b"<DeleteResult>%s</DeleteResult>" % _errors(alone)
-        status, headers, content = self._ask(path, rest)
+        status, headers, content = self.ask(path, rest)
         content = _without(alone, "unanswered", b"Deleted", content)
         return status, headers, content.replace(b"</DeleteResult>", _errors(alone) + b"</DeleteResult>")
-
-    def _ask(self, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        headers = {key: value for key, value in self.headers.items() if key.lower() not in _HOP_BY_HOP}
-        headers.pop("Content-Length", None)  # the body may have become shorter; http.client counts it
-        self.store.request(self.command, path, body=body or None, headers=headers)
-        answer = self.store.getresponse()
-        return answer.status, dict(answer.getheaders()), answer.read()
-
-    def _reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
-        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(content))
-        self.send_response_only(status)
-        for key, value in headers.items():
-            if key.lower() not in ("content-length", *_HOP_BY_HOP):
-                self.send_header(key, value)
-        self.send_header("Content-Length", length)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def handle_one_request(self) -> None:
-        try:
-            super().handle_one_request()
-        except (ConnectionError, TimeoutError):
-            self.close_connection = True
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 def _path_style(path: str) -> str:

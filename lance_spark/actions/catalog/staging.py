@@ -1,14 +1,13 @@
 """Creating and replacing tables for a planner that asks for steps: begin, write, commit; or abort.
 
-A new table's name is taken when it begins, so of several that create it one wins, before anybody writes. Its rows come
-with the commit of a write to that name, which makes it a table with data at once or not at all. A table that is there
-keeps its rows until the one commit that overwrites them.
+A new table's name is taken when it begins, so of several jobs that create it one wins, before any of them writes. Its
+rows come with the commit of a write to that name, which makes it a table with data at once or not at all. A table that
+is there keeps its rows until the one commit that overwrites them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,11 +22,10 @@ from lance_spark.catalog.changes import refusal
 from lance_spark.catalog.entries import check_properties
 from lance_spark.catalog.model import Catalog, Declaration, TableInfo
 from lance_spark.catalog.names import TABLE, Identifier, Name, check_new, identify_table
-from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound
+from lance_spark.errors import AlreadyExists, Conflict, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions
 from lance_spark.store.datasets import find_latest
-from lance_spark.write.plan import check_names
 
 Way = Literal["create", "replace", "create or replace"]
 
@@ -54,7 +52,7 @@ def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] 
     """Take the name of a new table, or find the one to replace.
 
     Raises InvalidName, InvalidOption, AlreadyExists for ``create``, NotFound for ``replace`` and for a missing
-    namespace, Conflict where somebody else creates it in this moment, Refused for what V1 cannot keep.
+    namespace, Conflict where another process creates it at the same time, Refused for what V1 cannot keep.
     """
     identifier = identify_table(name)
     given = check_properties(properties)
@@ -81,7 +79,7 @@ def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] 
 def commit(staged: StagedTable) -> TableInfo:
     """After the rows were committed: the table as it is. A replaced table gets its new properties now.
 
-    Raises Conflict for a new table that somebody else dropped or renamed meanwhile; then it leaves nothing behind.
+    Raises Conflict for a new table that another process dropped or renamed meanwhile; then it leaves nothing behind.
     """
     if staged.declaration is not None:
         confirm(staged.catalog, staged.declaration)
@@ -99,55 +97,19 @@ def abort(staged: StagedTable) -> None:
         withdraw(staged.catalog, staged.declaration)
 
 
-def create_table(
-    catalog: Catalog,
-    name: Name,
-    schema: pa.Schema,
-    properties: Mapping[str, str] | None = None,
-    options: WriteOptions | None = None,
-) -> TableInfo:
-    """A new table with columns and without rows; ``options`` may have a file format and stable row ids.
+def fill_without_rows(staged: StagedTable, schema: pa.Schema, options: WriteOptions) -> None:
+    """In the place of a write: columns, and no rows. For a replaced table that is one version, and older ones stay.
 
-    Raises as :func:`begin` and SchemaMismatch; then nothing was changed.
+    Of the options the file format and stable row ids count. Raises SchemaMismatch, Conflict, and Refused for another
+    file format or other row ids than a replaced table has.
     """
-    check_names(schema, new=True)
-    staged = begin(catalog, name, "create", properties)
-    try:
-        fill_without_rows(staged, schema, options)
-    except LanceSparkError:
-        with suppress(LanceSparkError):
-            abort(staged)
-        raise
-    return commit(staged)
-
-
-def replace_table(
-    catalog: Catalog,
-    name: Name,
-    schema: pa.Schema,
-    properties: Mapping[str, str] | None = None,
-    options: WriteOptions | None = None,
-) -> TableInfo:
-    """Other columns and no rows for a table that is there, as one version; older versions, branches and tags stay.
-
-    Raises NotFound, SchemaMismatch, Conflict, and Refused for another file format or other row ids.
-    """
-    check_names(schema, new=True)
-    staged = begin(catalog, name, "replace", properties)
-    fill_without_rows(staged, schema, options)
-    return commit(staged)
-
-
-def fill_without_rows(staged: StagedTable, schema: pa.Schema, options: WriteOptions | None = None) -> None:
-    """In the place of a write: columns, and no rows. Raises as :func:`create_table` and :func:`replace_table`."""
-    wanted = options or WriteOptions()
     doing = f"table '{staged.identifier}'"
     if not staged.is_new and find_latest(staged.location, None) is None:
         raise refusal(Conflict, f"replace {doing}", "it has no data yet", "A job is writing it; or drop it.")
     try:
-        write_without_rows(staged.location, None, schema, wanted, new=staged.is_new)
+        write_without_rows(staged.location, None, schema, options, new=staged.is_new)
     except AlreadyExists:
-        raise refusal(Conflict, f"create {doing}", "somebody else wrote to it in this moment") from None
+        raise refusal(Conflict, f"create {doing}", "another process wrote to it at the same time") from None
 
 
 def _replace_properties(staged: StagedTable) -> None:

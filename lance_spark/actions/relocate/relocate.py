@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.relocate.base_paths import BasePathResolver, Move
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation, is_within
@@ -25,10 +24,6 @@ from lance_spark.store import refs, relocate_commit
 from lance_spark.store.relocate_commit import Head, canonical, read_head
 from lance_spark.store.survey import recorded_clones
 from lance_spark.store.uri import locate
-
-_ATTEMPTS = 50
-_LONGEST_PAUSE = 0.5
-"""Seconds in which other processes can finish their commits."""
 
 
 def relocate(
@@ -135,26 +130,29 @@ def _relocated(
 
 def _repair(location: DatasetLocation, places: BasePathResolver, work: _BranchRepair) -> int:
     """Commit until nothing is left to do; returns the newest version. Each step alone leaves a branch that is sound."""
-    head, states, before = work.head, work.states, Repair()
-    for attempt in range(_ATTEMPTS):
+    branch = work.head.pin.branch
+    before: Repair | None = None
+    for _ in attempts():
+        head, states = (work.head, work.states) if before is None else _newest(location, places, branch)
         repair = repair_of(head.contents, head.uses, head.known, states)
         if not repair:
             return head.pin.version
         if repair == before:
-            raise CorruptData(f"pylance does not take over the new base paths of '{head.pin.branch or MAIN}'.")
+            raise CorruptData(f"pylance does not take over the new base paths of '{branch or MAIN}'.")
         try:
             _step(location, head, repair, work.trace)
             before = repair
         except Conflict:
             before = Repair()
-            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
             places.forget()
-        head = read_head(location, head.pin.branch)
-        states = places.look(head)
-    raise Conflict(
-        f"Other processes committed to '{head.pin.branch or MAIN}' again and again; it is not repaired.",
-        hint="Run it again.",
-    )
+    raise overtaken(branch, "it is not repaired")
+
+
+def _newest(
+    location: DatasetLocation, places: BasePathResolver, branch: str | None
+) -> tuple[Head, tuple[BaseState, ...]]:
+    head = read_head(location, branch)
+    return head, places.look(head)
 
 
 def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lance_spark.errors import Refused
 from lance_spark.spark.jvm import names
-from lance_spark.spark.jvm.detection import connect
+from lance_spark.spark.jvm.detection import connect, connected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ def activity(spark: SparkSession) -> Iterator[None]:
     Spark looks names of Python data sources up in the active session, whichever session is asked.
     """
     try:
-        bridge = connect(spark)
+        bridge = connected.get(spark) or connect(spark)
     except Refused:
         yield
         return

@@ -30,16 +30,16 @@ class Altering(Implementation):
 
     _places: Places
 
-    def alter_table(self, wanted: Any, changes: Any) -> Any:
+    def alter_table(self, ident: Any, changes: Any) -> Any:
         """Columns first, all in one version; then properties."""
         try:
-            self._alter(wanted, changes)
+            self._alter(ident, changes)
         except LanceSparkError as error:
             raise java_error(spark_error(self.bridge, error, _OTHER)) from error
-        return self.load_table(wanted)
+        return self.load_table(ident)
 
-    def _alter(self, wanted: Any, changes: Any) -> None:
-        place = self._find(wanted, for_reading=False)
+    def _alter(self, ident: Any, changes: Any) -> None:
+        place = self._find(ident, for_reading=False)
         branch = place.branch_to_change("alter it")
         columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in _PROPERTIES]
         if columns:
@@ -48,11 +48,11 @@ class Altering(Implementation):
         if put or unset:
             self._places.alter_properties(place, put, unset)
 
-    def _find(self, wanted: Any, *, for_reading: bool) -> Place:
+    def _find(self, ident: Any, *, for_reading: bool) -> Place:
         """The catalog's own."""
         raise NotImplementedError
 
-    def load_table(self, wanted: Any, at: Any = None, *others: Any) -> Any:
+    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
         """The catalog's own."""
         raise NotImplementedError
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lance_spark.actions.stages import TableDefinition, make
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.options.write import parse_write_options
 from lance_spark.spark.jvm import names
@@ -14,14 +15,13 @@ from lance_spark.spark.jvm.failures import java_error
 from lance_spark.spark.jvm.identifiers import parts_of
 from lance_spark.spark.jvm.proxies import Implementation
 from lance_spark.spark.jvm.staged_table import NativeStagedTable
-from lance_spark.spark.jvm.stages import Wanted, make
 from lance_spark.spark.jvm.writing import check_options
 from lance_spark.spark.types import to_arrow
 
 if TYPE_CHECKING:
     from lance_spark.actions.catalog.staging import Way
+    from lance_spark.actions.stages import Stage
     from lance_spark.spark.jvm.places import Place, Places
-    from lance_spark.spark.jvm.stages import Stage
 
 FORMAT = "lance"
 _OWNER, _PROVIDER, _LOCATION, _MANAGED = "owner", "provider", "location", "is_managed_location"
@@ -36,51 +36,51 @@ class Creating(Implementation):
     _name: str
     _places: Places
 
-    def create_table(self, wanted: Any, given: Any, *others: Any) -> Any:
+    def create_table(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table without rows. Columns come in three ways; each Spark turns the ones that it knows into the last."""
         if _is_columns(given):
-            return self.default("createTable", wanted, given, *others)
+            return self.default("createTable", ident, given, *others)
         schema, partitions, properties = _parts(given, others)
-        make(self._begin(wanted, "create", schema, partitions, properties))
-        return self.load_table(wanted)
+        make(self._begin(ident, "create", schema, partitions, properties))
+        return self.load_table(ident)
 
-    def create_table_like(self, wanted: Any, given: Any, _source: Any) -> Any:
+    def create_table_like(self, ident: Any, given: Any, _source: Any) -> Any:
         """CREATE TABLE LIKE, since Spark 4.2: columns and properties come from Spark."""
-        return self.create_table(wanted, given)
+        return self.create_table(ident, given)
 
-    def load_table(self, wanted: Any, at: Any = None, *others: Any) -> Any:
+    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
         """The catalog's own."""
         raise NotImplementedError
 
-    def stage_create(self, wanted: Any, given: Any, *others: Any) -> Any:
+    def stage_create(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table that is created together with its rows."""
-        return self._stage("stageCreate", "create", wanted, given, others)
+        return self._stage("stageCreate", "create", ident, given, others)
 
-    def stage_replace(self, wanted: Any, given: Any, *others: Any) -> Any:
+    def stage_replace(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table that is there, and gets other columns and rows at once."""
-        return self._stage("stageReplace", "replace", wanted, given, others)
+        return self._stage("stageReplace", "replace", ident, given, others)
 
-    def stage_create_or_replace(self, wanted: Any, given: Any, *others: Any) -> Any:
+    def stage_create_or_replace(self, ident: Any, given: Any, *others: Any) -> Any:
         """Either."""
-        return self._stage("stageCreateOrReplace", "create or replace", wanted, given, others)
+        return self._stage("stageCreateOrReplace", "create or replace", ident, given, others)
 
-    def _stage(self, method: str, way: Way, wanted: Any, given: Any, others: tuple[Any, ...]) -> Any:
+    def _stage(self, method: str, way: Way, ident: Any, given: Any, others: tuple[Any, ...]) -> Any:
         if _is_columns(given):
-            return self.default(method, wanted, given, *others)
+            return self.default(method, ident, given, *others)
         schema, partitions, properties = _parts(given, others)
-        stage = self._begin(wanted, way, schema, partitions, properties)
-        return NativeStagedTable(self.bridge, f"{self._name}.{wanted.toString()}", schema, stage).java()
+        stage = self._begin(ident, way, schema, partitions, properties)
+        return NativeStagedTable(self.bridge, f"{self._name}.{ident.toString()}", schema, stage).java()
 
-    def _begin(self, wanted: Any, way: Way, schema: Any, partitions: Any, properties: Any) -> Stage:
+    def _begin(self, ident: Any, way: Way, schema: Any, partitions: Any, properties: Any) -> Stage:
         if len(partitions):
             raise Refused(
                 "Cannot create a table with partitions: a Lance table has none.",
                 hint="Leave out PARTITIONED BY and CLUSTERED BY; an index on the column finds rows faster.",
             )
         kept, options = self._settings(dict(properties))
-        target = Wanted(to_arrow(from_java(schema)), kept, parse_write_options(options))
-        with self._spark_says(wanted, way):
-            return self._places.stage(parts_of(wanted), way, target)
+        definition = TableDefinition(to_arrow(from_java(schema)), kept, parse_write_options(options))
+        with self._spark_says(ident, way):
+            return self._places.stage(parts_of(ident), way, definition)
 
     def _settings(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """Properties that are kept, and options of the write."""
@@ -101,31 +101,31 @@ class Creating(Implementation):
         return {key: value for key, value in left.items() if options.get(key) != value}, options
 
     @contextmanager
-    def _spark_says(self, wanted: Any, way: Way) -> Iterator[None]:
+    def _spark_says(self, ident: Any, way: Way) -> Iterator[None]:
         """Let Spark say that a table is there, or that it is not, or that its namespace is not."""
         try:
             yield
         except AlreadyExists as taken:
-            if not self._places.exists(parts_of(wanted)):
+            if not self._places.exists(parts_of(ident)):
                 raise  # a namespace has the name
-            raise java_error(self.bridge.new(names.TABLE_EXISTS, wanted)) from taken
+            raise java_error(self.bridge.new(names.TABLE_EXISTS, ident)) from taken
         except NotFound as missing:
-            parts = parts_of(wanted)
+            parts = parts_of(ident)
             if way == "replace" or len(parts) == 1 or self._places.explains(parts, False):
                 raise  # of a table to replace Spark has asked before whether it is there
-            raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, wanted.namespace())) from missing
+            raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, ident.namespace())) from missing
 
-    def drop_table(self, wanted: Any) -> bool:
+    def drop_table(self, ident: Any) -> bool:
         """Drop a table with its files."""
         try:
-            self._places.drop(parts_of(wanted))
+            self._places.drop(parts_of(ident))
         except NotFound:
             return False
         return True
 
-    def purge_table(self, wanted: Any) -> bool:
+    def purge_table(self, ident: Any) -> bool:
         """The same: no dropped table is kept."""
-        return self.drop_table(wanted)
+        return self.drop_table(ident)
 
     def rename_table(self, old: Any, new: Any) -> None:
         """Give a table another name, maybe in another namespace. A name alone stays in the table's namespace."""

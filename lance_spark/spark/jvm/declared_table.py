@@ -36,9 +36,9 @@ class DeclaredTable(Implementation):
 
     def capabilities(self) -> Any:
         """What Spark may do with it."""
-        found = capabilities(self.bridge)
-        found.add(self.bridge.find(f"{names.CAPABILITY}.ACCEPT_ANY_SCHEMA"))
-        return found
+        supported = capabilities(self.bridge)
+        supported.add(self.bridge.find(f"{names.CAPABILITY}.ACCEPT_ANY_SCHEMA"))
+        return supported
 
     def properties(self) -> Any:
         """For DESCRIBE and SHOW."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 SWITCH = "LANCE_SPARK_NATIVE"
 """Environment variable that switches this room off: 0, false, no or off."""
+
+connected: WeakKeyDictionary[SparkSession, Bridge] = WeakKeyDictionary()
+"""The ways into the JVM that are in use, by session."""
 
 
 def connect(spark: SparkSession) -> Bridge:
@@ -57,17 +61,17 @@ def _loads(bridge: Bridge, name: str) -> bool:
 
 
 def _constructor(bridge: Bridge, name: str, known: tuple[int, ...]) -> int:
-    found = [each.getParameterCount() for each in bridge.load(name).getConstructors()]
-    return _one_of(found, known, name)
+    counts = [each.getParameterCount() for each in bridge.load(name).getConstructors()]
+    return _one_of(counts, known, name)
 
 
 def _method(bridge: Bridge, name: str, method: str, known: tuple[int, ...]) -> int:
-    found = [each.getParameterCount() for each in bridge.load(name).getMethods() if each.getName() == method]
-    return _one_of(found, known, f"{name}.{method}")
+    counts = [each.getParameterCount() for each in bridge.load(name).getMethods() if each.getName() == method]
+    return _one_of(counts, known, f"{name}.{method}")
 
 
-def _one_of(found: list[int], known: tuple[int, ...], name: str) -> int:
+def _one_of(counts: list[int], known: tuple[int, ...], name: str) -> int:
     for count in known:
-        if count in found:
+        if count in counts:
             return count
     raise Refused(f"{name} of this Spark takes other arguments.")

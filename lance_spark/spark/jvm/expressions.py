@@ -42,15 +42,15 @@ def expression(bridge: Bridge, given: Any) -> Expression | None:
 
 def aggregates(given: Any) -> list[Aggregate] | None:
     """The aggregate functions; None where one of them is not known here."""
-    found = [_aggregate(each) for each in given.aggregateExpressions()]
-    known = [each for each in found if each is not None]
-    return known if len(known) == len(found) else None
+    translated = [_aggregate(each) for each in given.aggregateExpressions()]
+    known = [each for each in translated if each is not None]
+    return known if len(known) == len(translated) else None
 
 
 def columns(given: Any) -> list[Column] | None:
     """The columns of expressions; None where one of them is not a column."""
-    found = [_column(each) for each in given if each.getClass().getSimpleName() == "FieldReference"]
-    return found if len(found) == len(given) else None
+    references = [_column(each) for each in given if each.getClass().getSimpleName() == "FieldReference"]
+    return references if len(references) == len(given) else None
 
 
 def _aggregate(given: Any) -> Aggregate | None:
@@ -90,7 +90,7 @@ def _constants(bridge: Bridge, children: Any) -> list[Expression | None] | None:
 
 def _values(text: str, kind: str) -> Sequence[Any] | None:
     if kind == "string":
-        values = [found[1:-1].replace("''", "'") for found in re.findall(r"'(?:[^']|'')*'", text)]
+        values = [quoted[1:-1].replace("''", "'") for quoted in re.findall(r"'(?:[^']|'')*'", text)]
         again = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
         return values if again == text else None
     read = _readers.get(kind.partition("(")[0])

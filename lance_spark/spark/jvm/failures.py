@@ -49,8 +49,8 @@ def as_spark(error: LanceSparkError) -> LanceSparkError:
 def recovered(converted: Exception) -> Exception:
     """What a user gets to see of an exception of Spark's: ours, if it is one that went through Java."""
     text = str(converted)
-    found = own_error(text) if text.startswith(_PREFIX) else None
-    return converted if found is None else as_spark(found)
+    ours = own_error(text) if text.startswith(_PREFIX) else None
+    return converted if ours is None else as_spark(ours)
 
 
 _made: dict[type[LanceSparkError], type[LanceSparkError]] = {}

@@ -43,8 +43,8 @@ class Namespaces(Implementation):
     def list_namespaces(self, parent: Any = None) -> Any:
         """Namespaces in a namespace, or in the root."""
         with self.known(parent):
-            found = listing.list_namespaces(self.catalog, [] if parent is None else [*parent])
-        return self.bridge.array("[Ljava.lang.String;", [strings(self.bridge, name.parts) for name in found])
+            children = listing.list_namespaces(self.catalog, [] if parent is None else [*parent])
+        return self.bridge.array("[Ljava.lang.String;", [strings(self.bridge, name.parts) for name in children])
 
     def load_namespace_metadata(self, namespace: Any) -> Any:
         """A namespace's properties."""

@@ -14,6 +14,7 @@ from lance_spark.actions.catalog.renaming import rename_table
 from lance_spark.actions.catalog.table_refs import read_name
 from lance_spark.actions.path_refs import read_path_name
 from lance_spark.actions.procedures.procedure import Context
+from lance_spark.actions.stages import DatasetStage, NameStage, Stage, TableDefinition
 from lance_spark.actions.table_properties import alter_properties, read_properties
 from lance_spark.actions.target import dataset_at
 from lance_spark.catalog.model import Catalog
@@ -25,7 +26,6 @@ from lance_spark.options.storage import PREFIX
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.typed import DEFAULT, MARK, TypedRef, split_refs
 from lance_spark.runner.interface import Engine
-from lance_spark.spark.jvm.stages import DatasetStage, NameStage, Stage, Wanted
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Places(Protocol):
         """Whether it is a table that has only a name, and no data yet."""
         ...
 
-    def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
+    def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
         """Begin to create or replace a table. Raises AlreadyExists, NotFound, InvalidName, Conflict, Refused."""
         ...
 
@@ -100,15 +100,15 @@ class Places(Protocol):
         ...
 
 
-def replaced_branch(place: Place, way: staging.Way, wanted: Wanted) -> DatasetStage:
+def replaced_branch(place: Place, way: staging.Way, definition: TableDefinition) -> DatasetStage:
     """A branch that is to get other columns and rows. Raises AlreadyExists, and Refused for a tag or a version."""
     if way == "create":
         raise AlreadyExists(f"There is a dataset at {place.location.uri} already.")
     branch = place.branch_to_change("replace it")
-    if place.table is not None and wanted.properties:
+    if place.table is not None and definition.properties:
         raise Refused("A branch has no properties of its own.", hint="ALTER TABLE sets those of the table.")
     options = dict(place.options) if branch is None else {**place.options, "branch": branch}
-    return DatasetStage(place.location, branch, False, options, wanted)
+    return DatasetStage(place.location, branch, False, options, definition)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class RootPlaces:
         return {**storage, "catalog": catalog.uri, "catalog_mode": catalog.mode, "path": str(table)}
 
     def explains(self, parts: Sequence[str], _for_reading: bool) -> bool:
-        """A ref that is not there has near names, and a table without data somebody who is writing it."""
+        """A ref that is not there has near names, and a table without data has a job that is writing it."""
         return MARK in split_name(list(parts)).name or self._is_table(parts)
 
     def exists(self, parts: Sequence[str]) -> bool:
@@ -154,13 +154,13 @@ class RootPlaces:
             return False
         return bool(describe_table(self.catalog, place.table).declared)
 
-    def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
+    def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
         """Take the name of a new table, or find the one to replace; or the branch that the name has in it."""
         place = self._at_ref(parts)
         if place is not None:
-            return replaced_branch(place, way, wanted)
-        staged = staging.begin(self.catalog, list(parts), way, wanted.properties)
-        return NameStage(staged, self.options(staged.identifier), wanted)
+            return replaced_branch(place, way, definition)
+        staged = staging.begin(self.catalog, list(parts), way, definition.properties)
+        return NameStage(staged, self.options(staged.identifier), definition)
 
     def _at_ref(self, parts: Sequence[str]) -> Place | None:
         """What a name with a ref in it means; None for a name of a table, maybe of a new one.
@@ -241,7 +241,7 @@ class PathPlaces:
         """A path has no name to take."""
         return False
 
-    def stage(self, parts: Sequence[str], way: staging.Way, wanted: Wanted) -> Stage:
+    def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
         """A dataset that is there is replaced on the branch that is named; another one is created."""
         try:
             place = self.find(parts)
@@ -249,8 +249,8 @@ class PathPlaces:
             if way == "replace" or len(parts) != 1 or self._has_ref(parts[0]):
                 raise
             location = dataset_at(parts[0], self.storage_options)
-            return DatasetStage(location, None, True, {**self.options(location), "create_table": "true"}, wanted)
-        return replaced_branch(place, way, wanted)
+            return DatasetStage(location, None, True, {**self.options(location), "create_table": "true"}, definition)
+        return replaced_branch(place, way, definition)
 
     def _has_ref(self, path: str) -> bool:
         """Whether a path has a ref behind one of a dataset."""

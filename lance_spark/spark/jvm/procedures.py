@@ -29,17 +29,17 @@ class Procedures(Implementation):
 
     _places: Places
 
-    def load_procedure(self, wanted: Any) -> Any:
+    def load_procedure(self, ident: Any) -> Any:
         """The procedure of a name; in place of one that is not there, one that says so."""
         try:
-            return NativeProcedure(self.bridge, _procedure(parts_of(wanted)), self._places).java()
+            return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self._places).java()
         except NotFound as missing:
             return MissingProcedure(self.bridge, missing).java()
 
     def list_procedures(self, namespace: Any) -> Any:
         """All procedures, in their namespace."""
-        found = PROCEDURES if [*namespace] in ([], [NAMESPACE]) else ()
-        return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, (NAMESPACE, name)) for name in found])
+        listed = PROCEDURES if [*namespace] in ([], [NAMESPACE]) else ()
+        return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, (NAMESPACE, name)) for name in listed])
 
 
 def _procedure(parts: list[str]) -> Procedure:
@@ -111,9 +111,9 @@ class NativeProcedure(Implementation):
             for at, parameter in enumerate(self._procedure.parameters)
         }
         context = self._places.context(engine_of(self.bridge.spark))
-        found = self._procedure.call(context, arguments)
+        answer = self._procedure.call(context, arguments)
         results = self.bridge.new("java.util.ArrayList")
-        results.add(RowsScan(self.bridge, self._procedure.name, found.schema, found.to_batches).java())
+        results.add(RowsScan(self.bridge, self._procedure.name, answer.schema, answer.to_batches).java())
         return results.iterator()
 
 

@@ -12,7 +12,7 @@ from lance_spark.errors import Refused
 from lance_spark.spark.capabilities import Capabilities
 from lance_spark.spark.jvm.bridge import propagate_exceptions
 from lance_spark.spark.jvm.catalog import NativeCatalog, PathCatalog, RootCatalog
-from lance_spark.spark.jvm.detection import catalogs, connect
+from lance_spark.spark.jvm.detection import catalogs, connect, connected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +25,7 @@ class Room:
 
     def __init__(self, bridge: Bridge) -> None:
         self.bridge = bridge
+        propagate_exceptions(bridge.gateway, True)
         self.catalogs: dict[str, NativeCatalog] = {}
 
     def add_catalog(self, name: str, root: str | None, storage_options: Mapping[str, str]) -> None:
@@ -63,7 +64,8 @@ def enter(spark: SparkSession) -> Room | None:
     with _lock:
         if spark not in _rooms and spark not in _refusals:
             try:
-                _rooms[spark] = Room(connect(spark))
+                connected[spark] = connect(spark)
+                _rooms[spark] = Room(connected[spark])
             except Refused as reason:
                 _refusals[spark] = reason.message
         return _rooms.get(spark)
@@ -77,6 +79,7 @@ def allow(spark: SparkSession) -> None:
 def leave(spark: SparkSession) -> None:
     """Take everything out of a session again."""
     room = _rooms.pop(spark, None)
+    connected.pop(spark, None)
     _refusals.pop(spark, None)
     if room is not None:
         room.drop_catalogs()

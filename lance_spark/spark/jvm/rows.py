@@ -38,9 +38,9 @@ class RowsTable(Implementation):
 
     def capabilities(self) -> Any:
         """What Spark may do with it."""
-        found = self.bridge.new("java.util.HashSet")
-        found.add(self.bridge.find(f"{names.CAPABILITY}.BATCH_READ"))
-        return found
+        supported = self.bridge.new("java.util.HashSet")
+        supported.add(self.bridge.find(f"{names.CAPABILITY}.BATCH_READ"))
+        return supported
 
     def new_scan_builder(self, _options: Any) -> Any:
         """One for each query."""

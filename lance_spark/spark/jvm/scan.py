@@ -115,13 +115,13 @@ class NativeScan(_Scan):
 
     def filter(self, predicates: Any) -> None:
         """Leave out rows that a join does not need. What cannot be said in Lance is left to the join."""
-        found = []
+        taken = []
         for predicate in predicates:
-            wanted = expression(self.bridge, predicate)
-            pushed = None if wanted is None else translate(wanted, self.planned.source.stored)
+            condition = expression(self.bridge, predicate)
+            pushed = None if condition is None else translate(condition, self.planned.source.stored)
             if pushed is not None and len(pushed.sql) <= MAX_RUNTIME_FILTER:
-                found.append(pushed)
-        self._runtime = tuple(found)
+                taken.append(pushed)
+        self._runtime = tuple(taken)
 
     def to_batch(self) -> Any:
         """The partitions. Spark asks again after it has filtered."""
@@ -180,12 +180,12 @@ class NativeStatistics(Implementation):
 
     def __init__(self, bridge: Bridge, planned: PlannedScan) -> None:
         super().__init__(bridge)
-        self._found = planned.statistics
+        self._statistics = planned.statistics
 
     def size_in_bytes(self) -> Any:
         """Bytes of the columns that come out."""
-        return self.bridge.long(self._found.bytes)
+        return self.bridge.long(self._statistics.bytes)
 
     def num_rows(self) -> Any:
         """Rows that come out at most."""
-        return self.bridge.long(self._found.rows)
+        return self.bridge.long(self._statistics.rows)

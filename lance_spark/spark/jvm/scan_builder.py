@@ -64,13 +64,13 @@ class NativeScanBuilder(Implementation):
             return predicates
         left = []
         for predicate in predicates:
-            wanted = expression(self.bridge, predicate)
-            found = None if wanted is None else translate(wanted, self._source.stored)
-            if found is not None and wanted is not None:
-                self._named |= set(named_columns(wanted))
-                self._pushed = replace(self._pushed, filters=(*self._pushed.filters, found))
+            condition = expression(self.bridge, predicate)
+            pushed = None if condition is None else translate(condition, self._source.stored)
+            if pushed is not None and condition is not None:
+                self._named |= set(named_columns(condition))
+                self._pushed = replace(self._pushed, filters=(*self._pushed.filters, pushed))
                 self._taken.append(predicate)
-            if found is None or not found.exact or self._source.is_small:
+            if pushed is None or not pushed.exact or self._source.is_small:
                 left.append(predicate)
         return self.bridge.array(names.PREDICATE, left)
 
@@ -91,10 +91,10 @@ class NativeScanBuilder(Implementation):
         return self._aggregated(aggregation)
 
     def _aggregated(self, aggregation: Any) -> bool:
-        found, groups = aggregates(aggregation), columns(aggregation.groupByExpressions())
-        if found is None or groups is None or not self._source.takes_more:
+        asked, groups = aggregates(aggregation), columns(aggregation.groupByExpressions())
+        if asked is None or groups is None or not self._source.takes_more:
             return False
-        plan = plan_aggregates(found, groups, self._source.stored, self._asked)
+        plan = plan_aggregates(asked, groups, self._source.stored, self._asked)
         if plan is None:
             return False
         self._pushed = replace(self._pushed, aggregate=plan, columns=to_spark(plan.output))
@@ -132,9 +132,9 @@ class NativeScanBuilder(Implementation):
 
     def prune_columns(self, schema: Any) -> None:
         """Keep these columns, and of structs these fields."""
-        wanted = from_java(schema)
-        if wanted.names:
-            self._pushed = replace(self._pushed, columns=wanted)
+        pruned = from_java(schema)
+        if pruned.names:
+            self._pushed = replace(self._pushed, columns=pruned)
         else:
             self._pushed = replace(self._pushed, **_counted(self._source.schema, self._named))
 
@@ -152,18 +152,18 @@ class NativeScanBuilder(Implementation):
 
 
 def _sort_key(order: Any) -> SortKey | None:
-    found = columns([order.expression()])
-    if found is None or len(found[0].path) != 1:
+    named = columns([order.expression()])
+    if named is None or len(named[0].path) != 1:
         return None
     ascending = order.direction().toString() == "ASC"
-    return SortKey(found[0].path[0], ascending, order.nullOrdering().toString() == "NULLS FIRST")
+    return SortKey(named[0].path[0], ascending, order.nullOrdering().toString() == "NULLS FIRST")
 
 
 def _counted(schema: StructType, named: set[str]) -> dict[str, Any]:
     """What is read where only rows are counted: one column, as a batch without any reaches Spark as one without rows.
 
-    Nobody looks at it, so it can be nulls. Where each column is named by a filter, one is read: Spark may apply what
-    was pushed down once more.
+    Its values are never looked at, so they can be nulls. Where each column is named by a filter, one is read: Spark may
+    apply what was pushed down once more.
     """
     free = [field for field in schema if field.name not in named]
     field = (free or schema.fields)[0]

@@ -9,8 +9,8 @@ from lance_spark.spark.jvm.proxies import Implementation
 from lance_spark.spark.jvm.writing import NativeWriteBuilder, capabilities
 
 if TYPE_CHECKING:
+    from lance_spark.actions.stages import Stage
     from lance_spark.spark.jvm.bridge import Bridge
-    from lance_spark.spark.jvm.stages import Stage
 
 
 class NativeStagedTable(Implementation):

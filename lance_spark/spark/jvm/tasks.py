@@ -65,8 +65,8 @@ class ScanTask:
         return replace(self.scan, columns=replace(self.scan.columns, names=names, with_row_id=True))
 
     def _whole_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        found = [row_id for batch in batches for row_id in batch.column(ROW_ID).to_pylist()]
-        return take_rows(self.scan, found) if found else ()
+        row_ids = [row_id for batch in batches for row_id in batch.column(ROW_ID).to_pylist()]
+        return take_rows(self.scan, row_ids) if row_ids else ()
 
     def _nulls(self, count: int) -> pa.RecordBatch:
         # A batch without columns reaches Spark as one without rows.

@@ -40,10 +40,10 @@ def capabilities(bridge: Bridge) -> Any:
     operations, as Spark's tasks call a method for those that its writer of Python data sources lacks: every row would
     be lost without a word.
     """
-    found = bridge.new("java.util.HashSet")
+    supported = bridge.new("java.util.HashSet")
     for name in ("BATCH_READ", "BATCH_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC"):
-        found.add(bridge.find(f"{names.CAPABILITY}.{name}"))
-    return found
+        supported.add(bridge.find(f"{names.CAPABILITY}.{name}"))
+    return supported
 
 
 class NativeWriteBuilder(Implementation):

@@ -1,4 +1,4 @@
-"""Tables that are being created or replaced: begun, then committed or aborted. No JVM in it."""
+"""Tables that are being created or replaced: begun, then committed or aborted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lance_spark.options.write import WriteOptions
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TableDefinition:
     """What a table is to be."""
 
     schema: pa.Schema
@@ -49,12 +49,12 @@ class NameStage:
 
     staged: staging.StagedTable
     options: Mapping[str, str] = field(repr=False)
-    wanted: Wanted
+    definition: TableDefinition
 
     def commit(self, written: bool) -> None:
-        """Raises Conflict for a new table that somebody else dropped meanwhile."""
+        """Raises Conflict for a new table that another process dropped meanwhile."""
         if not written:
-            staging.fill_without_rows(self.staged, self.wanted.schema, self.wanted.options)
+            staging.fill_without_rows(self.staged, self.definition.schema, self.definition.options)
         staging.commit(self.staged)
 
     def abort(self) -> None:
@@ -70,14 +70,14 @@ class DatasetStage:
     branch: str | None
     new: bool
     options: Mapping[str, str] = field(repr=False)
-    wanted: Wanted
+    definition: TableDefinition
 
     def commit(self, written: bool) -> None:
         """Properties come with a version of their own."""
         if not written:
-            write_without_rows(self.location, self.branch, self.wanted.schema, self.wanted.options, self.new)
-        if self.wanted.properties:
-            alter_properties(self.location, self.branch, self.wanted.properties)
+            write_without_rows(self.location, self.branch, self.definition.schema, self.definition.options, self.new)
+        if self.definition.properties:
+            alter_properties(self.location, self.branch, self.definition.properties)
 
     def abort(self) -> None:
         """The write has cleaned up after itself."""
