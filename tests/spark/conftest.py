@@ -10,9 +10,11 @@ from lance_spark import LanceCatalog, capabilities, register, unregister
 from lance_spark.spark.jvm.detection import SWITCH
 
 NATIVE, PLAIN = "native", "plain"
+WAYS = [pytest.param(NATIVE, marks=pytest.mark.one_spark), PLAIN]
+"""On the oldest Spark test_native_*.py has the native way."""
 
 
-@pytest.fixture(scope="module", params=[PLAIN] if os.environ.get(SWITCH) == "0" else [NATIVE, PLAIN])
+@pytest.fixture(scope="module", params=[PLAIN] if os.environ.get(SWITCH) == "0" else WAYS)
 def both_ways(spark, request):
     """Runs the tests of a file twice: with the native way, and with the environment variable that switches it off."""
     unregister(spark)
