@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -47,12 +47,20 @@ class Scan:
 
 def schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColumns | None = None) -> pa.Schema:
     """Arrow schema of a version as a scan returns it: blobs as descriptions or bytes, not as stored."""
+    return (_schema_of if pin.stamp is None else _kept_schema_of)(location, pin, columns)
+
+
+def _schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColumns | None) -> pa.Schema:
     dataset = open_pinned(location, pin)
     with translated(location, "reading the schema"):
         names = dataset.schema.names if columns is None else list(columns.names)
         blobs = "blobs_descriptions" if columns is None else columns.blobs
         projected: pa.Schema = dataset.scanner(columns=names, blob_handling=blobs).projected_schema
         return projected
+
+
+_kept_schema_of = lru_cache(maxsize=64)(_schema_of)
+"""A plan asks several times, each time for a scanner of its own."""
 
 
 def stored_schema(location: DatasetLocation, pin: PinnedVersion) -> pa.Schema:
@@ -99,10 +107,10 @@ def index_matches(scan: Scan) -> IndexMatches | None:
     }
     with translated(scan.location, "planning the filter"):
         names = answering_indexes(dataset.scanner(**probe).explain_plan(True))
-        covered = _covered(dataset, names)
+        covered = (_covered if scan.pin.stamp is None else _kept_covered)(scan.location, scan.pin, names)
         if not covered:
             return None
-        fragments = [fragment for fragment in map(dataset.get_fragment, sorted(covered)) if fragment is not None]
+        fragments = _fragments(dataset, sorted(covered))
         addresses = dataset.scanner(fragments=fragments, **probe).to_table()["_rowaddr"]
     if len(addresses) > PROBE_LIMIT:
         return None
@@ -110,8 +118,9 @@ def index_matches(scan: Scan) -> IndexMatches | None:
     return IndexMatches(covered, dict(zip(keys.tolist(), counts.tolist(), strict=True)))
 
 
-def _covered(dataset: lance.LanceDataset, names: frozenset[str]) -> frozenset[int]:
+def _covered(location: DatasetLocation, pin: PinnedVersion, names: frozenset[str]) -> frozenset[int]:
     """Fragments of this version that every one of the named indexes covers."""
+    dataset = open_pinned(location, pin)
     per_index = [
         frozenset(fragment for segment in index.segments for fragment in segment.fragment_ids)
         for index in dataset.describe_indices()
@@ -120,6 +129,10 @@ def _covered(dataset: lance.LanceDataset, names: frozenset[str]) -> frozenset[in
     if not per_index or len(per_index) != len(names):
         return frozenset()
     return reduce(frozenset.intersection, per_index, frozenset(dataset.fragment_ids()))
+
+
+_kept_covered = lru_cache(maxsize=16)(_covered)
+"""Look-ups by the same key come one after the other; of 100,000 fragments these are large sets."""
 
 
 def check_filter(scan: Scan) -> None:

@@ -54,33 +54,33 @@ class NativeCatalog(Creating, Altering, Procedures):
         """Its name in the session."""
         return self._name
 
-    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
+    def load_table(self, wanted: Any, at: Any = None, *others: Any) -> Any:
         """A table, at a version (text), at a moment (microseconds), or for writing (privileges)."""
         if others:
-            return self.default("loadTable", ident, at, *others)  # Spark 4.3: calls one of the other three
+            return self.default("loadTable", wanted, at, *others)  # Spark 4.3: calls one of the other three
         for_reading = at is None or isinstance(at, str | int)
-        return self._table(self._find(ident, _travel(at), for_reading), f"{self._name}.{ident.toString()}")
+        return self._table(self._find(wanted, _travel(at), for_reading), f"{self._name}.{wanted.toString()}")
 
-    def table_exists(self, ident: Any) -> bool:
+    def table_exists(self, wanted: Any) -> bool:
         """Whether there is such a table."""
-        return self._places.exists(parts_of(ident))
+        return self._places.exists(parts_of(wanted))
 
-    def invalidate_table(self, ident: Any) -> None:
+    def invalidate_table(self, wanted: Any) -> None:
         """Nothing is kept that could be out of date."""
 
     def list_tables(self, _namespace: Any) -> Any:
         """Tables of a namespace. Paths have none."""
         return self.bridge.array(names.IDENTIFIER, [])
 
-    def _find(self, ident: Any, travel: TypedRef = DEFAULT, for_reading: bool = True) -> Place:
+    def _find(self, wanted: Any, travel: TypedRef = DEFAULT, for_reading: bool = True) -> Place:
         """What a name means; Spark's own exception where there is no more to be said than that it is not there."""
-        parts = parts_of(ident)
+        parts = parts_of(wanted)
         try:
             return self._places.find(parts, travel)
         except (NotFound, InvalidName) as missing:
             if self._places.explains(parts, for_reading):
                 raise
-            raise java_error(self.bridge.new(names.NO_SUCH_TABLE, ident)) from missing
+            raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
 
     def _table(self, place: Place, name: str) -> Any:
         try:
@@ -120,8 +120,8 @@ class RootCatalog(Namespaces, NativeCatalog):
     def list_tables(self, namespace: Any) -> Any:
         """Tables of a namespace."""
         with self.known(namespace):
-            tables = listing.list_tables(self.catalog, [*namespace])
-        return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, name.parts) for name in tables])
+            found = listing.list_tables(self.catalog, [*namespace])
+        return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, name.parts) for name in found])
 
 
 def _travel(at: Any) -> TypedRef:
