@@ -1,0 +1,36 @@
+"""What a change of rows did. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.show.words import counted, readable
+
+
+@dataclass(frozen=True)
+class ChangeResult:
+    """What a change of rows did; prints as one line."""
+
+    version: PinnedVersion
+    """The new version; the newest one where no row changed."""
+    rows_deleted: int = 0
+    rows_updated: int = 0
+    rows_inserted: int = 0
+    files: int = 0
+    """Files written: data files and deletion files."""
+    bytes: int = 0
+    """Bytes of the data files."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether a version was committed."""
+        return bool(self.rows_deleted or self.rows_updated or self.rows_inserted)
+
+    def __str__(self) -> str:
+        """``exp@7: 3 rows deleted, 2 updated, 1 inserted; 2 files, 1.2 KiB``."""
+        if not self.changed:
+            return f"{self.version}: no row changed"
+        rows = f"{counted(self.rows_deleted, 'row')} deleted, {self.rows_updated:,} updated"
+        rows += f", {self.rows_inserted:,} inserted"
+        return f"{self.version}: {rows}; {counted(self.files, 'file')}, {readable(self.bytes)}"
