@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from lance_spark.errors import CorruptData
 from lance_spark.manifest.framing import Span, manifest_span, section_span
@@ -38,6 +38,15 @@ MESSAGE = "__lance_commit_message"
 """Property in which pylance keeps a commit message."""
 
 
+class Rewritten(NamedTuple):
+    """Fragments that a compaction wrote anew. Their live rows follow one another in the new ones, in this order."""
+
+    old: tuple[int, ...]
+    """Ids."""
+    new: tuple[str, ...]
+    """Their data files: ids are given to new fragments by the commit. Each fragment has one."""
+
+
 @dataclass(frozen=True)
 class Transaction:
     """One commit as its writer described it."""
@@ -49,6 +58,8 @@ class Transaction:
     properties: Mapping[str, str] = field(default_factory=dict)
     cloned_from: str | None = None
     """Of a Clone: the dataset it was made from, as its writer spelled it."""
+    rewritten: tuple[Rewritten, ...] = ()
+    """Of a Rewrite: what became of which fragments."""
 
     @property
     def message(self) -> str | None:
@@ -86,12 +97,24 @@ def decode_transaction(content: bytes) -> Transaction:
         operation=named[0] if named else UNKNOWN,
         properties={text(entry.key): text(entry.value) for entry in transaction.properties},
         cloned_from=_cloned_from(transaction) if named[:1] == ["Clone"] else None,
+        rewritten=_rewritten(transaction) if named[:1] == ["Rewrite"] else (),
     )
 
 
 def _cloned_from(transaction: Any) -> str:
     """A branch begins with a Clone as well: of its own dataset."""
     return text(parse("Clone", transaction.operation_113).ref_path)
+
+
+def _rewritten(transaction: Any) -> tuple[Rewritten, ...]:
+    groups = parse("Rewrite", transaction.operation_104).groups
+    return tuple(
+        Rewritten(
+            tuple(int(fragment.id) for fragment in group.old),
+            tuple(text(file.path) for fragment in group.new for file in fragment.files),
+        )
+        for group in groups
+    )
 
 
 def _transaction_at(content: bytes, position: int, message: Span) -> Transaction | None:

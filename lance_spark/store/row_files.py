@@ -1,0 +1,254 @@
+"""Writes the files of a change of rows: new rows, then which old ones are gone; runs on executors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_spark.errors import CorruptData, LanceSparkError, NotCommittable
+from lance_spark.location import DatasetLocation
+from lance_spark.merge.row_ids import read_row_ids
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.rows.messages import NEW, OUTCOMES, PARTS, checksum
+from lance_spark.rows.model import DELETE, INSERT, OPERATION, UPDATE
+from lance_spark.schema.projection import ROW_ADDRESS
+from lance_spark.store.datasets import open_pinned
+from lance_spark.store.failures import translated
+from lance_spark.store.writing import write_rows
+from lance_spark.write.plan import WriteJob
+
+if TYPE_CHECKING:
+    import lance
+    from pyroaring import BitMap
+
+Addresses = npt.NDArray[np.int64]
+_NO_PART: dict[str, Any] = {
+    "fragment": NEW,
+    "deleted": None,
+    "updated": None,
+    "metadata": None,
+    "operation": None,
+    "rows": 0,
+    "checksum": 0,
+    "twice": None,
+}
+
+
+def write_parts(job: WriteJob, stable_row_ids: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """PARTS of one task's rows of an action frame; updated and inserted rows get fragments of their own.
+
+    The rows should come sorted by operation: each change of it begins another fragment.
+    """
+    found = _Found()
+    row_ids = _RowIds(job) if stable_row_ids else None
+    for operation, run in groupby(_pieces(batches), key=lambda piece: piece[0]):
+        rows = (found.noted(operation, batch) for _, batch in run)
+        if operation == DELETE:
+            for _ in rows:
+                pass
+            continue
+        addresses: list[Addresses] = []
+        written = [json.loads(entry) for entry in write_rows(job, _remembered(rows, addresses))]
+        total = 0
+        if operation == UPDATE:
+            flat = np.concatenate(addresses) if addresses else np.zeros(0, np.int64)
+            total = int(np.sum(flat, dtype=np.uint64)) if len(flat) else 0
+            if row_ids is not None:
+                row_ids.give(written, flat)
+        for entry in written:
+            part = {"metadata": json.dumps(entry), "operation": operation, "rows": entry["physical_rows"]}
+            yield _parts([{**_NO_PART, **part, "checksum": checksum(total)}])
+            total = 0
+    yield _parts(found.parts())
+
+
+def _parts(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=PARTS)
+
+
+def _remembered(rows: Iterable[tuple[pa.RecordBatch, Addresses]], addresses: list[Addresses]) -> Iterator[pa.RecordBatch]:
+    for batch, own in rows:
+        addresses.append(own)
+        yield batch
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows, cut wherever the operation changes."""
+    for batch in batches:
+        operations = batch.column(OPERATION).to_numpy(zero_copy_only=False)
+        cuts = [0, *(np.flatnonzero(np.diff(operations)) + 1).tolist(), batch.num_rows]
+        for start, end in zip(cuts, cuts[1:], strict=False):
+            if end > start:
+                yield int(operations[start]), batch.slice(start, end - start)
+
+
+class _Found:
+    """Which rows of which fragments change, as one task sees it."""
+
+    def __init__(self) -> None:
+        self._deleted: dict[int, BitMap] = {}
+        self._updated: dict[int, BitMap] = {}
+        self._twice: int | None = None
+
+    def noted(self, operation: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Addresses]:
+        """The batch, with the addresses of its rows."""
+        if operation == INSERT:
+            return batch, np.zeros(0, np.int64)
+        column = batch.column(ROW_ADDRESS)
+        if operation not in (DELETE, UPDATE) or column.null_count:
+            raise CorruptData(f"An action frame has operation {operation}, or a row without an address.")
+        addresses: Addresses = column.to_numpy().astype(np.int64)
+        fragments = addresses >> 32
+        order = np.argsort(fragments, kind="stable")
+        keys, starts = np.unique(fragments[order], return_index=True)
+        for key, part in zip(keys.tolist(), np.split(addresses[order], starts[1:]), strict=True):
+            self._note(operation, key, (part & 0xFFFFFFFF).astype(np.uint32))
+        return batch, addresses
+
+    def _note(self, operation: int, fragment: int, offsets: npt.NDArray[np.uint32]) -> None:
+        from pyroaring import BitMap
+
+        own = BitMap(offsets)
+        deleted, updated = (known.setdefault(fragment, BitMap()) for known in (self._deleted, self._updated))
+        again = own & updated if operation == DELETE else own & (updated | deleted)
+        if operation == UPDATE and len(own) < len(offsets):
+            values, counts = np.unique(offsets, return_counts=True)
+            again |= BitMap(values[counts > 1])
+        if again and self._twice is None:
+            self._twice = (fragment << 32) + again[0]
+        (deleted if operation == DELETE else updated).update(own)
+
+    def parts(self) -> list[dict[str, Any]]:
+        """PARTS of the fragments of the table."""
+        parts = [
+            {
+                **_NO_PART,
+                "fragment": key,
+                "deleted": self._deleted[key].serialize(),
+                "updated": self._updated[key].serialize(),
+            }
+            for key in sorted(self._updated)
+        ]
+        if parts:
+            parts[0]["twice"] = self._twice
+        return parts
+
+
+class _RowIds:
+    """Stable row ids of the table's rows, by their addresses."""
+
+    def __init__(self, job: WriteJob) -> None:
+        assert job.start is not None
+        self._location, self._pin = job.plan.location, job.start
+        self._known: dict[int, npt.NDArray[np.int64]] = {}
+
+    def give(self, written: list[dict[str, Any]], addresses: Addresses) -> None:
+        """Let rows that were written anew, in this order, keep their row ids."""
+        from lance.fragment import FragmentMetadata, RowIdSequence
+
+        ids = np.empty(len(addresses), np.int64)
+        fragments = addresses >> 32
+        for key in np.unique(fragments).tolist():
+            mask = fragments == key
+            ids[mask] = self._of(key)[addresses[mask] & 0xFFFFFFFF]
+        start = 0
+        for entry in written:
+            end = start + entry["physical_rows"]
+            with translated(self._location, "writing row ids"):
+                metadata = FragmentMetadata.from_json(json.dumps(entry))
+                metadata.row_id_meta = RowIdSequence(ids[start:end].tolist()).to_inline_metadata()
+                entry.update(metadata.to_json())
+            start = end
+
+    def _of(self, fragment: int) -> npt.NDArray[np.int64]:
+        if fragment not in self._known:
+            found = open_pinned(self._location, self._pin).get_fragment(fragment).metadata.to_json()["row_id_meta"]
+            inline = next((value for key, value in (found or {}).items() if key.lower() == "inline"), None)
+            if inline is None:
+                raise NotCommittable(
+                    "The row ids of the table are kept in files of their own, which this release cannot read.",
+                    hint="Compact the table first.",
+                )
+            self._known[fragment] = np.array(read_row_ids(bytes(inline)), np.int64)
+        return self._known[fragment]
+
+
+def delete_offsets(location: DatasetLocation, pin: PinnedVersion, parts: pa.Table) -> pa.Table:
+    """OUTCOMES of all PARTS of one fragment; pylance writes a deletion file, which nobody reads before the commit.
+
+    Raises CorruptData unless all rows to be deleted live in that version.
+    """
+    from pyroaring import BitMap
+
+    rows = parts.to_pylist()
+    key = rows[0]["fragment"]
+    if key == NEW:
+        blank = {"deleted": 0, "updated": 0}
+        return pa.Table.from_pylist([{**row, **blank} for row in rows], schema=OUTCOMES)
+    deleted, updated = BitMap(), BitMap()
+    twice = next((row["twice"] for row in rows if row["twice"] is not None), None)
+    for row in rows:
+        removed, again = BitMap.deserialize(row["deleted"]), BitMap.deserialize(row["updated"])
+        both = (removed & updated) | (again & (updated | deleted))
+        if both and twice is None:
+            twice = (key << 32) + both[0]
+        deleted |= removed
+        updated |= again
+    metadata = None if twice is not None else without_rows(location, pin, key, deleted | updated)
+    numbers = np.fromiter(updated, np.uint64, len(updated))
+    outcome = {
+        "fragment": key,
+        "metadata": metadata,
+        "operation": None,
+        "deleted": len(deleted),
+        "updated": len(updated),
+        "rows": 0,
+        "checksum": checksum(int(np.sum(numbers, dtype=np.uint64)) + len(updated) * (key << 32)),
+        "twice": twice,
+    }
+    return pa.Table.from_pylist([outcome], schema=OUTCOMES)
+
+
+def without_rows(location: DatasetLocation, pin: PinnedVersion, fragment: int, offsets: Iterable[int]) -> str | None:
+    """A fragment without some of its live rows, as pylance's JSON; None if none is left. Writes a deletion file."""
+    dataset = open_pinned(location, pin)
+    gone = list(offsets)
+    with translated(location, "deleting rows"):
+        before = dataset.get_fragment(fragment)
+        if before is None:
+            raise CorruptData(f"Version {pin} of {location.uri} has no fragment {fragment}.")
+        left = before.delete_rows(gone)
+        live = before.count_rows()
+    found = None if left is None else left.to_json()
+    after = 0 if found is None else before.physical_rows - _number_deleted(found)
+    if live - after != len(gone):
+        raise _not_live(location, pin, fragment)
+    return None if found is None else json.dumps(found)
+
+
+def _number_deleted(fragment: dict[str, Any]) -> int:
+    deletion = fragment["deletion_file"]
+    return int(deletion["num_deleted_rows"]) if deletion else 0
+
+
+def _not_live(location: DatasetLocation, pin: PinnedVersion, fragment: int) -> LanceSparkError:
+    return CorruptData(
+        f"Rows to be deleted are not in fragment {fragment} of version {pin} of {location.uri}; nothing was changed.",
+        hint="Addresses of rows belong to one version: read them from the version that is changed.",
+    )
+
+
+def take_row(location: DatasetLocation, pin: PinnedVersion, address: int, columns: tuple[str, ...]) -> dict[str, Any]:
+    """Some columns of one row."""
+    dataset = open_pinned(location, pin)
+    names = [name for name in columns if name in dataset.schema.names] or dataset.schema.names[:3]
+    with translated(location, "reading a row"):
+        fragment = dataset.get_fragment(address >> 32)
+        rows = fragment.scanner(columns=names, filter=f"_rowaddr = {address}").to_table().to_pylist()
+    return dict(rows[0]) if rows else {}

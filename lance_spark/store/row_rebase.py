@@ -1,0 +1,204 @@
+"""Brings a prepared change of rows to a newer version: looks at each version in between, and follows its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lance_spark.errors import Conflict, NotFound
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.contents import DeletionFile, Fragment
+from lance_spark.manifest.transactions import Rewritten, Transaction
+from lance_spark.merge.snapshot import Snapshot
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.rows.messages import Prepared
+from lance_spark.rows.rebase import Fate, Offsets, OldFragment, column_conflict, fate_of, follow, new_fragments
+from lance_spark.store import version_reader
+from lance_spark.store.deletions import deleted_offsets
+from lance_spark.store.row_files import without_rows
+
+_REPLACES = frozenset({"Overwrite", "Restore"})
+_TYPES = {"array": 0, "bitmap": 1}
+
+
+class Added(NamedTuple):
+    """Fragments with rows that were not there when the change was computed."""
+
+    pin: PinnedVersion
+    """A version that has them."""
+    fragments: tuple[int, ...]
+    appended: bool
+    """Whether a plain append added them: then no older row was changed."""
+
+
+class Rebased(NamedTuple):
+    """A change, prepared for a newer version."""
+
+    change: Prepared
+    added: tuple[Added, ...]
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """A fragment that the change takes rows from, as the version looked at last has it."""
+
+    fragment: Fragment
+    offsets: Offsets | None = None
+    """The rows; None as long as they are those that the change was prepared with."""
+
+
+def rebase(location: DatasetLocation, start: PinnedVersion, head: PinnedVersion, change: Prepared) -> Rebased:
+    """Bring a change that was prepared for ``start`` to a newer version of its branch.
+
+    Only fragments that changed in between get new deletion files. Raises Conflict where the same rows changed, or where
+    it cannot be known.
+    """
+    walk = _Walk(location, start, change)
+    for pin in (PinnedVersion(start.branch, version) for version in range(start.version + 1, head.version + 1)):
+        walk.step(pin)
+    return walk.result(head)
+
+
+class _Walk:
+    def __init__(self, location: DatasetLocation, start: PinnedVersion, change: Prepared) -> None:
+        self._location = location
+        self._change = change
+        self._start = self._last = version_reader.read_snapshot(location, start)
+        own = {fragment.id: fragment for fragment in self._start.contents.fragments() if fragment.id in change.changed}
+        self._first = own
+        self._touched = {key: _Touched(fragment) for key, fragment in own.items()}
+        self._added: list[tuple[Added, tuple[Fragment, ...]]] = []
+
+    def step(self, pin: PinnedVersion) -> None:
+        """Look at the next version."""
+        snapshot, transaction = self._read(pin)
+        operation = transaction.operation if transaction is not None else ""
+        if operation in _REPLACES:
+            raise _conflict(pin, operation, "the table was replaced")
+        reason = column_conflict(self._start.contents.fields, snapshot.contents.fields)
+        if reason is not None and (self._change.written or "added" not in reason):
+            raise _conflict(pin, operation, reason)
+        before = {entry.id: entry for entry in self._last.contents.fragments_without(snapshot.contents)}
+        after = {entry.id: entry for entry in snapshot.contents.fragments_without(self._last.contents)}
+        groups = transaction.rewritten if transaction is not None else ()
+        moved = {key: group for group in groups for key in group.old}
+        pending = [key for key in self._touched if key in before]
+        for key in pending:
+            fate = fate_of(before[key], after.get(key), self._start.live, key in moved, bool(self._change.updated))
+            if fate.is_conflict:
+                raise _conflict(pin, operation, f"of a fragment that the change touches: {fate.value}")
+            if fate is not Fate.MOVED:
+                self._touched[key] = self._still(key, after[key], snapshot)
+        for group in {moved[key] for key in pending if key in moved}:
+            self._follow(group, snapshot)
+        self._note_new(pin, operation, before, after, {path for group in groups for path in group.new})
+        self._last = snapshot
+
+    def _read(self, pin: PinnedVersion) -> tuple[Snapshot, Transaction | None]:
+        try:
+            manifest = version_reader.read_manifest(self._location, pin)
+        except NotFound:
+            raise Conflict(
+                f"Version {pin} of {self._location.uri} was committed and cleaned up since the rows were read: what it "
+                "changed is not known. Nothing was changed.",
+                hint="Run it again.",
+            ) from None
+        contents = version_reader.contents_of(self._location, pin, manifest)
+        transaction = version_reader.transaction_of(self._location, pin.branch, manifest)
+        return version_reader.snapshot_of(self._location, pin, contents), transaction
+
+    def _still(self, key: int, after: Fragment, snapshot: Snapshot) -> _Touched:
+        """The fragment, whose record changed. Raises Conflict if rows of ours were deleted."""
+        offsets = self._offsets(key)
+        gone = _deleted(self._location, snapshot, after)
+        if np.isin(offsets, gone, assume_unique=True).any():
+            raise _conflict(snapshot.pin, "", "the same rows were deleted or changed")
+        return _Touched(after, offsets)
+
+    def _offsets(self, key: int) -> Offsets:
+        touched = self._touched[key]
+        if touched.offsets is not None:
+            return touched.offsets
+        fragment, metadata = self._first[key], self._change.changed[key]
+        before = _deleted(self._location, self._start, fragment)
+        if metadata is None:
+            return np.setdiff1d(np.arange(fragment.physical_rows), before, assume_unique=True)
+        found = json.loads(metadata)["deletion_file"]
+        own = DeletionFile(
+            _TYPES[found["file_type"]], found["read_version"], found["id"], found["num_deleted_rows"], None
+        )
+        after = _deleted(self._location, self._start, fragment._replace(deletion=own))
+        return np.setdiff1d(after, before, assume_unique=True)
+
+    def _follow(self, group: Rewritten, snapshot: Snapshot) -> None:
+        """Replace compacted fragments by those that have their rows now."""
+        known = {entry.id: entry for entry in self._last.contents.fragments() if entry.id in group.old}
+        made = {entry.files[0].path: entry for entry in snapshot.contents.fragments_with(group.new)}
+        own = {key: self._offsets(key) for key in group.old if key in self._touched}
+        found = None
+        if len(known) == len(group.old) and len(made) == len(group.new) and not any(e.deletion for e in made.values()):
+            old = [
+                OldFragment(key, known[key].physical_rows, _deleted(self._location, self._last, known[key]))
+                for key in group.old
+            ]
+            found = follow(old, own, [(made[path].id, made[path].physical_rows) for path in group.new])
+        if found is None:
+            raise _conflict(snapshot.pin, "Rewrite", "rows were moved, and it is not certain where to")
+        by_id = {entry.id: entry for entry in made.values()}
+        for key in own:
+            del self._touched[key]
+        self._touched.update({key: _Touched(by_id[key], offsets) for key, offsets in found.items()})
+
+    def _note_new(
+        self,
+        pin: PinnedVersion,
+        operation: str,
+        before: dict[int, Fragment],
+        after: dict[int, Fragment],
+        moved: set[str],
+    ) -> None:
+        new = new_fragments(before, after, moved)
+        if new:
+            self._added.append((Added(pin, new, operation == "Append"), tuple(after[key] for key in new)))
+
+    def result(self, head: PinnedVersion) -> Rebased:
+        """The change for the version that was looked at last."""
+        changed: dict[int, str | None] = {}
+        for key, touched in self._touched.items():
+            if touched.offsets is None:
+                changed[key] = self._change.changed[key]
+            else:
+                changed[key] = without_rows(self._location, head, key, touched.offsets.tolist())
+        return Rebased(replace(self._change, changed=changed), tuple(self._still_there(head)))
+
+    def _still_there(self, head: PinnedVersion) -> Iterator[Added]:
+        """The new fragments; those that are as they were are looked at together, in the newest version."""
+        paths = {file.path for _, fragments in self._added for entry in fragments for file in entry.files}
+        now = {*self._last.contents.fragments_with(paths)} if paths else set()
+        for appended in (True, False):
+            of_kind = [(added, fragments) for added, fragments in self._added if added.appended == appended]
+            same = tuple(entry.id for _, fragments in of_kind for entry in fragments if entry in now)
+            if same:
+                yield Added(head, same, appended)
+            for added, fragments in of_kind:
+                rest = tuple(entry.id for entry in fragments if entry not in now)
+                if rest:
+                    yield added._replace(fragments=rest)
+
+
+def _deleted(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) -> Offsets:
+    found: Offsets = deleted_offsets(location, snapshot, fragment).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _conflict(pin: PinnedVersion, operation: str, what: str) -> Conflict:
+    by = f" ({operation})" if operation else ""
+    return Conflict(
+        f"Version {pin}{by} was committed while the change was computed, and does not combine with it: {what}. "
+        "Nothing was changed.",
+        hint="Run it again, or give retries=3 to have it computed again.",
+    )
