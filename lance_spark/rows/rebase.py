@@ -60,8 +60,11 @@ def _extended(before: Fragment, after: Fragment) -> bool:
     return any(field not in known for file in after.files for field in file.fields if field >= 0)
 
 
-def column_conflict(before: Sequence[Field], after: Sequence[Field]) -> str | None:
-    """Why rows that were computed with the columns of one version do not fit those of a later one; None if they do."""
+def column_conflict(before: Sequence[Field], after: Sequence[Field], writes: bool) -> str | None:
+    """Why rows that were computed with the columns of one version do not fit those of a later one; None if they do.
+
+    ``writes`` says whether the change has new rows, which lack columns that were added.
+    """
     now = {field.id: _shape(field) for field in after}
     for field in before:
         if field.id not in now:
@@ -70,7 +73,7 @@ def column_conflict(before: Sequence[Field], after: Sequence[Field]) -> str | No
             return f"column '{field.name}' was altered"
     known = {field.id for field in before}
     for field in after:
-        if field.id not in known and not field.nullable:
+        if writes and field.id not in known and not field.nullable:
             return f"column '{field.name}' was added, and cannot be null"
     return None
 
@@ -116,9 +119,7 @@ def follow(
     return found
 
 
-def new_fragments(
-    before: Collection[int], after: Mapping[int, Fragment], moved: Collection[str]
-) -> tuple[int, ...]:
+def new_fragments(before: Collection[int], after: Mapping[int, Fragment], moved: Collection[str]) -> tuple[int, ...]:
     """Ids of the fragments that a version added with rows of its own; ``moved`` are files of compacted rows."""
     return tuple(
         key

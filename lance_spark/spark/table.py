@@ -36,12 +36,13 @@ from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
 from lance_spark.show.card import Card, Shown
 from lance_spark.spark import cleanup
-from lance_spark.spark.datasource import OWN_NAME, register
+from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.narrow_query import Query, needs, read_options, with_all_columns
 from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.remotes import Remotes
+from lance_spark.spark.row_verbs import RowVerbs
 from lance_spark.spark.session import needed_session, session_or_none
 from lance_spark.spark.types import to_spark
 from lance_spark.store import datasets, scanning
@@ -67,7 +68,7 @@ _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(Shown):
+class LanceTable(RowVerbs, Shown):
     """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
 
     spark: SparkSession | None
@@ -203,15 +204,6 @@ class LanceTable(Shown):
         """
         pin = restore(self.location, self._pin(), engine_of(self.spark))
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
-
-    def write(self, frame: DataFrame, mode: str = "append", **options: object) -> None:
-        """Write a DataFrame to this handle's branch; options as of the data source. Refused at a tag or version."""
-        branch = self._moving_branch("write to")
-        register(frame.sparkSession, OWN_NAME)
-        writer = frame.write.format(OWN_NAME).mode(mode)
-        settings = {PREFIX + key: value for key, value in self.location.options}
-        settings |= {key: str(value) for key, value in options.items()}
-        writer.options(**settings).option("branch", branch or MAIN).save(self.location.uri)
 
     def cherry_pick(self, branch: str, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
         """Commit to this handle's branch what one version of another branch changed.

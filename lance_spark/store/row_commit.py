@@ -107,7 +107,7 @@ def _deletion_files(change: Prepared) -> list[str]:
 
 
 def deletion_file_path(fragment: dict[str, Any]) -> str | None:
-    """Path of a fragment's deletion file, of pylance's JSON, below the root of the branch; None if it has none there."""
+    """Path below the branch's root of the deletion file in a fragment's JSON; None if it has none there."""
     deletion = fragment["deletion_file"]
     if deletion is None or deletion.get("base_id") is not None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from lance_spark.store.writing import write_rows
 from lance_spark.write.plan import WriteJob
 
 if TYPE_CHECKING:
-    import lance
     from pyroaring import BitMap
 
 Addresses = npt.NDArray[np.int64]
@@ -72,7 +71,9 @@ def _parts(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=PARTS)
 
 
-def _remembered(rows: Iterable[tuple[pa.RecordBatch, Addresses]], addresses: list[Addresses]) -> Iterator[pa.RecordBatch]:
+def _remembered(
+    rows: Iterable[tuple[pa.RecordBatch, Addresses]], addresses: list[Addresses]
+) -> Iterator[pa.RecordBatch]:
     for batch, own in rows:
         addresses.append(own)
         yield batch
@@ -83,7 +84,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
     for batch in batches:
         operations = batch.column(OPERATION).to_numpy(zero_copy_only=False)
         cuts = [0, *(np.flatnonzero(np.diff(operations)) + 1).tolist(), batch.num_rows]
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             if end > start:
                 yield int(operations[start]), batch.slice(start, end - start)
 

@@ -79,8 +79,9 @@ class _Walk:
         operation = transaction.operation if transaction is not None else ""
         if operation in _REPLACES:
             raise _conflict(pin, operation, "the table was replaced")
-        reason = column_conflict(self._start.contents.fields, snapshot.contents.fields)
-        if reason is not None and (self._change.written or "added" not in reason):
+        fields = self._start.contents.fields, snapshot.contents.fields
+        reason = column_conflict(*fields, bool(self._change.written))
+        if reason is not None:
             raise _conflict(pin, operation, reason)
         before = {entry.id: entry for entry in self._last.contents.fragments_without(snapshot.contents)}
         after = {entry.id: entry for entry in snapshot.contents.fragments_without(self._last.contents)}

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from lance_spark.actions.change_rows import Finish, check_unambiguous, finish, new_terms
+from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
+from lance_spark.options.write import WriteOptions
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.rows.messages import OUTCOMES, PARTS, Prepared, prepared
+from lance_spark.rows.model import DELETING, OPERATION, UPDATE
 from lance_spark.rows.result import ChangeResult
+from lance_spark.schema.projection import ROW_ADDRESS
+from lance_spark.spark.failures import plainly
+from lance_spark.spark.runner import SparkRunner
+from lance_spark.spark.types import to_arrow, to_spark
+from lance_spark.store.datasets import pin_latest
+from lance_spark.store.row_files import delete_offsets, write_parts
+from lance_spark.store.scanning import fragment_sizes
+from lance_spark.store.writing import read_target
+from lance_spark.write.plan import WriteJob, WritePlan, append_schema, check_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_FEW_FRAGMENTS = 64
+_FEW_TASKS = 4
 
 
 @dataclass(frozen=True)
@@ -32,11 +54,11 @@ class RowChange:
     """Whether rows that others only append have to be looked at as well, as a merge that inserts must."""
     key: tuple[str, ...] = ()
     """Columns that tell rows apart, for errors."""
+    predicate: str = ""
+    """What a delete was asked for, for those who read the history."""
 
 
-def change_rows(
-    spark: SparkSession, change: RowChange, message: str | None = None, retries: int = 0
-) -> ChangeResult:
+def change_rows(spark: SparkSession, change: RowChange, message: str | None = None, retries: int = 0) -> ChangeResult:
     """Compute a change of rows on executors, and commit it as one version.
 
     Commits made meanwhile are kept. Where they changed the same rows the result is a Conflict, or the change is
@@ -44,4 +66,47 @@ def change_rows(
     row, SchemaMismatch, NotFound and Conflict; then nothing was changed. Only after a StorageFailure of the commit it
     is not certain whether it happened.
     """
-    raise NotImplementedError
+    check_writable(change.location, change.branch)
+    for _ in range(retries):
+        with suppress(Conflict):
+            return _attempt(spark, change, message)
+    return _attempt(spark, change, message)
+
+
+def _attempt(spark: SparkSession, change: RowChange, message: str | None) -> ChangeResult:
+    start = pin_latest(change.location, change.branch)
+    found = _prepare(spark, change, start)
+    if found.is_empty and found.twice is None:
+        return ChangeResult(start)
+    check_unambiguous(change.location, start, found, change.key)
+    terms = new_terms(change.verb, change.meets is not None, change.predicate, message)
+    return finish(Finish(change.location, start, found, terms, change.meets, change.inserts_by_key))
+
+
+def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Prepared:
+    """Write all files, in one job. The driver gets a small row for each fragment."""
+    runner = SparkRunner(spark, change.verb)
+    location, frame = change.location, change.actions(start)
+    target = read_target(location, start)
+    schema = target.schema
+    if change.verb == DELETING:
+        frame = frame.select(OPERATION, ROW_ADDRESS)
+    else:
+        given = to_arrow(frame.drop(OPERATION, ROW_ADDRESS).schema)
+        check_names(given, new=False)
+        schema = append_schema(schema, given)
+        # Spark makes tasks of the session's advisory size of however few or many rows there are: no tiny files.
+        frame = frame.hint("rebalance", OPERATION).sortWithinPartitions(OPERATION, ROW_ADDRESS)
+    plan = WritePlan(location, WriteOptions(branch=change.branch), "append", schema, start)
+    write = partial(write_parts, WriteJob(plan, start), target.stable_row_ids)
+    parts = runner.map("write rows", frame, write, PARTS)
+    fragments = len(fragment_sizes(location, start))
+    tasks = min(fragments, _FEW_TASKS if fragments <= _FEW_FRAGMENTS else 2 * runner.parallelism)
+
+    def delete(table: pa.Table) -> pa.Table:
+        with plainly():
+            return delete_offsets(location, start, table.cast(PARTS))
+
+    grouped = parts.repartition(max(1, tasks), "fragment").groupBy("fragment")
+    outcomes = grouped.applyInArrow(delete, to_spark(OUTCOMES))
+    return prepared(runner.collect("delete rows", outcomes).to_pylist(), UPDATE)

@@ -1,0 +1,117 @@
+"""The verbs of a table that change rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lance_spark.errors import InvalidOption
+from lance_spark.location import DatasetLocation
+from lance_spark.options.storage import PREFIX
+from lance_spark.refs.model import RefSpec
+from lance_spark.refs.names import MAIN
+from lance_spark.spark.datasource import OWN_NAME, register
+from lance_spark.spark.refs import moving_branch
+from lance_spark.spark.session import needed_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lance_spark.rows.result import ChangeResult
+    from lance_spark.spark.rows.merging import RowMerge
+
+_NEEDED = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance changes rows of main."
+
+
+class RowVerbs:
+    """Changes of rows; each is one version of the handle's branch. Refused at a tag or version.
+
+    Commits made meanwhile are kept. Where they changed the same rows the change is a Conflict or, with ``retries``,
+    computed again on the newest version so many times. Conditions and values are Spark's SQL, or Columns.
+    """
+
+    spark: SparkSession | None
+    location: DatasetLocation
+    ref: RefSpec
+
+    def delete(self, where: str | Column, message: str | None = None, retries: int = 0) -> ChangeResult:
+        """Delete the rows that a condition is true for. Files are not written anew.
+
+        Raises InvalidOption for an empty condition, NotFound, Refused and Conflict; then nothing was changed.
+        """
+        from lance_spark.spark.rows.changes import deletion
+        from lance_spark.spark.rows.engine import change_rows
+
+        spark, branch = self._where("delete from")
+        return change_rows(spark, deletion(spark, (self.location, branch), where), message, retries)
+
+    def update(
+        self,
+        set: Mapping[str, str | Column],
+        where: str | Column | None = None,
+        message: str | None = None,
+        retries: int = 0,
+    ) -> ChangeResult:
+        """Set columns, given as expressions by name, of the rows that a condition is true for, or of all.
+
+        Values are cast to the column's type. Raises SchemaMismatch for one that does not fit, NotFound for a column
+        that is not there, Refused and Conflict; then nothing was changed.
+        """
+        from lance_spark.spark.rows.changes import update
+        from lance_spark.spark.rows.engine import change_rows
+
+        spark, branch = self._where("update")
+        return change_rows(spark, update(spark, (self.location, branch), set, where), message, retries)
+
+    def merge(self, source: DataFrame, on: str | Column | Sequence[str]) -> RowMerge:
+        """A merge of a DataFrame's rows into the table, to which clauses are added, and which ``execute()`` runs.
+
+        ``on`` is a column that both have, a list of such columns, or a condition over ``target.`` and ``source.``.
+        """
+        from lance_spark.spark.rows.merging import RowMerge
+
+        spark, branch = self._where("merge rows into")
+        return RowMerge(spark, self.location, branch, source, _keys(on, source.columns))
+
+    def write(
+        self, frame: DataFrame, mode: str = "append", replace_where: str | None = None, **options: object
+    ) -> ChangeResult | None:
+        """Write a DataFrame to this handle's branch; options as of the data source. Refused at a tag or version.
+
+        With ``mode="overwrite"`` and ``replace_where`` only rows for which the condition is true are replaced, as one
+        version; the DataFrame's rows have to satisfy it, too. That gives what was changed.
+        """
+        if replace_where is not None:
+            return self._replace_where(frame, mode, replace_where, options)
+        branch = moving_branch(self.ref, "write to")
+        register(frame.sparkSession, OWN_NAME)
+        writer = frame.write.format(OWN_NAME).mode(mode)
+        settings = {PREFIX + key: value for key, value in self.location.options}
+        settings |= {key: str(value) for key, value in options.items()}
+        writer.options(**settings).option("branch", branch or MAIN).save(self.location.uri)
+        return None
+
+    def _replace_where(self, frame: DataFrame, mode: str, where: str, options: Mapping[str, object]) -> ChangeResult:
+        """What ``write(df, mode="overwrite", replace_where=...)`` does."""
+        from lance_spark.spark.rows.changes import replacement
+        from lance_spark.spark.rows.engine import change_rows
+
+        if mode != "overwrite":
+            raise InvalidOption("replace_where replaces rows.", hint="Add mode='overwrite'.")
+        unknown = sorted(options.keys() - {"commit_message"})
+        if unknown:
+            raise InvalidOption(f"replace_where cannot be combined with '{unknown[0]}'.", hint="Leave one of them out.")
+        branch = moving_branch(self.ref, "write to")
+        message = options.get("commit_message")
+        change = replacement(frame.sparkSession, (self.location, branch), frame, where)
+        return change_rows(frame.sparkSession, change, None if message is None else str(message))
+
+    def _where(self, what: str) -> tuple[SparkSession, str | None]:
+        branch = moving_branch(self.ref, what)
+        return needed_session(self.spark, _NEEDED), branch
+
+
+def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Column | tuple[str, ...]:
+    if isinstance(on, str):
+        return (on,) if on in columns else on
+    return tuple(on) if isinstance(on, list | tuple) else on  # type: ignore[return-value]

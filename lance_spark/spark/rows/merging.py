@@ -1,0 +1,174 @@
+"""MERGE: rows of a source beside those of a table, and what becomes of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+
+from lance_spark.errors import InvalidOption
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.rows.clauses import SOURCE, TARGET, Case, Clause, check_clauses, check_columns, inserts, join_of
+from lance_spark.rows.model import DELETE, INSERT, MERGING, OPERATION, UPDATE
+from lance_spark.rows.result import ChangeResult
+from lance_spark.schema.projection import ROW_ADDRESS
+from lance_spark.spark.rows.assignment import assigned, expression, quoted
+from lance_spark.spark.rows.engine import RowChange, change_rows
+from lance_spark.spark.rows.target import TargetRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+    Values = Mapping[str, str | Column]
+    Condition = str | Column
+
+_MARK, _CLAUSE = "__source_row", "__clause"
+
+
+@dataclass(frozen=True)
+class RowMerge:
+    """A merge of rows that is being put together; :meth:`execute` runs it.
+
+    Conditions and values are SQL, or Columns, over ``target.`` and ``source.``; each row gets the first clause of its
+    case whose condition is true.
+    """
+
+    spark: SparkSession
+    location: DatasetLocation
+    branch: str | None
+    source: DataFrame
+    on: str | Column | tuple[str, ...]
+    """A condition, or key columns that both sides have. Keys that are null match nothing."""
+    clauses: tuple[Clause, ...] = ()
+
+    def when_matched_update_all(self, condition: Condition | None = None) -> RowMerge:
+        """Set all columns that the source has; other columns of the target stay."""
+        return self._with("matched", UPDATE, condition)
+
+    def when_matched_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
+        """Set these columns, given as expressions by name."""
+        return self._with("matched", UPDATE, condition, set)
+
+    def when_matched_delete(self, condition: Condition | None = None) -> RowMerge:
+        """Delete the target's row."""
+        return self._with("matched", DELETE, condition)
+
+    def when_not_matched_insert_all(self, condition: Condition | None = None) -> RowMerge:
+        """Insert the source's row; columns that the source lacks are null."""
+        return self._with("not matched", INSERT, condition)
+
+    def when_not_matched_insert(self, values: Values, condition: Condition | None = None) -> RowMerge:
+        """Insert a row of these values, expressions of the source by the target's column; other columns are null."""
+        return self._with("not matched", INSERT, condition, values)
+
+    def when_not_matched_by_source_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
+        """Set columns of rows of the target that no row of the source matches."""
+        return self._with("not matched by source", UPDATE, condition, set)
+
+    def when_not_matched_by_source_delete(self, condition: Condition | None = None) -> RowMerge:
+        """Delete rows of the target that no row of the source matches."""
+        return self._with("not matched by source", DELETE, condition)
+
+    def execute(self, message: str | None = None, retries: int = 0) -> ChangeResult:
+        """Run the merge as one version, with this commit message.
+
+        With ``retries`` it is computed again, so many times, where others changed the same rows meanwhile. Raises
+        InvalidOption, NotFound and SchemaMismatch for what does not fit, Refused where several source rows match one
+        row, and Conflict; then nothing was changed.
+        """
+        check_clauses(self.clauses)
+        key = self.on if isinstance(self.on, tuple) else ()
+        change = RowChange(
+            location=self.location,
+            branch=self.branch,
+            verb=MERGING,
+            actions=self._actions,
+            meets=self._meets,
+            inserts_by_key=inserts(self.clauses),
+            key=key,
+        )
+        return change_rows(self.spark, change, message, retries)
+
+    def _with(self, case: Case, action: int, condition: Condition | None, values: Values | None = None) -> RowMerge:
+        if values is not None and not values:
+            raise InvalidOption(f"A clause for rows {case} sets no column.", hint="Give {'column': 'expression'}.")
+        return replace(self, clauses=(*self.clauses, Clause(case, action, condition, values)))
+
+    def _actions(self, pin: PinnedVersion) -> DataFrame:
+        rows = TargetRows(self.spark, self.location)
+        fields = {field.name: field for field in rows.schema(pin)}
+        for clause in self.clauses:
+            check_columns(list(clause.values or ()), list(fields))
+        return rows.select(pin, lambda target: self._merged(target, fields))
+
+    def _merged(self, target: DataFrame, fields: Mapping[str, StructField]) -> DataFrame:
+        joined = self._joined(target, join_of(self.clauses))
+        index = reduce(
+            lambda found, entry: found.when(self._applies(entry[1]), F.lit(entry[0])),
+            enumerate(self.clauses),
+            F.when(F.lit(False), F.lit(-1)),
+        )
+        values = [self._values(joined, clause, fields) for clause in self.clauses]
+        chosen = joined.withColumn(_CLAUSE, index).where(F.col(_CLAUSE).isNotNull())
+        operation = _by_clause([F.lit(clause.action) for clause in self.clauses])
+        columns = [
+            _by_clause([own[name] for own in values]).cast(fields[name].dataType).alias(name)
+            if any(name in own for own in values) and not _is_nested(fields[name])
+            else _by_clause([own[name] for own in values]).alias(name)
+            for name in fields
+        ]
+        return chosen.select(operation.alias(OPERATION), F.col(f"{TARGET}.{ROW_ADDRESS}").alias(ROW_ADDRESS), *columns)
+
+    def _joined(self, target: DataFrame, how: str) -> DataFrame:
+        source = self.source.withColumn(_MARK, F.lit(True)).alias(SOURCE)
+        if isinstance(self.on, tuple):
+            condition = reduce(
+                lambda left, right: left & right, [quoted(name, TARGET) == quoted(name, SOURCE) for name in self.on]
+            )
+        else:
+            condition = expression(self.on)
+        return target.alias(TARGET).join(source, condition, how)
+
+    def _applies(self, clause: Clause) -> Column:
+        here, there = F.col(f"{TARGET}.{ROW_ADDRESS}"), F.col(f"{SOURCE}.{_MARK}")
+        case = {
+            "matched": here.isNotNull() & there.isNotNull(),
+            "not matched": here.isNull(),
+            "not matched by source": there.isNull(),
+        }[clause.case]
+        return case if clause.condition is None else case & expression(clause.condition)
+
+    def _values(self, joined: DataFrame, clause: Clause, fields: Mapping[str, StructField]) -> dict[str, Column]:
+        """What each column is set to."""
+        nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
+        if clause.action == DELETE:
+            return nothing
+        if clause.values is None:
+            given = {name: quoted(name, SOURCE) for name in self.source.columns if name in fields}
+        else:
+            given = {name: expression(value) for name, value in clause.values.items()}
+        old = nothing if clause.action == INSERT else {name: quoted(name, TARGET) for name in fields}
+        return {**old, **assigned(joined, given, fields)}
+
+    def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
+        rows = TargetRows(self.spark, self.location).fragments(pin, fragments)
+        return not self._joined(rows, "inner").isEmpty()
+
+
+def _by_clause(values: Sequence[Column]) -> Column:
+    first, *others = values
+    found = F.when(F.col(_CLAUSE) == 0, first)
+    for position, value in enumerate(others, 1):
+        found = found.when(F.col(_CLAUSE) == position, value)
+    return found
+
+
+def _is_nested(field: StructField) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    return isinstance(field.dataType, ArrayType | MapType | StructType)
