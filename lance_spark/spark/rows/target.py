@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -68,8 +68,10 @@ class TargetRows:
         schema = to_spark(own, blob_names(read))
         wire = wire_schema(schema)
         names = tuple(name for name in own.names if name != ROW_ADDRESS)
-        blobs = "all_binary" if read.options.blob_handling == "bytes" else "blobs_descriptions"
-        scan = Scan(self.location, pin, ScanColumns(names, with_row_address=True, blobs=blobs))
+        columns = ScanColumns(names, with_row_address=True)
+        if read.options.blob_handling == "bytes":
+            columns = replace(columns, blobs="all_binary")
+        scan = Scan(self.location, pin, columns)
 
         def rows(fragment: int) -> Iterator[pa.RecordBatch]:
             for batch in read_batches(scan, ScanPartition((fragment,))):
