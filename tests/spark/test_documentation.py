@@ -53,6 +53,18 @@ def test_the_example_of_sql_runs_and_gives_what_it_says(spark, tmp_path):
     assert len(names["said"]) == 5
 
 
+def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_path):
+    text = (ROOT / "docs" / "changing-rows.md").read_text()
+    code = re.search(r"<!-- rows -->\n```python\n(.*?)```", text, re.DOTALL)[1]
+    code = code.replace("late.lance", str(tmp_path / "late.lance"))
+    code = re.sub(r"^(?:print\((.*)\)|(t\.count.*\))) +# (.*)$", r"said.append((str(\1\2), '\3'))", code, flags=re.MULTILINE)
+    names = {"spark": spark, "said": []}
+    exec(code, names)
+    assert len(names["said"]) == 3
+    for found, said in names["said"]:
+        assert found == said or found.startswith(said.removesuffix("...")), (found, said)
+
+
 def test_a_write_without_a_mode_ends_as_the_page_says_and_the_page_says_what_helps(spark, uri):
     fails, helps = blocks("docs/when-something-goes-wrong.md")[:2]
     quoted = " ".join(blocks("docs/when-something-goes-wrong.md", "")[0].split())

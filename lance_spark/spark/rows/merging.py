@@ -81,18 +81,20 @@ class RowMerge:
         InvalidOption, NotFound and SchemaMismatch for what does not fit, Refused where several source rows match one
         row, and Conflict; then nothing was changed.
         """
+        return change_rows(self.spark, self.change(), message, retries)
+
+    def change(self) -> RowChange:
+        """The merge as the engine takes it. Raises InvalidOption for clauses that make no sense."""
         check_clauses(self.clauses)
-        key = self.on if isinstance(self.on, tuple) else ()
-        change = RowChange(
+        return RowChange(
             location=self.location,
             branch=self.branch,
             verb=MERGING,
             actions=self._actions,
             meets=self._meets,
             inserts_by_key=inserts(self.clauses),
-            key=key,
+            key=self.on if isinstance(self.on, tuple) else (),
         )
-        return change_rows(self.spark, change, message, retries)
 
     def _with(self, case: Case, action: int, condition: Condition | None, values: Values | None = None) -> RowMerge:
         if values is not None and not values:

@@ -1,0 +1,394 @@
+"""Rows deleted, updated, merged and replaced on Spark's executors, on main and on branches; pylance reads them."""
+# ruff: noqa: ARG005 - conditions take both sides
+
+import dataclasses
+
+import lance
+import pyarrow as pa
+import pytest
+from support.local_datasets import contents, written_since
+from support.row_changes import (
+    SCHEMA,
+    ModelClause,
+    changing_table,
+    check_table,
+    modelled,
+    row_ids,
+    rows_of,
+    some,
+)
+
+from lance_spark import LanceTable
+from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
+from lance_spark.manifest.transactions import MESSAGE
+from lance_spark.spark.rows.changes import deletion, update
+from lance_spark.spark.rows.engine import change_rows
+
+pytestmark = [pytest.mark.spark]
+
+
+@pytest.fixture(params=["exp", None], ids=["branch", "main"])
+def branch(request):
+    return request.param
+
+
+@pytest.fixture(params=[True, False], ids=["stable", "plain"])
+def stable(request):
+    return request.param
+
+
+@pytest.fixture
+def location(uri, branch, stable):
+    return changing_table(uri, branch, stable)
+
+
+@pytest.fixture
+def table(spark, location, branch):
+    whole = LanceTable.for_path(spark, location.uri)
+    return whole if branch is None else whole.checkout(branch=branch)
+
+
+def source(spark, *rows, columns="id bigint, x int, day string"):
+    return spark.createDataFrame([*rows], columns)
+
+
+def test_a_delete_keeps_what_the_condition_is_not_true_for(table, location, branch):
+    before = rows_of(location, branch)
+    result = table.delete("id % 5 = 0", message="bye")
+    assert str(result) == f"{branch or 'main'}@{table.version}: 6 rows deleted, 0 updated, 0 inserted; 3 files, 0 B"
+    check_table(location, branch, [row for row in before if row["id"] is None or row["id"] % 5])
+    transaction = lance.dataset(location.branch_uri(branch)).read_transaction(table.version)
+    assert type(transaction.operation).__name__ == "Delete"
+    assert transaction.transaction_properties[MESSAGE] == "bye"
+    assert not table.delete("id % 5 = 0").changed
+    assert table.version == result.version.version
+
+
+def test_an_update_keeps_ids_and_indexes(table, location, branch, stable):
+    before, known = rows_of(location, branch), row_ids(location, branch)
+    result = table.update({"x": "x * 10 + id", "day": "concat(day, '!')"}, where="id % 3 = 0")
+    assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (9, 0, 0)
+    hit = [row["id"] for row in before if row["id"] is not None and row["id"] % 3 == 0]
+    expected = [
+        {"id": row["id"], "x": row["x"] * 10 + row["id"], "day": row["day"] + "!"} if row["id"] in hit else row
+        for row in before
+    ]
+    check_table(location, branch, expected)
+    if stable:
+        assert row_ids(location, branch) == known
+        moved = lance.dataset(location.branch_uri(branch)).scanner(
+            columns=["id"], filter=f"_row_last_updated_at_version = {result.version.version}"
+        )
+        assert sorted(moved.to_table()["id"].to_pylist()) == sorted(hit)
+
+
+def test_all_rows_of_fragments_may_go(table, location, branch):
+    rows = table.delete("id < 20").rows_deleted
+    assert rows == 18
+    check_table(location, branch, [row for row in rows_of(location, branch) if row["id"] is None or row["id"] >= 20])
+    assert table.update({"x": "1"}).rows_updated == 11
+    assert table.delete("true").rows_deleted == 11
+    assert rows_of(location, branch) == []
+    assert table.merge(source(table.spark, (1, 1, "a")), on="id").when_not_matched_insert_all().execute().rows_inserted
+    check_table(location, branch, [{"id": 1, "x": 1, "day": "a"}])
+
+
+UPDATE_ALL = ModelClause("when_matched_update_all")
+INSERT_ALL = ModelClause("when_not_matched_insert_all")
+DELETE = ModelClause("when_matched_delete")
+NEWER = ModelClause("when_matched_update_all", ("source.x > target.x",), lambda t, s: s["x"] > t["x"])
+GONE = ModelClause("when_matched_delete", ("source.day = 'gone'",), lambda t, s: s["day"] == "gone")
+PRUNE = ModelClause("when_not_matched_by_source_delete", ("target.day = 'mon'",), lambda t, s: t["day"] == "mon")
+ROWS = [(1, 5, "a"), (3, 5, "b"), (12, 0, "gone"), (25, 9, "c"), (40, 1, "d"), (None, 7, "n")]
+
+CASES = {
+    "upsert": ("id", ROWS, [UPDATE_ALL, INSERT_ALL]),
+    "update only": ("id", ROWS, [UPDATE_ALL]),
+    "insert only": ("id", ROWS, [INSERT_ALL]),
+    "delete only": ("id", ROWS, [DELETE]),
+    "the first clause whose condition is true": ("id", ROWS, [NEWER, GONE, INSERT_ALL]),
+    "conditions in the other order": ("id", ROWS, [GONE, UPDATE_ALL, INSERT_ALL]),
+    "no clause fits": ("id", [(1, -1, "a")], [NEWER]),
+    "nothing matches": ("id", [(99, 1, "z")], [UPDATE_ALL]),
+    "an empty source": ("id", [], [UPDATE_ALL, INSERT_ALL, PRUNE]),
+    "rows that the source does not have": ("id", ROWS, [UPDATE_ALL, INSERT_ALL, PRUNE]),
+    "all rows that the source does not have": (
+        "id",
+        ROWS,
+        [ModelClause("when_not_matched_by_source_delete")],
+    ),
+    "set columns by both sides": (
+        "id",
+        ROWS,
+        [
+            ModelClause(
+                "when_matched_update",
+                ({"x": "target.x + source.x", "day": "source.day"}, "target.id < 20"),
+                lambda t, s: t["id"] < 20,
+                {"x": lambda t, s: t["x"] + s["x"], "day": lambda t, s: s["day"]},
+            ),
+            ModelClause(
+                "when_not_matched_insert",
+                ({"id": "source.id", "x": "source.x * 2"}, "source.id IS NOT NULL"),
+                lambda t, s: s["id"] is not None,
+                {"id": lambda t, s: s["id"], "x": lambda t, s: s["x"] * 2},
+            ),
+            ModelClause(
+                "when_not_matched_by_source_update",
+                ({"day": "upper(target.day)"}, "target.x = 1"),
+                lambda t, s: t["x"] == 1,
+                {"day": lambda t, s: t["day"].upper()},
+            ),
+        ],
+    ),
+    "a condition that is null is not true": (
+        "id",
+        [(1, None, "a"), (2, 5, "b")],
+        [ModelClause("when_matched_update_all", ("source.x > 0",), lambda t, s: s["x"] is not None and s["x"] > 0)],
+    ),
+    "keys that are null are inserted": ("id", [(None, 1, "a"), (None, 2, "b")], [UPDATE_ALL, INSERT_ALL]),
+    "a new key twice is inserted twice": ("id", [(50, 1, "a"), (50, 2, "b")], [UPDATE_ALL, INSERT_ALL]),
+    "several rows delete one row": ("id", [(1, 1, "a"), (1, 2, "b")], [DELETE, INSERT_ALL]),
+    "of several rows one applies": ("id", [(1, -1, "a"), (1, 2, "b")], [NEWER]),
+    "a condition as the key": (
+        "target.id = source.id AND target.day = 'tue'",
+        ROWS,
+        [UPDATE_ALL, INSERT_ALL],
+    ),
+    "a key of two columns": (["id", "day"], [(1, 7, "mon"), (2, 7, "tue"), (14, 7, "tue")], [UPDATE_ALL, INSERT_ALL]),
+    "a condition without equality": (
+        "target.id BETWEEN source.id AND source.x",
+        [(1, 2, "a"), (15, 16, "b")],
+        [ModelClause("when_matched_update", ({"day": "source.day"},), None, {"day": lambda t, s: s["day"]})],
+    ),
+}
+MATCHES = {
+    "id": lambda t, s: t["id"] is not None and t["id"] == s["id"],
+    "target.id = source.id AND target.day = 'tue'": lambda t, s: t["id"] == s["id"] is not None and t["day"] == "tue",
+    "('id', 'day')": lambda t, s: (t["id"], t["day"]) == (s["id"], s["day"]),
+    "target.id BETWEEN source.id AND source.x": lambda t, s: t["id"] is not None and s["id"] <= t["id"] <= s["x"],
+}
+PLACES = [("exp", True), (None, False), ("exp", False), (None, True)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_merge_does_what_the_model_does(spark, uri, name):
+    on, given, clauses = CASES[name]
+    branch, stable = PLACES[list(CASES).index(name) % len(PLACES)]
+    location = changing_table(uri, branch, stable)
+    before, known = rows_of(location, branch), row_ids(location, branch)
+    table = LanceTable.for_path(spark, uri).checkout(branch=branch or "main")
+    merge = table.merge(source(spark, *given), on=on)
+    for clause in clauses:
+        merge = getattr(merge, clause.method)(*clause.arguments)
+    result = merge.execute(message=name)
+    rows = [dict(zip(SCHEMA.names, row, strict=True)) for row in given]
+    matches = MATCHES[str(tuple(on) if isinstance(on, list) else on)]
+    check_table(location, branch, modelled(before, rows, matches, clauses))
+    after = rows_of(location, branch)
+    assert len(after) - len(before) == result.rows_inserted - result.rows_deleted
+    if stable:
+        now = row_ids(location, branch)
+        assert all(now[key] == known[key] for key in now.keys() & known.keys() if key is not None)
+
+
+@pytest.mark.parametrize("rows", [[(1, 5, "a"), (1, 6, "b")], [(1, 5, "a"), (1, 5, "gone")]])
+def test_two_rows_of_the_source_for_one_row_are_an_error(table, location, branch, rows):
+    before = contents(location.uri)
+    merge = table.merge(source(table.spark, *rows), on="id").when_matched_delete("source.day = 'gone'")
+    with pytest.raises(Refused, match="match the row with id = 1: ") as caught:
+        merge.when_matched_update_all().execute()
+    assert "dropDuplicates" in caught.value.hint
+    assert written_since(before, location.uri) == set()
+
+
+def appended(location, branch):
+    lance.write_dataset(some([77], x=9), location.branch_uri(branch), mode="append")
+    return [{"id": 77, "x": 9, "day": "mon"}]
+
+
+def deleted(location, branch):
+    lance.dataset(location.branch_uri(branch)).delete("id IN (5, 16)")
+    return []
+
+
+def compacted(location, branch):
+    dataset = lance.dataset(location.branch_uri(branch))
+    inherited = [found.fragment_id for found in dataset.get_fragments() if found.metadata.files[0].base_id is not None]
+    lance.write_dataset(some([78]), location.branch_uri(branch), mode="append")
+    lance.dataset(location.branch_uri(branch)).optimize.compact_files(excluded_fragment_ids=inherited)
+    return [{"id": 78, "x": 0, "day": "mon"}]
+
+
+def updated(location, branch):
+    lance.dataset(location.branch_uri(branch)).update({"day": "'later'"}, where="id = 6")
+    return [{"id": 6, "x": 0, "day": "later"}]
+
+
+def beside(change, location, branch, happens):
+    """The change, and what another writer commits after its rows were read for the first time."""
+    added = []
+
+    def actions(pin):
+        if not added:
+            added.append(happens(location, branch))
+        return change.actions(pin)
+
+    return dataclasses.replace(change, actions=actions), added
+
+
+@pytest.mark.parametrize("happens", [appended, deleted, compacted, updated])
+def test_other_commits_in_between_are_kept(spark, table, location, branch, happens):
+    before = rows_of(location, branch)
+    change, added = beside(
+        update(spark, (location, branch), {"x": "5"}, "id IN (1, 14, 22)"), location, branch, happens
+    )
+    assert change_rows(spark, change).rows_updated == 3
+    now = {row["id"]: row for row in [*before, *added[0]]}
+    for key in (5, 16) if happens is deleted else ():
+        del now[key]
+    check_table(location, branch, [{**row, "x": 5} if row["id"] in (1, 14, 22) else row for row in now.values()])
+
+
+def test_a_change_of_the_same_rows_is_a_conflict_or_computed_again(spark, table, location, branch):
+    def same(location, branch):
+        lance.dataset(location.branch_uri(branch)).update({"x": "50"}, where="id = 1")
+
+    start = table.version
+    change, _ = beside(update(spark, (location, branch), {"x": "x + 1"}, "id < 3"), location, branch, same)
+    before = contents(location.uri)
+    with pytest.raises(Conflict, match="does not combine"):
+        change_rows(spark, change)
+    assert table.version == start + 1
+    assert not [path for path in written_since(before, location.uri) if path.count(".lance") and not is_by(path, table)]
+    change, _ = beside(update(spark, (location, branch), {"x": "x + 1"}, "id < 3"), location, branch, same)
+    assert change_rows(spark, change, retries=1).rows_updated == 3
+    found = {row["id"]: row["x"] for row in rows_of(location, branch)}
+    assert (found[0], found[1], found[2]) == (1, 51, 1)
+
+
+def is_by(path, table):
+    """Whether a version names the file."""
+    dataset = lance.dataset(table.location.branch_uri(table.ref.branch))
+    return any(path.endswith(file.path) for found in dataset.get_fragments() for file in found.metadata.files)
+
+
+def test_two_merges_that_insert_one_key(spark, table, location, branch):
+    def merge():
+        return table.merge(source(spark, (60, 1, "a")), on="id").when_matched_update_all().when_not_matched_insert_all()
+
+    change, _ = beside(merge().change(), location, branch, lambda *_: merge().execute())
+    with pytest.raises(Conflict, match="would have met"):
+        change_rows(spark, change)
+    change, _ = beside(merge().change(), location, branch, lambda *_: table.delete("id = 60"))
+    assert change_rows(spark, change, retries=1).rows_inserted == 1
+    change, _ = beside(merge().change(), location, branch, appended)
+    assert change_rows(spark, change).rows_updated == 1
+    assert [row["id"] for row in rows_of(location, branch)].count(60) == 1
+
+
+def test_a_row_that_came_to_match_is_met(spark, table, location, branch):
+    def moves(location, branch):
+        lance.dataset(location.branch_uri(branch)).update({"day": "'doomed'"}, where="id = 7")
+
+    change, _ = beside(deletion(spark, (location, branch), "day = 'doomed'"), location, branch, moves)
+    assert not change_rows(spark, change).changed  # nothing to delete when it was computed: it came before the update
+    change, _ = beside(
+        deletion(spark, (location, branch), "day = 'doomed' OR id = 1"), location, branch, lambda *_: None
+    )
+    assert change_rows(spark, change).rows_deleted == 2
+
+
+def test_on_a_branch_nothing_is_written_elsewhere(spark, uri):
+    location = changing_table(uri, "exp", stable=True)
+    before = contents(uri)
+    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    table.delete("id = 1")
+    table.update({"x": "100"}, where="id = 2 OR id = 25")
+    table.merge(
+        source(spark, (4, 4, "m"), (90, 9, "m")), on="id"
+    ).when_matched_update_all().when_not_matched_insert_all().execute()
+    assert all(path.startswith("tree/exp/") for path in written_since(before, uri))
+    main = rows_of(location, None)
+    table.branches.merge("exp")
+    gone, new = [1, 2, 4], [{"id": 2, "x": 100, "day": "mon"}, {"id": 4, "x": 4, "day": "m"}]
+    of_branch = [{"id": key, "x": 100 if key == 25 else 2, "day": "wed"} for key in range(20, 30)]
+    expected = [row for row in main if row["id"] not in gone] + new + of_branch + [{"id": 90, "x": 9, "day": "m"}]
+    check_table(location, None, expected)
+
+
+def test_replace_where(spark, table, location, branch):
+    before = rows_of(location, branch)
+    new = source(spark, (1, 1, "tue"), (2, 2, "tue"))
+    result = table.write(new, mode="overwrite", replace_where="day = 'tue'", commit_message="tuesday")
+    assert (result.rows_deleted, result.rows_inserted) == (10, 2)
+    rest = [row for row in before if row["day"] != "tue"]
+    check_table(location, branch, [*rest, {"id": 1, "x": 1, "day": "tue"}, {"id": 2, "x": 2, "day": "tue"}])
+    assert table.log(1)
+    with pytest.raises(Refused, match="does not satisfy the condition"):
+        table.write(source(spark, (1, 1, "wed")), mode="overwrite", replace_where="day = 'tue'")
+    with pytest.raises(InvalidOption, match="mode='overwrite'"):
+        table.write(new, replace_where="day = 'tue'")
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "said"),
+    [
+        ({"y": "1"}, NotFound, "no column 'y'"),
+        ({"x": "id * 1000000000000"}, SchemaMismatch, "Column 'x' of type int cannot hold"),
+        ({"x": "true"}, SchemaMismatch, "Column 'x' is int"),
+        ({"x": "'seven'"}, SchemaMismatch, "cannot hold seven"),
+        ({}, InvalidOption, "sets no column"),
+    ],
+)
+def test_values_that_do_not_fit(spark, uri, values, error, said):
+    location = changing_table(uri, "exp", stable=False)
+    version = LanceTable.for_path(spark, uri).checkout(branch="exp").version
+    with pytest.raises(error, match=said):
+        LanceTable.for_path(spark, uri).checkout(branch="exp").update(values)
+    assert lance.dataset(location.branch_uri("exp")).version == version
+
+
+def test_values_are_cast(spark, uri):
+    location = changing_table(uri, None, stable=False)
+    table = LanceTable.for_path(spark, uri)
+    table.update({"x": "id * 1.5D", "day": "id"}, where="id = 7")
+    assert [row for row in rows_of(location, None) if row["id"] == 7] == [{"id": 7, "x": 10, "day": "7"}]
+
+
+def test_a_handle_that_stands_still_changes_nothing(spark, uri):
+    changing_table(uri, None, stable=False)
+    standing = LanceTable.for_path(spark, uri).checkout(version=1)
+    for change in (
+        lambda: standing.delete("true"),
+        lambda: standing.update({"x": "1"}),
+        lambda: standing.merge(source(spark), on="id"),
+    ):
+        with pytest.raises(Refused, match="stands at a tag or version"):
+            change()
+
+
+def test_nested_and_long_values_come_through(spark, uri):
+    kind = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("s", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+            ("v", pa.list_(pa.float32(), 3)),
+            ("tags", pa.list_(pa.string())),
+            ("when", pa.timestamp("us", tz="UTC")),
+        ]
+    )
+    rows = [
+        {"id": key, "s": {"a": key, "b": "t" * key}, "v": [key, 1, 2], "tags": ["a"] * key, "when": key * 10**6}
+        for key in range(6)
+    ]
+    lance.write_dataset(pa.Table.from_pylist(rows, schema=kind), uri)
+    table = LanceTable.for_path(spark, uri)
+    table.update({"tags": "array('new')"}, where="id = 2")
+    changed = table.to_df().where("id = 3").selectExpr("id", "named_struct('a', 9, 'b', 'z') AS s", "v", "tags", "when")
+    table.merge(changed, on="id").when_matched_update_all().execute()
+    found = {row["id"]: row for row in lance.dataset(uri).to_table().to_pylist()}
+    assert lance.dataset(uri).schema == kind
+    assert found[2]["tags"] == ["new"]
+    assert found[3]["s"] == {"a": 9, "b": "z"}
+    assert found[3]["v"] == [3, 1, 2]
