@@ -1,7 +1,7 @@
 """Which commits in between a change of rows can be combined with. Pure.
 
 A change is computed on one version and committed on a newer one. For every fragment that it touches the question is
-what became of the fragment; the table ``FATES`` in docs/changing-rows.md is :func:`fate_of`.
+what became of the fragment. The table in docs/changing-rows.md says it in a user's words.
 """
 
 from __future__ import annotations

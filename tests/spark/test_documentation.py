@@ -57,7 +57,9 @@ def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_pat
     text = (ROOT / "docs" / "changing-rows.md").read_text()
     code = re.search(r"<!-- rows -->\n```python\n(.*?)```", text, re.DOTALL)[1]
     code = code.replace("late.lance", str(tmp_path / "late.lance"))
-    code = re.sub(r"^(?:print\((.*)\)|(t\.count.*\))) +# (.*)$", r"said.append((str(\1\2), '\3'))", code, flags=re.MULTILINE)
+    code = re.sub(
+        r"^(?:print\((.*)\)|(t\.count.*\))) +# (.*)$", r"said.append((str(\1\2), '\3'))", code, flags=re.MULTILINE
+    )
     names = {"spark": spark, "said": []}
     exec(code, names)
     assert len(names["said"]) == 3

@@ -8,10 +8,19 @@ from typing import Any, NamedTuple
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lance_spark.actions.branches import create_branch
+from lance_spark.actions.change_rows import Finish, Meets, new_terms
 from lance_spark.location import DatasetLocation
+from lance_spark.options.write import WriteOptions
 from lance_spark.refs.model import RefSpec
+from lance_spark.rows.messages import PARTS, prepared
+from lance_spark.rows.model import INSERT, OPERATION, UPDATE
+from lance_spark.store.datasets import pin_latest
+from lance_spark.store.row_files import delete_offsets, write_parts
+from lance_spark.store.writing import read_target
+from lance_spark.write.plan import WriteJob, WritePlan
 
 Row = dict[str, Any]
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("day", pa.string())])
@@ -120,3 +129,28 @@ def _applied(row: Row | None, other: Row | None, case: str, clauses: Sequence[Mo
         assert other is not None
         return [{name: other.get(name, value) for name, value in before.items()}]
     return [{**before, **{name: value(row, other) for name, value in clause.values.items()}}]
+
+
+def written(
+    location: DatasetLocation, branch: str | None, rows: Sequence[tuple[int, Row]], meets: Meets | None = None
+) -> Finish:
+    """A change up to its commit, as executors write it: (operation, row with its id), in one task."""
+    start = pin_latest(location, branch)
+    target = read_target(location, start)
+    found = lance.dataset(location.branch_uri(branch)).scanner(columns=["id"], with_row_address=True).to_table()
+    places = dict(zip(found["id"].to_pylist(), found["_rowaddr"].to_pylist(), strict=True))
+    schema = pa.schema([(OPERATION, pa.int32()), ("_rowaddr", pa.int64()), *target.schema])
+    frame = [
+        {OPERATION: operation, "_rowaddr": None if operation == INSERT else places[row["id"]], **row}
+        for operation, row in sorted(rows, key=lambda entry: entry[0])
+    ]
+    job = WriteJob(WritePlan(location, WriteOptions(branch=branch), "append", target.schema, start), start)
+    batches = write_parts(job, target.stable_row_ids, [pa.RecordBatch.from_pylist(frame, schema=schema)])
+    parts = pa.Table.from_batches(batches, PARTS)
+    outcomes = [
+        outcome
+        for key in set(parts["fragment"].to_pylist())
+        for outcome in delete_offsets(location, start, parts.filter(pc.equal(parts["fragment"], key))).to_pylist()
+    ]
+    terms = new_terms("merge", meets is not None, "", None)
+    return Finish(location, start, prepared(outcomes, UPDATE), terms, meets, inserts_by_key=True)

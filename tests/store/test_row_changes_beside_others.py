@@ -1,0 +1,186 @@
+"""Changes of rows that are killed, whose commit is unclear, and that race: all or nothing, and never twice."""
+
+import os
+import signal
+import threading
+
+import lance
+import pytest
+from support.local_datasets import contents, written_since
+from support.processes import PATIENCE, processes
+from support.row_changes import changing_table, check_table, rows_of, written
+
+from lance_spark.actions import change_rows
+from lance_spark.actions.change_rows import finish
+from lance_spark.errors import Conflict, CorruptData, StorageFailure
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.rows.model import DELETE, INSERT, UPDATE
+from lance_spark.store.row_files import without_rows
+
+ROWS = [
+    (UPDATE, {"id": 1, "x": 50, "day": "mon"}),
+    (UPDATE, {"id": 14, "x": 50, "day": "mon"}),
+    (DELETE, {"id": 25}),
+    (INSERT, {"id": 60, "x": 6, "day": "new"}),
+]
+
+
+@pytest.fixture(params=["exp", None], ids=["branch", "main"])
+def branch(request):
+    return request.param
+
+
+@pytest.fixture(params=[True, False], ids=["stable", "plain"])
+def location(request, uri, branch):
+    return changing_table(uri, branch, request.param)
+
+
+def changed(rows):
+    new = {row["id"]: row for operation, row in ROWS if operation != DELETE}
+    return [row for row in rows if row["id"] not in (1, 14, 25)] + list(new.values())
+
+
+def change_and_die(uri, branch, moment):
+    commit = change_rows.commit_rows
+
+    def dying(*arguments):
+        if moment == "after the commit":
+            commit(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    change_rows.commit_rows = dying
+    finish(written(DatasetLocation.at(uri), branch, ROWS))
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+def test_a_killed_change_is_there_whole_or_not_at_all(location, branch, moment):
+    before = rows_of(location, branch)
+    process = processes().Process(target=change_and_die, args=(location.uri, branch, moment))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == -signal.SIGKILL
+    if moment == "before the commit":
+        check_table(location, branch, before)
+        finish(written(location, branch, ROWS))
+    check_table(location, branch, changed(before))
+
+
+@pytest.mark.parametrize("failure", [StorageFailure, Conflict])
+def test_a_commit_that_arrived_although_it_seemed_to_fail_is_not_made_twice(location, branch, monkeypatch, failure):
+    before = rows_of(location, branch)
+    commit = change_rows.commit_rows
+
+    def unclear(*arguments):
+        commit(*arguments)
+        raise failure("The answer was lost.")
+
+    monkeypatch.setattr(change_rows, "commit_rows", unclear)
+    result = finish(written(location, branch, ROWS))
+    assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (2, 1, 1)
+    assert result.version.version == lance.dataset(location.branch_uri(branch)).version
+    check_table(location, branch, changed(before))
+
+
+def test_files_stay_while_a_commit_may_still_arrive(location, branch, monkeypatch):
+    before, change = contents(location.uri), written(location, branch, ROWS)
+    made = written_since(before, location.uri)
+
+    def lost(*_):
+        raise StorageFailure("No answer.")
+
+    monkeypatch.setattr(change_rows, "commit_rows", lost)
+    with pytest.raises(StorageFailure):
+        finish(change)
+    assert len(made) == 5
+    assert written_since(before, location.uri) == made
+
+
+def test_a_conflict_deletes_the_files(location, branch):
+    before, change = contents(location.uri), written(location, branch, ROWS)
+    lance.dataset(location.branch_uri(branch)).delete("id = 14")
+    theirs = rows_of(location, branch)
+    with pytest.raises(Conflict, match="does not combine") as caught:
+        finish(change)
+    assert "retries" in caught.value.hint
+    new = [path for path in written_since(before, location.uri) if "data/" in path or "_deletions" in path]
+    assert len(new) == 1, new  # the deletion file of the other writer
+    check_table(location, branch, theirs)
+
+
+def test_a_version_that_is_gone_in_between_is_a_conflict(location, branch):
+    change = written(location, branch, ROWS)
+    for key in (5, 6):
+        lance.dataset(location.branch_uri(branch)).delete(f"id = {key}")
+    dataset = lance.dataset(location.branch_uri(branch))
+    number = dataset.version - 1
+    directory = f"{location.branch_uri(branch)}/_versions"
+    for name in (f"{number}.manifest", f"{2**64 - 1 - number:020}.manifest"):
+        if os.path.exists(f"{directory}/{name}"):
+            os.remove(f"{directory}/{name}")
+    with pytest.raises(Conflict, match="cleaned up"):
+        finish(change)
+
+
+def test_a_column_that_is_dropped_or_filled_in_between(location, branch):
+    change = written(location, branch, ROWS)
+    lance.dataset(location.branch_uri(branch)).add_columns({"y": "x + 1"})
+    with pytest.raises(Conflict, match="new column"):
+        finish(change)
+    before = rows_of(location, branch)
+    change = written(location, branch, [(DELETE, {"id": 25})])
+    lance.dataset(location.branch_uri(branch)).add_columns({"z": "x + 1"})
+    assert finish(change).rows_deleted == 1
+    assert len(rows_of(location, branch)) == len(before) - 1
+    change = written(location, branch, [(DELETE, {"id": 24})])
+    lance.dataset(location.branch_uri(branch)).drop_columns(["x"])
+    with pytest.raises(Conflict, match="'x' was dropped"):
+        finish(change)
+
+
+def test_addresses_of_another_version_end_the_change(location, branch):
+    dataset = lance.dataset(location.branch_uri(branch))
+    with pytest.raises(CorruptData, match="belong to one version"):
+        without_rows(location, PinnedVersion(branch, dataset.version), 0, [3])
+
+
+def test_changes_of_different_rows_race_and_all_arrive(location, branch):
+    before = rows_of(location, branch)
+    keys = [4, 5, 6, 15, 16, 17, 26, 27]
+    start = threading.Barrier(len(keys))
+    problems = []
+
+    def run(key):
+        try:
+            change = written(location, branch, [(UPDATE, {"id": key, "x": 90 + key, "day": "raced"})])
+            start.wait()
+            finish(change)
+        except Exception as problem:  # noqa: BLE001 - shown below
+            problems.append(problem)
+
+    threads = [threading.Thread(target=run, args=(key,)) for key in keys]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    raced = [{"id": key, "x": 90 + key, "day": "raced"} for key in keys]
+    check_table(location, branch, [row for row in before if row["id"] not in keys] + raced)
+
+
+def test_of_two_changes_that_insert_by_key_the_second_looks_at_the_first(location, branch):
+    seen = []
+
+    def meets(pin, fragments):
+        found = lance.dataset(location.branch_uri(branch), version=pin.version)
+        rows = [row for number in fragments for row in found.get_fragment(number).to_table().to_pylist()]
+        seen.append(rows)
+        return any(row["id"] == 60 for row in rows)
+
+    new = (INSERT, {"id": 60, "x": 6, "day": "new"})
+    first, second = (written(location, branch, [new], meets) for _ in range(2))
+    finish(first)
+    with pytest.raises(Conflict, match="would have met"):
+        finish(second)
+    assert seen == [[{"id": 60, "x": 6, "day": "new"}]]
+    assert [row["id"] for row in rows_of(location, branch)].count(60) == 1
