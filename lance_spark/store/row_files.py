@@ -153,6 +153,8 @@ class _RowIds:
         """Let rows that were written anew, in this order, keep their row ids."""
         from lance.fragment import FragmentMetadata, RowIdSequence
 
+        if len(np.unique(addresses)) < len(addresses):
+            return  # a row that would change twice: the whole change is refused
         ids = np.empty(len(addresses), np.int64)
         fragments = addresses >> 32
         for key in np.unique(fragments).tolist():

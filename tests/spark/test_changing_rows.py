@@ -27,14 +27,23 @@ from lance_spark.spark.rows.engine import change_rows
 pytestmark = [pytest.mark.spark]
 
 
-@pytest.fixture(params=["exp", None], ids=["branch", "main"])
-def branch(request):
+PLACES = [("exp", True), (None, False), ("exp", False), (None, True)]
+"""Branch, and whether row ids are stable. The table of merges takes them in turn."""
+
+
+@pytest.fixture(params=PLACES[:2], ids=["stable branch", "plain main"])
+def place(request):
     return request.param
 
 
-@pytest.fixture(params=[True, False], ids=["stable", "plain"])
-def stable(request):
-    return request.param
+@pytest.fixture
+def branch(place):
+    return place[0]
+
+
+@pytest.fixture
+def stable(place):
+    return place[1]
 
 
 @pytest.fixture
@@ -168,7 +177,6 @@ MATCHES = {
     "('id', 'day')": lambda t, s: (t["id"], t["day"]) == (s["id"], s["day"]),
     "target.id BETWEEN source.id AND source.x": lambda t, s: t["id"] is not None and s["id"] <= t["id"] <= s["x"],
 }
-PLACES = [("exp", True), (None, False), ("exp", False), (None, True)]
 
 
 @pytest.mark.parametrize("name", CASES)
