@@ -57,13 +57,13 @@ def rebase(location: DatasetLocation, start: PinnedVersion, head: PinnedVersion,
     Only fragments that changed in between get new deletion files. Raises Conflict where the same rows changed, or where
     it cannot be known.
     """
-    walk = _Walk(location, start, change)
+    walk = _Following(location, start, change)
     for pin in (PinnedVersion(start.branch, version) for version in range(start.version + 1, head.version + 1)):
         walk.step(pin)
     return walk.result(head)
 
 
-class _Walk:
+class _Following:
     def __init__(self, location: DatasetLocation, start: PinnedVersion, change: Prepared) -> None:
         self._location = location
         self._change = change

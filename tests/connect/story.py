@@ -59,6 +59,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "bad type": first_line(lambda: rows.selectExpr("name AS id").write.format("lance").mode("append").save(uri)),
         "workers": workers(spark),
         "cleaned": cleaned(table),
+        "changed": changed(spark, uri + "-changed"),
         "catalog": catalogued(spark, uri + "-lake"),
         "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
     }
@@ -108,6 +109,22 @@ def catalogued(spark: SparkSession, root: str) -> list[object]:
     read = spark.read.format("lance").option("catalog", root).load("ns1.t").count()
     views = cat.register_views(spark)
     return [cat.table("ns1.t").to_df().count(), read, views, _only(spark.sql("SELECT max(id) FROM ns1_t")), taken]
+
+
+def changed(spark: SparkSession, uri: str) -> list[object]:
+    """What changes of rows on a branch say, and the sum of a column afterwards."""
+    spark.range(0, 1000, 1, 4).selectExpr("id", "id % 7 AS day").write.format("lance").mode("append").save(uri)
+    table = LanceTable.for_path(spark, uri)
+    table.branches.create("exp")
+    table = table.checkout(branch="exp")
+    source = spark.range(0, 2000, 500).selectExpr("id", "100 AS day")
+    merge = table.merge(source, on="id").when_matched_update_all().when_not_matched_insert_all()
+    results = [table.delete("day = 6 AND id > 7"), table.update({"day": "day * 10"}, where="id < 3"), merge.execute()]
+    results += [table.write(source, mode="overwrite", replace_where="day = 100")]
+    rows = [(found.rows_deleted, found.rows_updated, found.rows_inserted) for found in results if found is not None]
+    twice = first_line(lambda: table.merge(source.union(source), on="id").when_matched_update_all().execute())
+    wide = first_line(lambda: table.update({"day": "'many'"}))
+    return [rows, table.version, table.count_rows(), _only(table.to_df().selectExpr("sum(day)")), twice, wide]
 
 
 def view(spark: SparkSession, uri: str) -> int:

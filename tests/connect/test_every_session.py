@@ -44,6 +44,10 @@ def check(story: dict, uri: str) -> None:
     assert "lance_spark.errors.SchemaMismatch: Column 'id' is string" in story["bad type"]
     assert story["cleaned"]["removed"] == {"main": 0, "exp/a": 2}
     assert story["cleaned"]["said"] == story["cleaned"]["deleted"] > 4
+    *changed, twice, wide = story["changed"]
+    assert changed == [[[141, 0, 0], [0, 3, 0], [0, 2, 2], [4, 0, 4]], 5, 861, 2575]
+    assert twice.startswith("Refused: Several rows of the source match the row with id = 0: what becomes of it")
+    assert wide == "SchemaMismatch: Column 'day' of type bigint cannot hold many."
     taken = "AlreadyExists: Cannot create table 'ns1.t': there is a table of that name already."
     assert story["catalog"] == [10, 10, ["ns1_t"], 9, taken]
     assert sorted(lance.dataset(uri).to_table(columns=["id"])["id"].to_pylist()) == list(range(1000))
