@@ -56,7 +56,9 @@ class TargetRows:
         options = read_options(found, seen)
         columns = options.pop("columns", None)
         if isinstance(columns, list):
-            options["columns"] = ",".join(columns)
+            # The address is known by its plain name only.
+            named = [name for name in columns if name.strip("`") != ROW_ADDRESS]
+            options["columns"] = ",".join([*named, ROW_ADDRESS])
         else:
             options["with_row_address"] = True
         return query(with_all_columns(self._load(pin, options), found, seen))
