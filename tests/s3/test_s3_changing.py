@@ -2,15 +2,19 @@
 
 import pyarrow as pa
 import pytest
+from support.row_changes import written
 from support.s3_tables import objects, opened, rows, write
 
 from lance_spark.actions.branches import create_branch
+from lance_spark.actions.change_rows import finish
 from lance_spark.actions.columns import alter_columns
 from lance_spark.actions.delete_rows import delete_where, truncate
 from lance_spark.actions.metadata_tables import read_metadata_table
 from lance_spark.actions.path_refs import read_path
 from lance_spark.actions.table_properties import alter_properties
+from lance_spark.errors import Conflict
 from lance_spark.refs.model import RefSpec
+from lance_spark.rows.model import DELETE, INSERT, UPDATE
 from lance_spark.runner.local import LocalRunner
 from lance_spark.schema.column_changes import AddColumn, AlterColumn, RenameColumn
 from lance_spark.store.uri import locate
@@ -58,3 +62,20 @@ def test_files_are_told_with_their_sizes(made, client, bucket):
 def test_a_uri_with_a_ref(made, table, storage):
     assert read_path(f"{table}@exp/delays", storage).spec == RefSpec(branch="exp/delays")
     assert read_path(f"{table}@exp/delays", storage).location == made
+
+
+def test_changes_of_rows_beside_other_writers(made, table, storage, client, bucket):
+    """Deletion files are read back, and those of a conflict deleted, where the branch is and nowhere else."""
+    before = objects(client, bucket)
+    change = written(made, "exp/delays", [(UPDATE, {"id": 1}), (DELETE, {"id": 5}), (INSERT, {"id": 7})])
+    opened(table, storage, "exp/delays").delete("id = 2")
+    assert finish(change).rows_updated == 1
+    assert sorted(rows(table, storage, "exp/delays")) == [1, 3, 4, 7]
+    change = written(made, "exp/delays", [(UPDATE, {"id": 3})])
+    opened(table, storage, "exp/delays").delete("id = 3")
+    there = objects(client, bucket)
+    with pytest.raises(Conflict):
+        finish(change)
+    assert len(there) - len(objects(client, bucket)) == 1
+    touched = {key for key, _ in before.items() ^ objects(client, bucket).items()}
+    assert all("/tree/exp/delays/" in key for key in touched)

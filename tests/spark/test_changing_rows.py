@@ -2,6 +2,8 @@
 # ruff: noqa: ARG005 - conditions take both sides
 
 import dataclasses
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 
 import lance
 import pyarrow as pa
@@ -18,7 +20,7 @@ from support.row_changes import (
     some,
 )
 
-from lance_spark import LanceTable
+from lance_spark import LanceTable, register
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.manifest.transactions import MESSAGE
 from lance_spark.spark.rows.changes import deletion, update
@@ -400,3 +402,73 @@ def test_nested_and_long_values_come_through(spark, uri):
     assert found[2]["tags"] == ["new"]
     assert found[3]["s"] == {"a": 9, "b": "z"}
     assert found[3]["v"] == [3, 1, 2]
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("native", [True, False], ids=["native", "plain source"])
+def test_blobs_of_rows_that_change_stay(spark, uri, version, native):
+    blobs = [b"first", None, b"", b"x" * 100_000]
+    marked = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    kind, values = (marked, blobs) if version == "2.1" else (lance.blob_field("b"), lance.blob_array(blobs))
+    schema = pa.schema([pa.field("id", pa.int64()), kind, pa.field("x", pa.int64())])
+    lance.write_dataset(
+        pa.table([pa.array([0, 1, 2, 3]), values, pa.array([0] * 4)], schema), uri, data_storage_version=version
+    )
+    register(spark, native=native)
+    table = LanceTable.for_path(spark, uri)
+    assert table.update({"x": "id + 1"}, where="id != 2").rows_updated == 3
+    new = spark.createDataFrame([(0, bytearray(b"new")), (9, None)], "id long, b binary")
+    assert (
+        table.merge(new, on="id").when_matched_update_all().when_not_matched_insert_all().execute().rows_inserted == 1
+    )
+    found = lance.dataset(uri).to_table(blob_handling="all_binary").sort_by("id")
+    assert found["b"].to_pylist() == [b"new", *blobs[1:], None]
+    assert found["x"].to_pylist() == [1, 2, 0, 4, None]
+    assert lance.dataset(uri).schema == schema
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "plain source"])
+def test_values_that_spark_reads_as_other_types_come_back_as_they_were(spark, uri, native):
+    kinds = {
+        "u64": (pa.uint64(), 2**64 - 1),
+        "u16": (pa.uint16(), 65_535),
+        "half": (pa.float16(), 0.5),
+        "nan": (pa.float64(), float("inf")),
+        "zero": (pa.float64(), -0.0),
+        "dec": (pa.decimal128(20, 3), Decimal("1.250")),
+        "word": (pa.dictionary(pa.int32(), pa.string()), "w"),
+        "day": (pa.date32(), date(1900, 1, 1)),
+        "wall": (pa.timestamp("us"), datetime(1900, 1, 1, 0, 0, 1)),  # noqa: DTZ001 - without a zone
+        "span": (pa.duration("us"), timedelta(days=1)),
+        "large": (pa.large_string(), "l"),
+        "fixed": (pa.binary(3), b"abc"),
+        "map": (pa.map_(pa.string(), pa.int32()), [("k", 1)]),
+        "vectors": (pa.list_(pa.list_(pa.float32(), 2)), [[1.0, 2.0]]),
+    }
+    schema = pa.schema([("id", pa.int64()), *((name, kind) for name, (kind, _) in kinds.items())])
+    rows = [{"id": 1, **{name: value for name, (_, value) in kinds.items()}}, {"id": 2}]
+    lance.write_dataset(pa.Table.from_pylist(rows, schema=schema), uri)
+    before = lance.dataset(uri).to_table().to_pylist()
+    register(spark, native=native)
+    table = LanceTable.for_path(spark, uri)
+    table.update({"id": "id + 10"})
+    after = lance.dataset(uri).to_table()
+    assert after.schema == schema
+    assert repr(after.to_pylist()) == repr([{**row, "id": row["id"] + 10} for row in before])
+
+
+def test_nanoseconds_that_spark_would_cut_off_end_an_update(spark, uri):
+    lance.write_dataset(pa.table({"id": [1], "t": pa.array([1_000_000_001], pa.timestamp("ns"))}), uri)
+    table = LanceTable.for_path(spark, uri)
+    with pytest.raises(SchemaMismatch, match="Column 't'"):
+        table.update({"id": "2"})
+    assert table.delete("id = 1").rows_deleted == 1
+
+
+def test_a_null_for_a_column_that_forbids_it(spark, uri):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int32())])
+    lance.write_dataset(pa.table({"id": [1, 2], "x": pa.array([1, 2], pa.int32())}, schema=schema), uri)
+    table = LanceTable.for_path(spark, uri)
+    with pytest.raises(SchemaMismatch, match="Column 'id' holds a null"):
+        table.update({"id": "CASE WHEN x = 1 THEN id END"})
+    assert table.version == 1

@@ -1,13 +1,16 @@
 """Changes of rows that are killed, whose commit is unclear, and that race: all or nothing, and never twice."""
 
 import os
+import random
 import signal
 import threading
+from collections import Counter
+from contextlib import suppress
 
 import lance
 import pytest
 from support.local_datasets import contents, written_since
-from support.processes import PATIENCE, processes
+from support.processes import PATIENCE, Job, Team, processes
 from support.row_changes import changing_table, check_table, rows_of, written
 
 from lance_spark.actions import change_rows
@@ -166,6 +169,48 @@ def test_changes_of_different_rows_race_and_all_arrive(location, branch):
     assert not problems
     raced = [{"id": key, "x": 90 + key, "day": "raced"} for key in keys]
     check_table(location, branch, [row for row in before if row["id"] not in keys] + raced)
+
+
+def counting(uri, branch, seed, rounds):
+    """Adds one to x of some rows, and inserts a key that may be there, again and again; what it was told is done."""
+    location, chance = DatasetLocation.at(uri), random.Random(seed)
+    added, inserted = Counter(), []
+    for _ in range(rounds):
+        keys, new = chance.sample(range(4, 10), 2), chance.randrange(1000, 1008)
+
+        def rows(known, keys=keys, new=new):
+            wanted = [(UPDATE, {**known[key], "x": known[key]["x"] + 1}) for key in keys]
+            return wanted + ([] if new in known else [(INSERT, {"id": new, "x": 0, "day": "new"})])
+
+        def meets(pin, fragments, new=new):
+            found = lance.dataset(location.branch_uri(branch), version=pin.version)
+            return any(new in found.get_fragment(key).to_table()["id"].to_pylist() for key in fragments)
+
+        change = written(location, branch, rows, meets)
+        with suppress(Conflict):
+            result = finish(change)
+            added.update(keys)
+            inserted += [new] * result.rows_inserted
+    return added, inserted
+
+
+@pytest.mark.slow
+def test_processes_that_change_the_same_rows_lose_no_change_that_they_were_told_is_done(uri):
+    location = changing_table(uri, "exp", stable=True)
+    before = {row["id"]: row["x"] for row in rows_of(location, "exp")}
+    team = Team(4)
+    try:
+        outcomes = team.run([Job(counting, (uri, "exp", seed, 5)) for seed in range(4)])
+    finally:
+        team.close()
+    after = Counter(row["id"] for row in rows_of(location, "exp"))
+    assert max(after.values()) == 1
+    assert sorted(key for _, keys in outcomes for key in keys) == sorted(key for key in after if (key or 0) >= 1000)
+    added = sum((counts for counts, _ in outcomes), Counter())
+    assert added
+    now = {row["id"]: row["x"] for row in rows_of(location, "exp")}
+    assert {key: now[key] - x for key, x in before.items() if now[key] != x} == dict(added)
+    lance.dataset(location.branch_uri("exp")).validate()
 
 
 def test_of_two_changes_that_insert_by_key_the_second_looks_at_the_first(location, branch):

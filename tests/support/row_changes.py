@@ -17,7 +17,7 @@ from lance_spark.options.write import WriteOptions
 from lance_spark.refs.model import RefSpec
 from lance_spark.rows.messages import PARTS, prepared
 from lance_spark.rows.model import INSERT, OPERATION, UPDATE
-from lance_spark.store.datasets import pin_latest
+from lance_spark.store.datasets import open_pinned, pin_latest
 from lance_spark.store.row_files import delete_offsets, write_parts
 from lance_spark.store.writing import read_target
 from lance_spark.write.plan import WriteJob, WritePlan
@@ -131,18 +131,26 @@ def _applied(row: Row | None, other: Row | None, case: str, clauses: Sequence[Mo
     return [{**before, **{name: value(row, other) for name, value in clause.values.items()}}]
 
 
+Actions = Sequence[tuple[int, Row]]
+"""Operations, each with its row."""
+
+
 def written(
-    location: DatasetLocation, branch: str | None, rows: Sequence[tuple[int, Row]], meets: Meets | None = None
+    location: DatasetLocation,
+    branch: str | None,
+    rows: Actions | Callable[[Mapping[int, Row]], Actions],
+    meets: Meets | None = None,
 ) -> Finish:
-    """A change up to its commit, as executors write it: (operation, row with its id), in one task."""
+    """A change up to its commit, as executors write it in one task. It may be a function of the rows by their ids."""
     start = pin_latest(location, branch)
     target = read_target(location, start)
-    found = lance.dataset(location.branch_uri(branch)).scanner(columns=["id"], with_row_address=True).to_table()
-    places = dict(zip(found["id"].to_pylist(), found["_rowaddr"].to_pylist(), strict=True))
+    found = open_pinned(location, start).scanner(with_row_address=True).to_table().to_pylist()
+    places = {row["id"]: row.pop("_rowaddr") for row in found}
+    actions = rows({row["id"]: row for row in found}) if callable(rows) else rows
     schema = pa.schema([(OPERATION, pa.int32()), ("_rowaddr", pa.int64()), *target.schema])
     frame = [
         {OPERATION: operation, "_rowaddr": None if operation == INSERT else places[row["id"]], **row}
-        for operation, row in sorted(rows, key=lambda entry: entry[0])
+        for operation, row in sorted(actions, key=lambda entry: entry[0])
     ]
     job = WriteJob(WritePlan(location, WriteOptions(branch=branch), "append", target.schema, start), start)
     batches = write_parts(job, target.stable_row_ids, [pa.RecordBatch.from_pylist(frame, schema=schema)])
