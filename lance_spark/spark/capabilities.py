@@ -17,8 +17,11 @@ class Capabilities:
     """Spark's version."""
     catalogs: tuple[str, ...] = ()
     """Names of the catalogs that SQL can use."""
+    no_row_changes: str | None = None
+    """Why UPDATE, MERGE INTO and DELETE by any condition are refused in SQL; None where they are not."""
 
     def __str__(self) -> str:
         way = "Spark plans into Lance" if self.native else "reads go through the plain data source"
         known = f"; catalogs: {', '.join(self.catalogs)}" if self.catalogs else ""
-        return f"{way}: {self.reason}{known}"
+        missing = f"; no UPDATE and MERGE in SQL: {self.no_row_changes}" if self.native and self.no_row_changes else ""
+        return f"{way}: {self.reason}{known}{missing}"

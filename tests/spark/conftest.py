@@ -5,6 +5,7 @@ import os
 import lance
 import pytest
 from support.local_datasets import make_dataset, numbers
+from support.sql_changes import CHANGES, ROWS, SOURCE, table
 
 from lance_spark import LanceCatalog, capabilities, register, unregister
 from lance_spark.spark.jvm.detection import SWITCH
@@ -52,3 +53,22 @@ def flights(lake):
     table.branches.create("exp/delays")
     lance.write_dataset(numbers(1, 10), lance.dataset(uri).checkout_version(("exp/delays", None)), mode="append")
     return table
+
+
+@pytest.fixture
+def target(spark, lake):
+    """Table ns1.t in three fragments, with rows deleted between the others; a branch, a tag; the views to compare with.
+
+    View ``model`` has the table's rows, and ``src`` those of most sources.
+    """
+    uri = lake.catalog.at("t").uri
+    make_dataset(uri, table(ROWS[:3]), table([(-1, "x", 0, 0.0, None), *ROWS[3:5]]), table(ROWS[5:]))
+    lance.dataset(uri).delete("id = -1")
+    lake.register_table("ns1.t", "t")
+    lake.table("ns1.t").branches.create("exp")
+    lake.table("ns1.t").tags.create("before")
+    spark.createDataFrame(table(ROWS)).createOrReplaceTempView("model")
+    spark.createDataFrame(CHANGES, SOURCE).createOrReplaceTempView("src")
+    yield uri
+    for view in ("model", "src"):
+        spark.catalog.dropTempView(view)

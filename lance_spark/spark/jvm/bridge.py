@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ class Bridge:
         self._jvm: Any = context._jvm
         ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
         self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at
+        self.no_row_changes: str | None = None
+        """Why statements cannot change rows; None where they can."""
         self.loader: Any = self.session.getClass().getClassLoader()
         self._found: dict[str, Any] = {}
         self._classes: dict[str, Any] = {}
@@ -103,6 +106,31 @@ class Bridge:
     def options(self, values: Mapping[str, str]) -> Any:
         """Spark's case-insensitive map of options."""
         return self.new(names.OPTIONS, self.map(values))
+
+    def seq(self, items: Sequence[Any]) -> Any:
+        """Scala's Seq."""
+        return self.call("scala.jdk.javaapi.CollectionConverters.asScala", [*items]).toSeq()
+
+    def items(self, found: Any) -> list[Any]:
+        """What is in a Seq of Scala's."""
+        return list(self.call("scala.jdk.javaapi.CollectionConverters.asJava", found))
+
+    def thread(self) -> int:
+        """Java's thread that runs what this thread of Python asks for, and also what calls it back from there."""
+        return int(self.call("java.lang.Thread.currentThread").getId())
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let the session be the active one of this thread, whose settings Spark's parser follows."""
+        before = self.call(f"{names.SESSION}.getActiveSession")
+        self.call(f"{names.SESSION}.setActiveSession", self.session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                self.call(f"{names.SESSION}.setActiveSession", before.get())
+            else:
+                self.call(f"{names.SESSION}.clearActiveSession")
 
     def option(self, value: Any) -> Any:
         """Scala's Option of a value, or of none."""

@@ -21,6 +21,7 @@ from lance_spark.spark.jvm.identifiers import identifier, parts_of
 from lance_spark.spark.jvm.namespaces import Namespaces
 from lance_spark.spark.jvm.places import PathPlaces, RootPlaces
 from lance_spark.spark.jvm.procedures import Procedures
+from lance_spark.spark.jvm.reading_once import current_reading, with_blobs
 from lance_spark.spark.jvm.rows import RowsTable
 from lance_spark.spark.jvm.source import Source
 from lance_spark.spark.jvm.stored_table import StoredTable
@@ -59,7 +60,8 @@ class NativeCatalog(Creating, Altering, Procedures):
         if others:
             return self.default("loadTable", wanted, at, *others)  # Spark 4.3: calls one of the other three
         for_reading = at is None or isinstance(at, str | int)
-        return self._table(self._find(wanted, _travel(at), for_reading), f"{self._name}.{wanted.toString()}")
+        name = f"{self._name}.{wanted.toString()}"
+        return self._table(self._find(wanted, _travel(at), for_reading), name, for_reading)
 
     def table_exists(self, wanted: Any) -> bool:
         """Whether there is such a table."""
@@ -82,16 +84,24 @@ class NativeCatalog(Creating, Altering, Procedures):
                 raise
             raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
 
-    def _table(self, place: Place, name: str) -> Any:
+    def _table(self, place: Place, name: str, for_reading: bool = True) -> Any:
+        found = current_reading(self.bridge)
         try:
-            pin = resolve(place.location, place.spec)
+            if found is None:
+                pin = resolve(place.location, place.spec)
+            else:
+                pin = found.version(place, lambda: resolve(place.location, place.spec))
         except NotFound:
             if not self._places.is_declared(place):
                 raise
             return DeclaredTable(self.bridge, name, place, lambda: self._properties(place)).java()
         if place.metadata_table is None:
-            source = Source(PinnedRead(place.location, pin, ReadOptions()))
-            return StoredTable(self.bridge, source, name, place, lambda: self._properties(place)).java()
+            read = PinnedRead(place.location, pin, ReadOptions())
+            source = Source(with_blobs(read) if found is not None and not for_reading else read)
+            stored = StoredTable(self.bridge, source, name, place, lambda: self._properties(place))
+            if found is not None:
+                found.tables[stored.to_string()] = stored
+            return stored.java()
         table, fixed = place.metadata_table, RefSpec(branch=pin.branch, version=pin.version)
         return RowsTable(
             self.bridge, name, metadata_schema(table), lambda: read_metadata_table(place.location, fixed, table)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -39,6 +40,7 @@ def connect(spark: SparkSession) -> Bridge:
         _method(bridge, names.DATASET, "ofRows", (2,))
         _method(bridge, "java.lang.reflect.InvocationHandler", "invokeDefault", (3,))
         catalogs(bridge)
+        bridge.no_row_changes = _why_no_row_changes(bridge)
     except (Py4JError, PySparkException, AttributeError, TypeError) as problem:
         raise Refused(f"this session's JVM cannot be used: {str(problem).splitlines()[0]}") from problem
     return bridge
@@ -50,6 +52,20 @@ def catalogs(bridge: Bridge) -> Any:
     field = manager.getClass().getDeclaredField("catalogs")
     field.setAccessible(True)
     return field.get(manager)
+
+
+def _why_no_row_changes(bridge: Bridge) -> str | None:
+    if not isinstance(bridge.gateway, ClientServer):
+        return "PYSPARK_PIN_THREAD is off, so that threads of Python and Java do not belong together."
+    missing = [name for name in names.FOR_CHANGES if not _loads(bridge, name)]
+    if missing:
+        return f"this Spark has no {missing[0]}."
+    try:
+        _method(bridge, names.CHANGES_STATE, "executePlan", (2,))
+        _method(bridge, names.CHANGES_MERGE_ROWS, "copy", (8,))
+    except Refused as reason:
+        return reason.message
+    return None
 
 
 def _loads(bridge: Bridge, name: str) -> bool:

@@ -1,17 +1,23 @@
 """Where PySpark itself is changed, for as long as a session is registered.
 
-Two functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a
-reader that loads natively, and the conversion of Java's exceptions, which knows ours again. For everything else both
-do what they did. They are put back when the last session is unregistered.
+Three functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a
+reader that loads natively; ``SparkSession.sql``, which carries out an UPDATE, DELETE or MERGE of a table of ours; and
+the conversion of Java's exceptions, which knows ours again. For everything else all three do what they did. They are
+put back when the last session is unregistered.
 """
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions import captured
+from pyspark.sql import SparkSession
 from pyspark.sql.readwriter import DataFrameReader
+from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from lance_spark.actions.read import pin_read
 from lance_spark.errors import LanceSparkError
@@ -19,14 +25,17 @@ from lance_spark.spark.jvm.bridge import from_java
 from lance_spark.spark.jvm.failures import as_spark, recovered
 from lance_spark.spark.jvm.frames import data_frame
 from lance_spark.spark.jvm.room import current
+from lance_spark.spark.jvm.row_statements import Change, RowStatement
 from lance_spark.spark.jvm.source import Source
+from lance_spark.spark.jvm.statements import may_change_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from lance_spark.spark.jvm.room import Room
 
 _format = DataFrameReader.format
+_sql = SparkSession.sql
 _convert: Any = captured.convert_exception
 _names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Names of our format, in lower case, of each session."""
@@ -78,6 +87,35 @@ def _native_format(self: DataFrameReader, source: str) -> DataFrameReader:
     return reader if room is None else NativeReader(reader, room)
 
 
+@wraps(_sql)
+def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803
+    room = current(self)
+    known = room is not None and room.bridge.no_row_changes is None and (args is None or isinstance(args, dict | list))
+    if room is None or not known or not may_change_rows(sqlQuery):
+        return _sql(self, sqlQuery, args, **kwargs)
+    formatter = SQLStringFormatter(self)
+    try:
+        text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
+        change = _change(RowStatement(room.bridge, text, args))
+        if change is not None:
+            return change.execute()
+    except LanceSparkError as error:
+        raise error if isinstance(error, AnalysisException) else as_spark(error) from None
+    finally:
+        if kwargs:
+            formatter.clear()
+    return _sql(self, sqlQuery, args, **kwargs)
+
+
+def _change(statement: RowStatement) -> Change | None:
+    """What to carry out; None for what is Spark's, also to say what is wrong with it."""
+    try:
+        found = None if statement.verb is None else statement.analyze({})
+    except (PySparkException, Py4JError):
+        return None
+    return None if found is None else Change(statement, found)
+
+
 def _recovering(exception: Any) -> Any:
     return recovered(_convert(exception))
 
@@ -86,6 +124,7 @@ def install(spark: SparkSession, name: str) -> None:
     """Read this name natively in a session."""
     _names.setdefault(spark, set()).add(name.lower())
     DataFrameReader.format = _native_format  # type: ignore[method-assign]
+    SparkSession.sql = _native_sql  # type: ignore[method-assign]
     captured.convert_exception = _recovering  # type: ignore[assignment]
 
 
@@ -94,4 +133,5 @@ def forget(spark: SparkSession) -> None:
     _names.pop(spark, None)
     if not _names:
         DataFrameReader.format = _format  # type: ignore[method-assign]
+        SparkSession.sql = _sql  # type: ignore[method-assign]
         captured.convert_exception = _convert

@@ -7,6 +7,7 @@ _CATALOG = f"{_SQL}.connector.catalog"
 _READ = f"{_SQL}.connector.read"
 _WRITE = f"{_SQL}.connector.write"
 _V2 = f"{_SQL}.execution.datasources.v2"
+_LOGICAL = f"{_SQL}.catalyst.plans.logical"
 
 # Public: the interfaces of Spark's DataSource V2, and the values that go through them.
 OPTIONS = f"{_SQL}.util.CaseInsensitiveStringMap"
@@ -23,6 +24,11 @@ BOUND_PROCEDURE = f"{_CATALOG}.procedures.BoundProcedure"
 PROCEDURE_PARAMETER = f"{_CATALOG}.procedures.ProcedureParameter"
 SUPPORTS_WRITE = f"{_CATALOG}.SupportsWrite"
 SUPPORTS_DELETE = f"{_CATALOG}.SupportsDeleteV2"
+SUPPORTS_ROW_LEVEL = f"{_CATALOG}.SupportsRowLevelOperations"
+ROW_LEVEL_BUILDER = f"{_WRITE}.RowLevelOperationBuilder"
+SUPPORTS_DELTA = f"{_WRITE}.SupportsDelta"
+DELTA_WRITE_BUILDER = f"{_WRITE}.DeltaWriteBuilder"
+DELTA_WRITE = f"{_WRITE}.DeltaWrite"
 WRITE_INFO = f"{_WRITE}.LogicalWriteInfo"
 SUPPORTS_OVERWRITE = f"{_WRITE}.SupportsOverwriteV2"
 SUPPORTS_DYNAMIC_OVERWRITE = f"{_WRITE}.SupportsDynamicOverwrite"
@@ -70,5 +76,29 @@ NAMESPACE_NOT_EMPTY = f"{_SQL}.catalyst.analysis.NonEmptyNamespaceException"
 PYTHON_SOURCE_V2 = f"{_V2}.python.PythonDataSourceV2"
 ARTIFACTS = "org.apache.spark.JobArtifactSet"
 
-CLASSES = tuple(value for key, value in sorted(globals().items()) if key.isupper() and not key.startswith("_"))
-"""All of them, to be looked for when a session is registered."""
+# Private, and only for statements that change rows: where one is missing, these are refused, and all else goes on.
+CHANGES_MODE = f"{_SQL}.execution.CommandExecutionMode"
+CHANGES_WRITE = f"{_LOGICAL}.WriteDelta"
+CHANGES_APPEND = f"{_LOGICAL}.AppendData"
+CHANGES_MERGE_ROWS = f"{_LOGICAL}.MergeRows"
+CHANGES_UPDATE = f"{_LOGICAL}.UpdateTable"
+CHANGES_DELETE = f"{_LOGICAL}.DeleteFromTable"
+CHANGES_MERGE = f"{_LOGICAL}.MergeIntoTable"
+CHANGES_DELETE_BY_FILTERS = f"{_LOGICAL}.DeleteFromTableWithFilters"
+CHANGES_PARSED_WITH = f"{_LOGICAL}.UnresolvedWith"
+CHANGES_WITH = f"{_LOGICAL}.WithCTE"
+CHANGES_ALIAS = f"{_LOGICAL}.SubqueryAlias"
+CHANGES_RELATION = f"{_V2}.DataSourceV2Relation"
+CHANGES_STATE = f"{_SQL}.internal.SessionState"
+CHANGES_NAMED = f"{_SQL}.catalyst.analysis.NameParameterizedQuery"
+CHANGES_POSITIONAL = f"{_SQL}.catalyst.analysis.PosParameterizedQuery"
+CHANGES_EXPRESSIONS = f"{_SQL}.classic.ColumnNodeToExpressionConverter$"
+
+# Private, of newer versions only.
+MAYBE_INSERT_ONLY = f"{_LOGICAL}.InsertOnlyMerge"
+
+_ALL = {key: value for key, value in sorted(globals().items()) if key.isupper() and not key.startswith("_")}
+CLASSES = tuple(value for key, value in _ALL.items() if not key.startswith(("CHANGES_", "MAYBE_")))
+"""What has to be there when a session is registered."""
+FOR_CHANGES = tuple(value for key, value in _ALL.items() if key.startswith("CHANGES_"))
+"""What statements that change rows need besides."""

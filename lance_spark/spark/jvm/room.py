@@ -102,6 +102,9 @@ def describe(spark: SparkSession) -> Capabilities:
     """Which way the session takes."""
     room = _rooms.get(spark)
     if room is not None:
-        return Capabilities(True, "every name of Spark that it takes was found", spark.version, tuple(room.catalogs))
+        reason = "every name of Spark that it takes was found"
+        return Capabilities(True, reason, spark.version, tuple(room.catalogs), room.bridge.no_row_changes)
     reason = _refusals.get(spark, "the session is not registered; call lance_spark.register(spark).")
-    return Capabilities(False, reason, spark.version)
+    return Capabilities(
+        False, reason, spark.version, no_row_changes="only classic sessions with the native way have it."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 MAX_RUNTIME_FILTER = 2**16
 """Characters of a filter that became known while the query ran: it goes to every task."""
+
+
+def references(bridge: Bridge, columns: Sequence[str]) -> Any:
+    """Spark's ``NamedReference[]`` of columns."""
+    found = [bridge.call(f"{names.FIELD_REFERENCE}.apply", bridge.seq([name])) for name in columns]
+    return bridge.array(names.NAMED_REFERENCE, found)
 
 
 class _Scan(Implementation):
@@ -107,11 +114,7 @@ class NativeScan(_Scan):
         if source.takes_more and pushed.aggregate is None and pushed.limit is None and not pushed.offset:
             known = {field.name: field.type for field in source.stored}
             usable = [name for name in pushed.columns.names if name in known and as_spark_sends(known[name])]
-        array = [self.bridge.call(f"{names.FIELD_REFERENCE}.apply", self._parts_of(name)) for name in usable]
-        return self.bridge.array(names.NAMED_REFERENCE, array)
-
-    def _parts_of(self, name: str) -> Any:
-        return self.bridge.call("scala.jdk.javaapi.CollectionConverters.asScala", [name]).toSeq()
+        return references(self.bridge, usable)
 
     def filter(self, predicates: Any) -> None:
         """Leave out rows that a join does not need. What cannot be said in Lance is left to the join."""

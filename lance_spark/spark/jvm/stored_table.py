@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lance_spark.actions.delete_rows import delete_where, truncate
@@ -13,10 +13,12 @@ from lance_spark.query.filters import conjunction, translate
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.expressions import expression
+from lance_spark.spark.jvm.row_operations import NativeRowOperation
 from lance_spark.spark.jvm.table import NativeTable
 from lance_spark.spark.jvm.writing import KEEP_COLUMNS, NativeWriteBuilder, capabilities
 
 if TYPE_CHECKING:
+    from lance_spark.actions.delete_rows import DeleteResult
     from lance_spark.query.filters import PushedFilter
     from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.places import Place
@@ -29,13 +31,23 @@ _REFUSED = frozenset(name.lower() for name in READ_OPTIONS)
 class StoredTable(NativeTable):
     """Spark's ``Table`` with everything that changes its rows."""
 
-    interfaces: ClassVar = (*NativeTable.interfaces, names.SUPPORTS_WRITE, names.SUPPORTS_DELETE)
+    interfaces: ClassVar = (
+        *NativeTable.interfaces,
+        names.SUPPORTS_WRITE,
+        names.SUPPORTS_DELETE,
+        names.SUPPORTS_ROW_LEVEL,
+    )
 
     def __init__(
         self, bridge: Bridge, source: Source, name: str, place: Place, properties: Callable[[], Mapping[str, str]]
     ) -> None:
         super().__init__(bridge, source, name)
         self._place, self._properties = place, properties
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self._place
 
     def capabilities(self) -> Any:
         """What Spark may do with it. A tag or a version says itself why it cannot be written to."""
@@ -62,35 +74,42 @@ class StoredTable(NativeTable):
         named = {} if branch is None else {"branch": branch}
         return NativeWriteBuilder(self.bridge, info, {**KEEP_COLUMNS, **self._place.options, **named}).java()
 
+    def new_row_level_operation_builder(self, info: Any) -> Any:
+        """One for each UPDATE, DELETE or MERGE. Raises Refused for what never changes."""
+        self._place.branch_to_change("change rows of it")
+        return NativeRowOperation(self.bridge, self, info.command()).java()
+
     def can_delete_where(self, predicates: Any) -> bool:
-        """Whether Lance can tell which rows these are. Raises Refused, with what it cannot tell."""
-        self._filter(predicates)
-        return True
+        """Whether Lance can tell which rows these are. If not, Spark looks for them."""
+        return self._filter(predicates) is not None or not [*predicates]
 
     def delete_where(self, predicates: Any, *_options: Any) -> None:
         """Delete the rows that match; all of them without a condition."""
-        branch = self._place.branch_to_change("delete rows of it")
-        sql = self._filter(predicates)
-        if sql is None:
-            truncate(self._place.location, branch)
-        else:
-            delete_where(self._place.location, branch, sql, engine_of(self.bridge.spark))
+        self.delete(predicates)
 
     def truncate_table(self, *_options: Any) -> bool:
         """Delete all rows."""
-        truncate(self._place.location, self._place.branch_to_change("truncate it"))
+        self.delete(())
         return True
 
-    def _filter(self, predicates: Any) -> str | None:
-        return conjunction([self._exactly(predicate) for predicate in predicates])
+    def delete(self, predicates: Iterable[Any]) -> DeleteResult:
+        """Delete the rows that all of Spark's predicates hold for; all rows without any."""
+        wanted = [*predicates]
+        branch = self._place.branch_to_change("delete rows of it")
+        if not wanted:
+            return truncate(self._place.location, branch)
+        sql = self._filter(wanted)
+        if sql is None:
+            raise Refused("Lance could take other rows for this condition than Spark.")
+        return delete_where(self._place.location, branch, sql, engine_of(self.bridge.spark))
 
-    def _exactly(self, predicate: Any) -> PushedFilter:
-        wanted = expression(self.bridge, predicate)
-        found = None if wanted is None else translate(wanted, self.source.stored)
-        if found is None or not found.exact:
-            raise Refused(
-                f"Cannot delete by '{predicate.toString()}': Lance could take other rows for it than Spark.",
-                hint="Compare columns with constants. Or write the rows that stay: INSERT OVERWRITE ... SELECT * FROM "
-                "... WHERE NOT (...).",
-            )
-        return found
+    def _filter(self, predicates: Iterable[Any]) -> str | None:
+        """Lance's SQL; None where it could mean other rows than Spark's predicates."""
+        found: list[PushedFilter] = []
+        for predicate in predicates:
+            wanted = expression(self.bridge, predicate)
+            pushed = None if wanted is None else translate(wanted, self.source.stored)
+            if pushed is None or not pushed.exact:
+                return None
+            found.append(pushed)
+        return conjunction(found)
