@@ -249,7 +249,7 @@ def test_what_fails_changes_nothing(spark, target):
     lance.write_dataset(pa.table([[1, 2], [1, 0]], schema=schema), f"{target}.strict")
     place = f"lance.`{target}.strict`"
     for statement, condition in (
-        (f"UPDATE {place} SET v = 1 div v", "DIVIDE_BY_ZERO"),
+        (f"UPDATE {place} SET v = if(v = 0, raise_error('own fault'), 5)", "own fault"),
         (f"UPDATE {place} SET id = nullif(id, 2)", "NOT_NULL_ASSERT_VIOLATION"),
         (
             f"MERGE INTO {place} t USING src s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *",
@@ -288,5 +288,8 @@ def test_a_new_query_sees_the_change_whatever_is_cached(spark, target):
     assert before.count() == 8
     changed(spark, "DELETE FROM lake.ns1.t WHERE id % 2 = 0")
     assert spark.table("lake.ns1.t").count() == 4
-    assert before.count() == 8
-    before.unpersist()
+    changed(spark, "DELETE FROM lake.ns1.t WHERE id = 1")
+    assert spark.table("lake.ns1.t").count() == 3
+    changed(spark, "UPDATE lake.ns1.t SET id = -1")
+    assert spark.table("lake.ns1.t").agg({"id": "max"}).first()[0] == -1
+    spark.catalog.clearCache()

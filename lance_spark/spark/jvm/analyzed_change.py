@@ -30,6 +30,8 @@ class AnalyzedChange:
     bridge: Bridge
     table: StoredTable
     """The table that it changes."""
+    relation: Any
+    """Spark's relation of it."""
     root: Any
     """``WriteDelta``; ``AppendData`` or ``InsertOnlyMerge`` of a MERGE that only inserts; ``DeleteFromTable`` of all
     rows."""
@@ -59,6 +61,17 @@ class AnalyzedChange:
             each.name() for each in self.bridge.items(self.root.condition().references().toSeq()) if own.contains(each)
         }
         return tuple(name for name in self.table.source.schema.names if name in used)
+
+    def refresh(self) -> None:
+        """Let Spark read again what it has cached of the table, as after a write of its own."""
+        session, relation = self.bridge.session, self.relation
+        manager = session.sharedState().cacheManager()
+        if not self.bridge.caches_by_name:
+            manager.recacheByPlan(session, relation)
+        elif relation.catalog().isDefined() and relation.identifier().isDefined():
+            table = relation.identifier().get()
+            name = self.bridge.seq([relation.catalog().get().name(), *table.namespace(), table.name()])
+            manager.recacheTableOrView(session, name, getattr(manager, "recacheTableOrView$default$3")())
 
     @property
     def condition(self) -> str:

