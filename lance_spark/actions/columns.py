@@ -13,16 +13,17 @@ from lance_spark.errors import Conflict, LanceSparkError, Refused, StorageFailur
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
 from lance_spark.runner.work import Work
-from lance_spark.schema.column_changes import ColumnChange
+from lance_spark.schema.column_changes import ColumnChange, shown
 from lance_spark.schema.evolution import Evolution, plan_evolution
 from lance_spark.store import version_reader
 from lance_spark.store.column_commit import CAST_FILES, CastItem, cast_fragment, commit_columns, discard_casts
 from lance_spark.store.datasets import open_pinned, pin_latest
 
 OPERATION = "alter columns"
-_FIRST_FORMATS = frozenset({"", "0.1"})
+FIRST_FORMATS = frozenset({"", "0.1"})
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class AlterResult:
     version: PinnedVersion
     """The new version; the newest one where nothing was to be done."""
     plan: Evolution
+
+    def __str__(self) -> str:
+        changed = ", ".join(shown(step.path) for step in self.plan.steps) or "nothing"
+        return f"{self.version.branch or MAIN}@{self.version.version}: changed {changed}"
 
 
 def alter_columns(
@@ -49,7 +54,7 @@ def alter_columns(
     Raises as :func:`lance_spark.schema.evolution.plan_evolution`, and Conflict; then nothing was changed.
     """
     check_writable(location, branch)
-    casting = _Casting(location, branch, engine)
+    casting = CastFiles(location, branch, engine)
     try:
         for left in attempts():
             head = pin_latest(location, branch)
@@ -57,7 +62,7 @@ def alter_columns(
             if not plan.steps:
                 return AlterResult(head, plan)
             contents = version_reader.read_contents(location, head)
-            _check_format(contents, plan)
+            check_format(contents, plan)
             files = casting.files(head, contents, plan)
             try:
                 made = commit_columns(location, head, contents, plan, files, message)
@@ -73,16 +78,16 @@ def alter_columns(
     raise overtaken(branch)
 
 
-def _check_format(contents: Contents, plan: Evolution) -> None:
+def check_format(contents: Contents, plan: Evolution) -> None:
     """Raise Refused for new columns in files of the first format, which have to hold every column."""
-    if contents.storage_version in _FIRST_FORMATS and contents.fragment_count and plan.adds:
+    if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
         raise Refused(
             "Cannot add a column: the data files are of format 0.1, where every file has every column.",
             hint="Write the rows to a new table, which gets a newer format.",
         )
 
 
-class _Casting:
+class CastFiles:
     """Files with columns in their new types. What was written for one attempt serves the next one."""
 
     def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:

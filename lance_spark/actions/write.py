@@ -8,16 +8,18 @@ from contextlib import suppress
 import pyarrow as pa
 
 from lance_spark.actions.branches import check_new, create_branch_at
+from lance_spark.actions.evolving_append import append_evolved, check_evolution
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.actions.target import take_target
-from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, StorageFailure
+from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, LanceSparkError, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions, parse_write_options
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import write_commit, writing
 from lance_spark.store.datasets import find_latest, pin_latest
 from lance_spark.store.dropping import drop_branch
+from lance_spark.write.evolving import plan_merged
 from lance_spark.write.plan import (
     Claim,
     Mode,
@@ -62,13 +64,22 @@ def _plan(
     target = writing.read_target(location, start)
     check_replaces(target, options)
     mode: Mode = "overwrite" if overwrite else "append"
+    evolution = None
     if not overwrite:
-        stored = append_schema(target.schema, frame)
+        evolution = plan_merged(target.schema, frame) if options.merge_schema else None
+        if evolution is not None:
+            check_evolution(location, start, target.data_storage_version, evolution)
+        stored = append_schema(target.schema if evolution is None else evolution.schema, frame)
+    elif options.merge_schema:
+        raise InvalidOption(
+            "Option 'merge_schema' is for appends.",
+            hint="An overwrite takes the DataFrame's columns, or with overwrite_schema=false keeps the dataset's.",
+        )
     elif options.overwrite_schema:
         stored = writing.storage_schema(frame, target.data_storage_version)
     else:
         stored = same_schema(target.schema, frame)
-    return WritePlan(location, options, mode, stored, start)
+    return WritePlan(location, options, mode, stored, start, evolution=evolution)
 
 
 def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:
@@ -133,10 +144,11 @@ def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
 
 
 def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
-    if job.plan.mode == "append" and not fragments:
+    evolves = job.plan.evolution is not None
+    if job.plan.mode == "append" and not fragments and not evolves:
         return None
     try:
-        return write_commit.commit(job, fragments)
+        return append_evolved(job, fragments) if evolves else write_commit.commit(job, fragments)
     except Conflict as conflict:
         try:
             _discard(job, fragments)

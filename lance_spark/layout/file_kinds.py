@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lance_spark.layout.names import UUID, data_key, read_manifest_name
+from lance_spark.layout.names import BACKFILL, UUID, data_key, read_manifest_name
 
 MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "manifest",
@@ -61,7 +61,7 @@ def classify(path: str) -> Named:
     if directory == "_indices" and "/" in rest:
         identifier = rest.partition("/")[0]
         return Named(INDEX, f"_indices/{identifier}") if _INDEX_ID.fullmatch(identifier) else Named(UNKNOWN, path)
-    if directory == "_cleanup":
+    if directory in ("_cleanup", BACKFILL):
         return Named(STAGING, path)  # records of runs that never ended; after days they prove nothing
     if directory in ("_transactions", "_deletions") and "/" not in rest:
         return Named(_in_flat(directory, rest), path)

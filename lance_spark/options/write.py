@@ -24,6 +24,7 @@ WRITE_OPTIONS = (
     "enable_stable_row_ids",
     "commit_message",
     "overwrite_schema",
+    "merge_schema",
 )
 """Every option of a write except for ``path``, a catalog's and ``storage.<key>``."""
 
@@ -63,6 +64,8 @@ class WriteOptions:
     """Whether there must be nothing yet: Spark refuses the save mode that says so."""
     overwrite_schema: bool = True
     """Whether an overwrite takes the DataFrame's columns for the dataset's, or only replaces its rows."""
+    merge_schema: bool = False
+    """Whether an append adds the DataFrame's new columns to the dataset's, and widens types where nothing is lost."""
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -86,6 +89,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         commit_message=given.get("commit_message"),
         create_table=_create_table(given, branch),
         overwrite_schema=text.to_bool("overwrite_schema", given.get("overwrite_schema", "true")),
+        merge_schema=text.to_bool("merge_schema", given.get("merge_schema", "false")),
     )
 
 

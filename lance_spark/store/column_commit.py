@@ -85,10 +85,10 @@ def commit_columns(
 
     dataset = open_pinned(location, pin)
     with translated(location, "altering columns"):
-        schema = composed(dataset.lance_schema, contents, lambda scratch: _apply(scratch, plan.steps))
+        schema = composed(dataset.lance_schema, contents, lambda scratch: apply_steps(scratch, plan.steps))
         operation: Any = lance.LanceOperation.Project(schema)
         if plan.writes_fragments:
-            fragments = _fragments(dataset, schema, plan, cast_files)
+            fragments = changed_fragments(dataset, schema, plan, cast_files)
             operation = lance.LanceOperation.Merge(fragments, schema, preserves_nullability=plan.only_adds)
     return commit_on(location, pin, operation, {MESSAGE: message} if message else None)
 
@@ -99,7 +99,7 @@ def discard_casts(location: DatasetLocation, branch: str | None, cast_files: Ite
     files.delete(root, [f"data/{json.loads(file)['path']}" for file in cast_files])
 
 
-def _fragments(
+def changed_fragments(
     dataset: lance.LanceDataset, schema: LanceSchema, plan: Evolution, cast_files: Mapping[int, str]
 ) -> list[Any]:
     """All fragments of a version: with their new files, and without those that hold only dropped columns."""
@@ -126,7 +126,8 @@ def _ids(schema: LanceSchema) -> Iterator[int]:
         pending += entry.children()
 
 
-def _apply(scratch: lance.LanceDataset, steps: Sequence[ColumnChange]) -> None:
+def apply_steps(scratch: lance.LanceDataset, steps: Sequence[ColumnChange]) -> None:
+    """Make the changes of a plan to a dataset without rows."""
     for step in steps:
         path = ".".join(step.path)
         if isinstance(step, AddColumn):

@@ -81,12 +81,17 @@ def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[Fr
     plan, options = job.plan, job.plan.options.files
     sizes = {"max_rows_per_file": options.max_rows_per_file, "max_bytes_per_file": options.max_bytes_per_file}
     arguments: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
+    destination = _destination(job)
+    mode, version = str(plan.mode), options.data_storage_version
+    if plan.evolution is not None and job.start is not None:
+        # As if for a new table, as this one lacks the columns: the commit says which fields of the table they are.
+        mode, version = "overwrite", str(open_pinned(plan.location, job.start).data_storage_version)
     written: Sequence[FragmentMetadata] = write_fragments(
         reader,
-        _destination(job),
+        destination,
         schema=plan.schema,
-        mode=plan.mode,
-        data_storage_version=options.data_storage_version,
+        mode=mode,
+        data_storage_version=version,
         storage_options=plan.location.storage_options,
         **arguments,
     )

@@ -16,6 +16,8 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.schema.blobs import holds_bytes, is_blob
 from lance_spark.schema.casts import why_not
+from lance_spark.schema.column_changes import shown
+from lance_spark.schema.evolution import Evolution
 from lance_spark.schema.names import RULES, is_column_name
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
 
@@ -58,6 +60,8 @@ class WritePlan:
     """Version the write starts from; None when it creates the dataset."""
     claim: Claim | None = None
     """The table of a catalog that gets its first rows; None for all other writes."""
+    evolution: Evolution | None = None
+    """The columns that an append adds or widens; None where the dataset's columns take the rows as they are."""
 
     @property
     def creates_branch(self) -> bool:
@@ -70,6 +74,8 @@ class WritePlan:
         steps = [f"create branch '{branch}' at {self.start}"] if self.creates_branch else []
         steps += ["declare the table in its catalog"] if self.claim is not None else []
         steps += [f"{_STEPS[self.mode].format(branch)} {self.location.uri}"]
+        if self.evolution is not None:
+            steps.append("change columns " + ", ".join(shown(step.path) for step in self.evolution.steps))
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
         return "\n".join([*steps, f"columns: {columns}"])
 
@@ -194,5 +200,5 @@ def _unknown(name: str, dataset: pa.Schema) -> SchemaMismatch:
     elif near:
         hint = f"Did you mean '{near[0]}'? Rename it: df.withColumnRenamed('{name}', '{near[0]}')."
     else:
-        hint = f"Drop it: df.drop('{name}'); or add the column to the dataset first."
+        hint = f"Drop it: df.drop('{name}'); or add it to the dataset: option('merge_schema', 'true')."
     return SchemaMismatch(f"The dataset has no column '{name}'.", hint=hint)

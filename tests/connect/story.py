@@ -61,6 +61,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "cleaned": cleaned(table),
         "changed": changed(spark, uri + "-changed"),
         "catalog": catalogued(spark, uri + "-lake"),
+        "columns": changed_columns(spark, uri + "-columns"),
         "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
     }
 
@@ -70,6 +71,25 @@ def queried(spark: SparkSession, table: LanceTable) -> list[object]:
     frame = table.query(lambda read: read.where("id = 5").select("name"))
     (row,) = spark.sql("EXPLAIN SELECT * FROM {frame}", frame=frame).collect()
     return [[found.name for found in frame.collect()], [name for name in ("id", "day", "name") if f"{name}#" in row[0]]]
+
+
+def changed_columns(spark: SparkSession, uri: str) -> list[object]:
+    """A row whose columns came from SQL, a class, a DataFrame and an append, and what a wrong function says."""
+
+    class Model:
+        def __call__(self, batch: pa.RecordBatch) -> dict[str, object]:
+            return {"v": [[number, 1.0] for number in batch["id"].to_pylist()]}
+
+    spark.range(0, 100, 1, 4).write.format("lance").mode("append").save(uri)
+    table = LanceTable.for_path(spark, uri)
+    table.add_columns({"twice": "id * 2"})
+    table.add_columns(Model, schema="v array<float>", vector={"v": 2})
+    table.add_columns(spark.createDataFrame([(5, "five")], "id bigint, name string"), on="id")
+    table.update_columns({"twice": "id * 3"})
+    table.write(spark.sql("SELECT 100L AS id, true AS late"), merge_schema=True)
+    wrong = first_line(lambda: table.add_columns(lambda _: {"w": [1]}, schema="w int"))
+    (row,) = table.to_df().where("id = 5").collect()
+    return [list(row), table.count_rows(), wrong.partition(" of fragment")[0]]
 
 
 def retried(spark: SparkSession, uri: str) -> list[int]:

@@ -50,6 +50,8 @@ def check(story: dict, uri: str) -> None:
     assert wide == "SchemaMismatch: Column 'day' of type bigint cannot hold many."
     taken = "AlreadyExists: Cannot create table 'ns1.t': there is a table of that name already."
     assert story["catalog"] == [10, 10, ["ns1_t"], 9, taken]
+    wrong = "SchemaMismatch: The function returned 1 values of 'w' for 25 rows"
+    assert story["columns"] == [[5, 15, [5, 1], "five", None], 101, wrong]
     assert sorted(lance.dataset(uri).to_table(columns=["id"])["id"].to_pylist()) == list(range(1000))
     assert lance.dataset(f"{uri}/tree/exp/a").count_rows() == 5
 

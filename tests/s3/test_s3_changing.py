@@ -2,9 +2,11 @@
 
 import pyarrow as pa
 import pytest
+from support.backfills import LocalValues, negated
 from support.row_changes import written
 from support.s3_tables import objects, opened, rows, write
 
+from lance_spark.actions.backfill import add_filled_columns, update_filled_columns
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.change_rows import finish
 from lance_spark.actions.columns import alter_columns
@@ -12,6 +14,7 @@ from lance_spark.actions.delete_rows import delete_where, truncate
 from lance_spark.actions.metadata_tables import read_metadata_table
 from lance_spark.actions.path_refs import read_path
 from lance_spark.actions.table_properties import alter_properties
+from lance_spark.backfill.options import BackfillOptions
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import RefSpec
 from lance_spark.rows.model import DELETE, INSERT, UPDATE
@@ -79,3 +82,22 @@ def test_changes_of_rows_beside_other_writers(made, table, storage, client, buck
     assert len(there) - len(objects(client, bucket)) == 1
     touched = {key for key, _ in before.items() ^ objects(client, bucket).items()}
     assert all("/tree/exp/delays/" in key for key in touched)
+
+
+def test_columns_with_values_go_on_after_a_failure(made, table, storage, client, bucket):
+    def values(until):
+        return LocalValues(made, negated("y", until=until), y=pa.int64())
+
+    before = objects(client, bucket)
+    with pytest.raises(RuntimeError):
+        add_filled_columns(made, "exp/delays", values(5), BackfillOptions())
+    again = values(None)
+    result = add_filled_columns(made, "exp/delays", again, BackfillOptions())
+    assert (result.fragments, result.resumed, len(again.done)) == (3, 2, 1)
+    update_filled_columns(made, "exp/delays", values(None), BackfillOptions())
+    touched = {key for key, _ in before.items() ^ objects(client, bucket).items()}
+    assert all("/tree/exp/delays/" in key for key in touched)
+    assert not [key for key in touched if "_backfill" in key]
+    dataset = opened(table, storage, "exp/delays")
+    dataset.validate()
+    assert {row["id"]: row["y"] for row in dataset.to_table().to_pylist()} == {key: -key for key in range(1, 6)}

@@ -35,6 +35,7 @@ DATA_NAME = "01" * 12 + "0123456789ab4def8123456789"
         ("data/.tmpA1b2C3", STAGING),
         ("data/sub/.tmpA1b2C3", STAGING),
         ("_transactions/.tmpA1b2C3", STAGING),
+        ("_backfill/0a1b/2c3d.json", STAGING),
         ("_deletions/.tmpA1b2C3", STAGING),
         ("_versions/.tmp_1.manifest_0a1b", STAGING),
         ("_versions/18446744073709551614.manifest#1", STAGING),

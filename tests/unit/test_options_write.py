@@ -18,6 +18,7 @@ GOOD = [
     ({"commit_message": "why: x = 1"}, WriteOptions(commit_message="why: x = 1")),
     ({"create_table": "true"}, WriteOptions(create_table=True)),
     ({"overwrite_schema": "false"}, WriteOptions(overwrite_schema=False)),
+    ({"merge_schema": "true"}, WriteOptions(merge_schema=True)),
     ({"create_branch": "false"}, WriteOptions()),
     ({"branch": "b", "create_branch": "no"}, WriteOptions(branch="b")),
     (NEW, WriteOptions(branch="b", create_from=RefSpec())),
