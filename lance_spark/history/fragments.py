@@ -49,11 +49,18 @@ class FragmentChanges:
     """In both, with other deletion files, data files or overlays."""
 
 
-def match(before: Contents, after: Contents) -> FragmentChanges:
-    """Compare the fragments of two versions. Only records that differ are decoded."""
+def match(before: Contents, after: Contents, every: bool = False) -> FragmentChanges:
+    """Compare the fragments of two versions. Only records that differ are decoded.
+
+    With ``every`` all fragments that both have count as changed: what a column is called, and whether it is there, is
+    not in their records.
+    """
     gone, new = before.fragments_without(after), after.fragments_without(before)
     pairs, removed, added = _paired(gone, new)
-    return FragmentChanges(tuple(added), tuple(removed), tuple(pair for pair in pairs if pair.may_differ))
+    if every:
+        pairs += [FragmentPair(fragment, fragment) for fragment in after.fragments_shared(before)]
+    changed = tuple(pair for pair in pairs if every or pair.may_differ)
+    return FragmentChanges(tuple(added), tuple(removed), changed)
 
 
 def _paired(

@@ -62,11 +62,12 @@ def _whole(batch: pa.RecordBatch, name: str, blobs: Sequence[str]) -> pa.Array:
     return pa.StructArray.from_arrays([pc.struct_field(column, part) for part in parts], names=parts, mask=mask)
 
 
-def compare_hashed(before: pa.Table, after: pa.Table) -> RowChanges:
+def compare_hashed(before: pa.Table, after: pa.Table, renumbered: bool = True) -> RowChanges:
     """The changes between two sets of HASHED rows.
 
     Rows that are equal on both sides, as often as they are, are none. Of the others those with the same identity were
-    changed; an identity that several of them have says nothing. Equal rows of different identity are no change either.
+    changed; an identity that several of them have says nothing. Equal rows of different identity are no change either,
+    unless ``renumbered`` is False.
     """
     old, new = _Side.of(before), _Side.of(after)
     left, right = _unmatched(old.both, new.both)
@@ -75,10 +76,12 @@ def compare_hashed(before: pa.Table, after: pa.Table) -> RowChanges:
     by_place = np.argsort(old.address[changed_old])
     changed = (old.address[changed_old][by_place], new.address[changed_new][by_place])
     old, new = old.without(changed_old), new.without(changed_new)
-    left, right = _unmatched(old.content, new.content)
+    if renumbered:
+        left, right = _unmatched(old.content, new.content)
+        old, new = old.only(left), new.only(right)
     return RowChanges(
-        deleted=pa.array(np.sort(old.address[left])),
-        added=pa.array(np.sort(new.address[right])),
+        deleted=pa.array(np.sort(old.address)),
+        added=pa.array(np.sort(new.address)),
         changed_before=pa.array(changed[0]),
         changed_after=pa.array(changed[1]),
     )

@@ -190,6 +190,10 @@ class Contents:
         """The fragments whose records are not, byte by byte, among those of another version."""
         return [_fragment(record) for record in self._records if record not in other._known]
 
+    def fragments_shared(self, other: Contents) -> list[Fragment]:
+        """The other ones: those whose records are among them."""
+        return [_fragment(record) for record in self._records if record in other._known]
+
     @cached_property
     def _known(self) -> frozenset[bytes]:
         return frozenset(self._records)

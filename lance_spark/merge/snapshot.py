@@ -21,6 +21,14 @@ class Root(NamedTuple):
     """Whether it is laid out like a dataset (``data/``, ``_deletions/``); else data files lie directly in it."""
 
 
+class Deletions(NamedTuple):
+    """Where a deletion file is."""
+
+    root: str
+    """URI of the dataset or branch that has it."""
+    path: str
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One version of one chain. ``bases`` has the root of the chain itself under None."""
@@ -44,6 +52,18 @@ class Snapshot:
         if file.base_id not in self.bases:
             raise CorruptData(f"Version {self.pin} names a file in the unknown base {file.base_id}.")
         return self.bases[file.base_id]
+
+    def deletions_of(self, fragment: Fragment) -> Deletions | None:
+        """Where the deletion file of a fragment is; None where no row is deleted. Raises CorruptData."""
+        deletion = fragment.deletion
+        if deletion is None:
+            return None
+        root = self.root_of(deletion)
+        if not root.is_dataset:
+            raise CorruptData(
+                f"Fragment {fragment.id} has a deletion file in base {deletion.base_id}, where none can be."
+            )
+        return Deletions(root.uri, deletion.path_for(fragment.id))
 
 
 def same_files(one: Fragment, other: Fragment, live: frozenset[int]) -> bool:

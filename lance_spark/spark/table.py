@@ -36,6 +36,7 @@ from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
 from lance_spark.show.card import Card, Shown
 from lance_spark.spark import cleanup
+from lance_spark.spark.change_feed import ChangeFeed
 from lance_spark.spark.column_verbs import ColumnVerbs
 from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.engines import engine_of
@@ -69,7 +70,7 @@ _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(RowVerbs, ColumnVerbs, Shown):
+class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Shown):
     """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
 
     spark: SparkSession | None

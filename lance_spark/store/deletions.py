@@ -7,7 +7,8 @@ import pyarrow as pa
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
-from lance_spark.merge.snapshot import Snapshot
+from lance_spark.merge.snapshot import Deletions, Snapshot
+from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import files
 
 _OFFSETS = "row_id"
@@ -16,17 +17,18 @@ _OFFSETS = "row_id"
 
 def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) -> pa.Array:
     """Offsets of the deleted rows of a fragment (uint32, ascending). Raises NotFound, CorruptData."""
-    deletion = fragment.deletion
-    if deletion is None:
+    return read_deletions(location, snapshot.pin, snapshot.deletions_of(fragment))
+
+
+def read_deletions(location: DatasetLocation, pin: PinnedVersion, deletions: Deletions | None) -> pa.Array:
+    """The offsets in a deletion file of a version, in the same way; none where there is no file."""
+    if deletions is None:
         return pa.array([], pa.uint32())
-    root = snapshot.root_of(deletion)
-    if not root.is_dataset:
-        raise CorruptData(f"Fragment {fragment.id} has a deletion file in base {deletion.base_id}, where none can be.")
-    path = deletion.path_for(fragment.id)
-    content = files.read(DatasetLocation(root.uri, location.options), path)
+    root, path = deletions
+    content = files.read(DatasetLocation(root, location.options), path)
     if content is None:
         raise NotFound(
-            f"The deletion file {path} of {snapshot.pin} is gone: {root.uri} does not have it.",
+            f"The deletion file {path} of {pin} is gone: {root} does not have it.",
             hint="Without it no reader can read the version.",
         )
     try:

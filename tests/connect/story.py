@@ -49,6 +49,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "older": spark.read.format("lance").option("branch", "exp/a").option("version", 2).load(uri).count(),
         "filtered": [row.name for row in filtered.collect()],
         "queried": queried(spark, table),
+        "changed": changed(table),
         "counted": table.count_rows("day = 3"),
         "versions": [row.version for row in table.versions().collect()],
         "branches": [found.name for found in table.branches.list()],
@@ -90,6 +91,12 @@ def changed_columns(spark: SparkSession, uri: str) -> list[object]:
     wrong = first_line(lambda: table.add_columns(lambda _: {"w": [1]}, schema="w int"))
     (row,) = table.to_df().where("id = 5").collect()
     return [list(row), table.count_rows(), wrong.partition(" of fragment")[0]]
+
+
+def changed(table: LanceTable) -> list[list[object]]:
+    """The net of two versions of the branch, which need a shuffle: rows that stayed, and those that went."""
+    feed = table.changes("exp/a@2", "exp/a@3", key="id")
+    return sorted([row["_change_type"], row["id"], row["_commit_branch"]] for row in feed.collect())
 
 
 def retried(spark: SparkSession, uri: str) -> list[int]:
