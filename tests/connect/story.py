@@ -49,7 +49,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "older": spark.read.format("lance").option("branch", "exp/a").option("version", 2).load(uri).count(),
         "filtered": [row.name for row in filtered.collect()],
         "queried": queried(spark, table),
-        "changed": changed(table),
+        "feed": feed(table),
         "counted": table.count_rows("day = 3"),
         "versions": [row.version for row in table.versions().collect()],
         "branches": [found.name for found in table.branches.list()],
@@ -93,10 +93,10 @@ def changed_columns(spark: SparkSession, uri: str) -> list[object]:
     return [list(row), table.count_rows(), wrong.partition(" of fragment")[0]]
 
 
-def changed(table: LanceTable) -> list[list[object]]:
+def feed(table: LanceTable) -> list[list[object]]:
     """The net of two versions of the branch, which need a shuffle: rows that stayed, and those that went."""
-    feed = table.changes("exp/a@2", "exp/a@3", key="id")
-    return sorted([row["_change_type"], row["id"], row["_commit_branch"]] for row in feed.collect())
+    found = table.changes("exp/a@2", "exp/a@3", key="id").collect()
+    return sorted([row["_change_type"], row["id"], row["_commit_branch"]] for row in found)
 
 
 def retried(spark: SparkSession, uri: str) -> list[int]:
@@ -146,8 +146,12 @@ def changed(spark: SparkSession, uri: str) -> list[object]:
     table = table.checkout(branch="exp")
     source = spark.range(0, 2000, 500).selectExpr("id", "100 AS day")
     merge = table.merge(source, on="id").when_matched_update_all().when_not_matched_insert_all()
-    results = [table.delete("day = 6 AND id > 7"), table.update({"day": "day * 10"}, where="id < 3"), merge.execute()]
-    results += [table.write(source, mode="overwrite", replace_where="day = 100")]
+    results = [
+        table.delete("day = 6 AND id > 7"),
+        table.update({"day": "day * 10"}, where="id < 3"),
+        merge.execute(),
+        table.write(source, mode="overwrite", replace_where="day = 100"),
+    ]
     rows = [(found.rows_deleted, found.rows_updated, found.rows_inserted) for found in results if found is not None]
     twice = first_line(lambda: table.merge(source.union(source), on="id").when_matched_update_all().execute())
     wide = first_line(lambda: table.update({"day": "'many'"}))

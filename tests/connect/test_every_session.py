@@ -34,8 +34,8 @@ def check(story: dict, uri: str) -> None:
     assert story["older"] == 1010
     assert story["filtered"] == ["n5"]
     assert story["queried"] == [["n5"], ["id", "name"]]
-    assert story["changed"][0] == ["delete", 0, "exp/a"]
-    assert len(story["changed"]) == 1005
+    assert story["feed"][0] == ["delete", 0, "exp/a"]
+    assert len(story["feed"]) == 1005
     assert story["counted"] == 143
     assert story["versions"] == [1]
     assert story["branches"] == ["exp/a"]

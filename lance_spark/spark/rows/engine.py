@@ -24,8 +24,8 @@ from lance_spark.spark.failures import plainly
 from lance_spark.spark.runner import SparkRunner
 from lance_spark.spark.types import to_arrow, to_spark
 from lance_spark.store.datasets import pin_latest
+from lance_spark.store.fragment_sizes import fragment_sizes
 from lance_spark.store.row_files import delete_offsets, write_parts
-from lance_spark.store.scanning import fragment_sizes
 from lance_spark.store.writing import read_target
 from lance_spark.write.plan import WriteJob, WritePlan, append_schema, check_names
 
