@@ -30,6 +30,7 @@ from lance_spark.store.uri import locate
 
 DEFAULT_URI = "demo-output/flights.lance"
 BRANCH = "exp/delays"
+KEY = ["time_hour", "carrier", "flight"]
 
 
 def main() -> int:
@@ -96,12 +97,13 @@ class Story:
         """Rows that came late: some of them are there already, one is new."""
         branch = table.checkout(branch=BRANCH)
         with step("merge", f"late corrections into {BRANCH}") as say:
-            merge = branch.merge(self._corrections(derived), on=["time_hour", "carrier", "flight"])
+            merge = branch.merge(self._corrections(derived), on=KEY)
             result = merge.when_matched_update_all().when_not_matched_insert_all().execute(message="late corrections")
             note = f"version {branch.version}, {result.rows_updated} rows updated, {result.rows_inserted} inserted"
             say(self._rows(branch=BRANCH), note=note)
         with step("changes", f"of {BRANCH} since version {derived}") as say:
-            kinds = Counter(row[0] for row in branch.changes(derived).select("_change_type").collect())
+            changed = branch.changes(derived, key=KEY, images="post")
+            kinds = Counter(row[0] for row in changed.select("_change_type").collect())
             say(kinds.total(), note=", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
 
     def _corrections(self, derived: int) -> DataFrame:

@@ -32,7 +32,7 @@ class FeedStep(NamedTuple):
     transaction: Transaction | None
 
 
-class _Found(NamedTuple):
+class _ReadVersion(NamedTuple):
     pin: PinnedVersion
     content: bytes
     transaction: Transaction | None
@@ -66,7 +66,7 @@ class VersionsOfPath:
 
     def _steps(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[FeedStep]:
         known: dict[PinnedVersion, Snapshot] = {}
-        last: _Found | None = None
+        last: _ReadVersion | None = None
         for here in self._versions(previous, span, newest_first):
             older, newer = (here, last) if newest_first else (last, here)
             if older is not None and newer is not None and not changes_no_rows(newer.transaction):
@@ -74,7 +74,7 @@ class VersionsOfPath:
                 yield FeedStep(known[older.pin], known[newer.pin], newer.transaction)
             last = here
 
-    def _versions(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[_Found]:
+    def _versions(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[_ReadVersion]:
         """The versions of a span and the one before it, without those that only begin a copied one."""
         # The first version of a branch is a copy of the one it was made from, with all files at the same places.
         begin = PinnedVersion(span.branch, span.after)
@@ -100,7 +100,7 @@ class VersionsOfPath:
             numbers = numbers[at_once:]
             at_once = max(1, min(THREADS, _HELD // max(len(content or b" ") for content in contents)))
 
-    def _first_of(self, *pins: PinnedVersion) -> _Found:
+    def _first_of(self, *pins: PinnedVersion) -> _ReadVersion:
         """The first version that is there, of several that are the same one."""
         for pin in pins:
             content = find_manifest(self._location, pin)
@@ -108,10 +108,10 @@ class VersionsOfPath:
                 return self._found(pin, content)
         raise self._gone(pins[-1], pins[-1].version)
 
-    def _found(self, pin: PinnedVersion, content: bytes) -> _Found:
-        return _Found(pin, content, transaction_of(self._location, pin.branch, content))
+    def _found(self, pin: PinnedVersion, content: bytes) -> _ReadVersion:
+        return _ReadVersion(pin, content, transaction_of(self._location, pin.branch, content))
 
-    def _snapshot(self, found: _Found) -> Snapshot:
+    def _snapshot(self, found: _ReadVersion) -> Snapshot:
         contents: Contents = contents_of(self._location, found.pin, found.content)
         stamped = PinnedVersion(found.pin.branch, found.pin.version, contents.head.timestamp_ns)
         return snapshot_of(self._location, stamped, contents)

@@ -21,7 +21,7 @@ Branch = tuple[str, "str | None"]
 
 
 @dataclass
-class Reading:
+class SteadyReading:
     """What Spark looked up while it analyzed a statement."""
 
     pins: dict[Branch, PinnedVersion] = field(default_factory=dict)
@@ -39,15 +39,15 @@ class Reading:
         return self.pins[key]
 
 
-_readings: dict[int, Reading] = {}
+_readings: dict[int, SteadyReading] = {}
 """By Java's threads: Spark looks tables up in the one that analyzes the statement. Python's thread is another one."""
 
 
 @contextmanager
-def reading(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[Reading]:
+def reading(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[SteadyReading]:
     """Let what this thread analyzes find these versions of branches, and remember what it finds."""
     thread = bridge.thread()
-    before, found = _readings.get(thread), Reading(dict(pins))
+    before, found = _readings.get(thread), SteadyReading(dict(pins))
     _readings[thread] = found
     try:
         yield found
@@ -58,7 +58,7 @@ def reading(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[Readi
             _readings[thread] = before
 
 
-def current_reading(bridge: Bridge) -> Reading | None:
+def current_reading(bridge: Bridge) -> SteadyReading | None:
     """What the statement has found that asks for a table; None for all other statements."""
     return _readings.get(bridge.thread()) if _readings else None
 
