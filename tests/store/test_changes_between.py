@@ -2,6 +2,7 @@
 feed makes of it. tests/property/test_change_feed_histories.py has random histories, tests/spark/test_changes.py Spark.
 """
 
+import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from support.feeds import brief, feed, plan, replace_column, replayed, rewrite_column, state
 from support.merge_datasets import clean_all, exp, forked, head, run, table
+from support.remote_datasets import WAYS, fetched, made_clone, pulled
 from support.shaped_datasets import SHAPES, blobs
 
 from lance_spark.actions.restore import restore
@@ -359,6 +361,39 @@ def test_only_what_changed_is_read(uri, monkeypatch):
     )
     same(feed(uri, 1), [(2, "del", 555, 5550)])
     assert set(opened) == {55}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@each_kind
+def test_what_a_fetch_and_a_pull_brought(uri, stable, way, tmp_path):
+    forked(uri, stable, index=False)
+    copy = str(tmp_path / "copy.lance")
+    made_clone(uri, copy, way)
+    before, ours = head(copy, "origin/main").version, head(copy).version
+    head(uri).update({"v": "-1"}, "id = 3")
+    head(uri).delete("id = 7")
+    fetched(copy, uri)
+    after = head(copy, "origin/main").version
+    brought = [(after, "del", 7, 70), *update(stable, after, (3, 30), (3, -1))]
+    same(feed(copy, f"origin/main@{before}", "origin/main"), brought)
+    same(feed(copy, "main", "origin/main", net=True), brought)
+    pulled(copy, uri)
+    assert [change[1:] for change in brief(feed(copy, ours))] == [change[1:] for change in sorted(brought, key=str)]
+
+
+def test_a_branch_that_a_fetch_began_again_shows_what_differs(uri, tmp_path):
+    """Its first new version has no rows at all."""
+    forked(uri, index=False)
+    copy = str(tmp_path / "copy.lance")
+    made_clone(uri, copy, "deep")
+    fetched(copy, uri, deep=True)
+    before = head(copy, "origin/main").version
+    shutil.rmtree(uri)
+    forked(uri, index=False)
+    head(uri).delete("id = 7")
+    fetched(copy, uri, deep=True)
+    assert head(copy, "origin/main").version == before + 2
+    same(feed(copy, f"origin/main@{before}", "origin/main"), [(before + 2, "del", 7, 70)])
 
 
 @each_kind
