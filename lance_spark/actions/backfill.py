@@ -25,6 +25,7 @@ from lance_spark.schema.evolution import Evolution, plan_evolution
 from lance_spark.store.column_fill_commit import commit_added, commit_replaced
 from lance_spark.store.column_nulls import with_nulls
 from lance_spark.store.datasets import open_pinned, pin_latest
+from lance_spark.store.own_commits import find_own
 
 
 def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> Evolution:
@@ -51,12 +52,17 @@ def add_filled_columns(
             plan = check_new_columns(location, head, values)
             check_format(contents, plan)
             filled = files.of(head, contents, files.wanted(contents))
-            try:
-                made = commit_added(location, head, contents, plan, filled, options.message)
-            except Conflict:
-                if not left:
-                    raise
+            if left and files.overtaken(head):
                 continue
+            try:
+                made = commit_added(location, head, contents, plan, files.offer(filled), files.properties)
+            except Conflict:
+                own = find_own(location, head, files.properties)
+                if own is None and not left:
+                    raise
+                if own is None:
+                    continue
+                made = own
             return files.done(made, filled)
     raise overtaken(branch)
 
@@ -87,7 +93,7 @@ def fill_columns_by_groups(
                 size = files.group_size(len(wanted))
                 group = files.of(head, contents, wanted[:size], len(filled), len(wanted[size:]))
                 try:
-                    made = commit_replaced(location, head, names, group, options.message)
+                    made = commit_replaced(location, head, names, files.offer(group), files.properties)
                 except Conflict:
                     break
                 filled |= group
@@ -117,14 +123,19 @@ def update_filled_columns(
                     hint="Write the rows to a new table, which gets a newer format.",
                 )
             filled = files.of(head, contents, files.wanted(contents))
+            if left and files.overtaken(head):
+                continue  # pylance would combine an append, and its rows would keep their values
             if not filled:
                 return files.done(head, filled)
             try:
-                made = commit_replaced(location, head, values.schema.names, filled, options.message)
+                made = commit_replaced(location, head, values.schema.names, files.offer(filled), files.properties)
             except Conflict:
-                if not left:
+                own = find_own(location, head, files.properties)
+                if own is None and not left:
                     raise
-                continue
+                if own is None:
+                    continue
+                made = own
             return files.done(made, filled)
     raise overtaken(branch)
 

@@ -19,6 +19,7 @@ from lance_spark.store import version_reader
 from lance_spark.store.commits import check_still_there
 from lance_spark.store.datasets import open_pinned, pin_latest
 from lance_spark.store.evolving_commit import EvolvedRows, commit_evolved
+from lance_spark.store.own_commits import find_own, own_properties
 from lance_spark.write.evolving import plan_again
 from lance_spark.write.plan import WriteJob
 
@@ -46,7 +47,7 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
     plan, start = job.plan, job.start
     assert start is not None  # a new dataset has the columns it is created with
     location, branch = plan.location, start.branch
-    rows = EvolvedRows(plan.schema, fragments, plan.options.commit_message)
+    rows = EvolvedRows(plan.schema, fragments, own_properties(plan.options.commit_message))
     casts = CastFiles(location, branch, LocalRunner())
     check_still_there(location, start)
     try:
@@ -60,9 +61,12 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
             try:
                 made = commit_evolved(location, head, contents, evolution, files, rows)
             except Conflict:
-                if not left:
+                own = find_own(location, head, rows.properties)
+                if own is None and not left:
                     raise
-                continue
+                if own is None:
+                    continue
+                made = own
             casts.keep(files)
             return made.version
     except LanceSparkError as failure:

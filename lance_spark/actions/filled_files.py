@@ -27,6 +27,7 @@ from lance_spark.store.column_files import check_whole
 from lance_spark.store.column_fill_commit import discard_filled
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.deletions import deleted_offsets
+from lance_spark.store.own_commits import own_properties
 
 _LOG = logging.getLogger("lance_spark.columns")
 _GROUP = 64
@@ -52,7 +53,10 @@ class FilledFiles:
         self._values = values
         self._options = options
         self._made: dict[int, _Made] = {}
+        self.properties = own_properties(options.message)
+        """Of all commits of this call."""
         self._unused: list[FilledFile] = []
+        self._offered: set[str] = set()
         self._first: frozenset[int] | None = None
         self._inputs: Mapping[str, tuple[int, ...]] | None = None
         known = options.resume is not False and (values.identity is not None or options.tag)
@@ -69,6 +73,10 @@ class FilledFiles:
             changed = sorted(name for name in self._inputs if inputs.get(name) != self._inputs[name])
             raise Conflict(f"Column '{changed[0]}' was altered or dropped since the job started.", hint="Run it again.")
         return head, contents
+
+    def overtaken(self, head: PinnedVersion) -> bool:
+        """Whether others committed while values were computed."""
+        return pin_latest(self._location, self._branch) != head
 
     def wanted(self, contents: Contents) -> list[Fragment]:
         """The fragments of a version that are to get values.
@@ -106,9 +114,9 @@ class FilledFiles:
         size = max(1, self.group_size(len(rest)))
         for first in range(0, len(rest), size):
             group = rest[first : first + size]
+            known = {fragment.id: fragment for fragment in group}
             for file in self._computed(head, group):
-                fragment = next(each for each in group if each.id == file.fragment)
-                self._put(_Made(file, fragment, head, resumed=False))
+                self._put(_Made(file, known[file.fragment], head, resumed=False))
             self._tell(before + len(fits) + first + len(group), total)
         return {fragment.id: self._made[fragment.id].file for fragment in wanted}
 
@@ -119,7 +127,7 @@ class FilledFiles:
         """
         with suppress(StorageFailure):
             if self._call is None:
-                discard_filled(self._location, self._branch, self._unused)
+                self._discard(self._unused)
             else:
                 column_records.forget_records(self._location, self._branch, self._call)
         files = filled.values()
@@ -131,30 +139,39 @@ class FilledFiles:
     def kept_for_later(self) -> Iterator[None]:
         """After a failure the next call of the same kind uses the files; if it cannot know them, they are deleted.
 
-        Not after a failure of the store: the commit may have happened although it seemed to fail. Nor where groups were
-        committed: a cleanup knows which files were not.
+        Not after a failure of the store: the commit may have happened although it seemed to fail.
         """
         try:
             yield
         except LanceSparkError as failure:
-            certain = not isinstance(failure, StorageFailure) and not self._options.incremental
-            if self._call is None and certain:
+            if self._call is None and not isinstance(failure, StorageFailure):
                 with suppress(StorageFailure):
-                    files = [made.file for made in self._made.values()]
-                    discard_filled(self._location, self._branch, [*self._unused, *files])
+                    self._discard([*self._unused, *(made.file for made in self._made.values())])
             raise
+
+    def offer(self, filled: Mapping[int, FilledFile]) -> Mapping[int, FilledFile]:
+        """The files, as they go into a commit. From now on they are never deleted here.
+
+        A commit whose answer was lost may end as a conflict with itself: its files are those of a version. A cleanup
+        knows which ones are not.
+        """
+        self._offered.update(file.file for file in filled.values())
+        return filled
+
+    def _discard(self, files: Sequence[FilledFile]) -> None:
+        unused = [file for file in files if file.file not in self._offered]
+        discard_filled(self._location, self._branch, unused)
 
     def _computed(self, head: PinnedVersion, group: Sequence[Fragment]) -> Sequence[FilledFile]:
         ids = [fragment.id for fragment in group]
         files = self._values.compute(head, ids, FillOrder(self._place(group), self._options.incremental))
-        missing = sorted({*ids} - {file.fragment for file in files})
-        wrong = [file.fragment for file in files for each in group if each.id == file.fragment]
-        if missing or len(wrong) != len(group):
-            raise CorruptData(f"No values came for fragments {missing or wrong}.", hint="Run it again.")
+        if sorted(file.fragment for file in files) != sorted(ids):
+            missing = sorted({*ids}.difference(file.fragment for file in files))
+            raise CorruptData(f"There is not one file for each fragment; missing are {missing}.", hint="Run it again.")
+        rows = {fragment.id: fragment.physical_rows for fragment in group}
         for file in files:
-            rows = next(each.physical_rows for each in group if each.id == file.fragment)
-            if rows != file.rows:
-                raise CorruptData(f"The file for fragment {file.fragment} has {file.rows} rows of {rows}.")
+            if rows[file.fragment] != file.rows:
+                raise CorruptData(f"The file for fragment {file.fragment} has {file.rows} rows.", hint="Run it again.")
         return files
 
     def _place(self, fragments: Sequence[Fragment]) -> RecordPlace | None:

@@ -123,10 +123,7 @@ class _Values(Iterator[pa.RecordBatch]):
             self._seen += batch.num_rows
             if self._seen > self._rows:
                 self._wrong_count("more than ")
-            columns = [
-                conform_column(column, field.with_nullable(True))
-                for field, column in zip(self._stored, batch.columns, strict=True)
-            ]
+            columns = [conform_column(column, field) for field, column in zip(self._stored, batch.columns, strict=True)]
             return align(pa.RecordBatch.from_arrays(columns, schema=self.schema))
         except StopIteration:
             self.check_end()

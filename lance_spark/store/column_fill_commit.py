@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from lance_spark.backfill.model import FilledFile
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents
-from lance_spark.manifest.transactions import MESSAGE
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.evolution import Evolution
 from lance_spark.store import files
@@ -35,7 +34,7 @@ def commit_added(
     contents: Contents,
     plan: Evolution,
     filled: Mapping[int, FilledFile],
-    message: str | None = None,
+    properties: Mapping[str, str],
 ) -> PinnedVersion:
     """Commit new columns together with their values; fragments without a file have nulls.
 
@@ -57,7 +56,7 @@ def commit_added(
                 known = {**known, "files": [*known["files"], _numbered(file, ids)]}
             fragments.append(known)
         operation = lance.LanceOperation.Merge(fragments_from(fragments), schema, preserves_nullability=True)
-    return commit_on(location, pin, operation, {MESSAGE: message} if message else None)
+    return commit_on(location, pin, operation, properties)
 
 
 def commit_replaced(
@@ -65,7 +64,7 @@ def commit_replaced(
     pin: PinnedVersion,
     names: Sequence[str],
     filled: Mapping[int, FilledFile],
-    message: str | None = None,
+    properties: Mapping[str, str],
 ) -> PinnedVersion:
     """Commit other values for columns in the fragments that have a file.
 
@@ -94,7 +93,7 @@ def commit_replaced(
             update_mode="rewrite_columns",
             updated_fragment_offsets=offsets if dataset.has_stable_row_ids else None,
         )
-    return commit_on(location, pin, operation, {MESSAGE: message} if message else None)
+    return commit_on(location, pin, operation, properties)
 
 
 def discard_filled(location: DatasetLocation, branch: str | None, unused: Sequence[FilledFile]) -> None:

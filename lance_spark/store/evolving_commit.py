@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents
-from lance_spark.manifest.transactions import MESSAGE
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.evolution import Evolution
 from lance_spark.store.column_commit import apply_steps, changed_fragments
@@ -52,17 +51,17 @@ def commit_evolved(
         operation = lance.LanceOperation.Merge(
             [*known, *fragments_from(new)], schema, preserves_nullability=plan.only_adds
         )
-    return commit_on(location, pin, operation, {MESSAGE: rows.message} if rows.message else None)
+    return commit_on(location, pin, operation, rows.properties)
 
 
 class EvolvedRows:
     """Fragments that tasks wrote as if for a new table, whose fields pylance numbers from 0."""
 
-    def __init__(self, schema: pa.Schema, fragments: Sequence[str], message: str | None) -> None:
+    def __init__(self, schema: pa.Schema, fragments: Sequence[str], properties: Mapping[str, str]) -> None:
         """``schema`` is that of the rows; ``fragments`` are pylance's JSON."""
         self.schema = schema
         self.fragments = fragments
-        self.message = message
+        self.properties = properties
 
     def numbered(self, schema: LanceSchema, first: int) -> Iterator[Json]:
         """The fragments with ids from ``first`` on, and with the table's field ids."""

@@ -228,6 +228,17 @@ def test_drop_rename_and_alter_without_spark(table):
     assert read(table).schema.names == ["id", "x"]
 
 
+def test_several_changes_in_one_version(table):
+    version = table.version
+    with table.transaction(message="all of it") as working:
+        working.add_columns({"y": "id + 1"})
+        working.update_columns({"x": "float(y)"})
+        working.rename_columns({"y": "next"})
+    assert table.version == version + 1
+    assert all((row["next"], row["x"]) == (row["id"] + 1, row["id"] + 1) for row in read(table).to_pylist())
+    assert pairs(table, "next", filter="x = 8") == {7: 8}
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from support.frames import refused, save
 
-from lance_spark import LanceTable, register
+from lance_spark import LanceCatalog, LanceTable, register
 from lance_spark.errors import InvalidOption, SchemaMismatch
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
@@ -62,6 +62,14 @@ def test_what_would_lose_is_refused_by_its_name_and_nothing_is_changed(spark, ma
     with refused(InvalidOption, "for appends"):
         save(spark.sql("SELECT 1 AS id"), made, mode="overwrite", merge_schema=True)
     assert read(made).version == version
+
+
+def test_a_table_of_a_catalog(spark, tmp_path):
+    lake = LanceCatalog(spark, str(tmp_path / "lake"))
+    lake.write_table(spark.sql("SELECT 1 AS id"), "flights")
+    lake.write_table(spark.sql("SELECT 2L AS id, 'a' AS word"), "flights", mode="append", merge_schema=True)
+    found = read(lake.table("flights").location.uri).to_table().to_pylist()
+    assert found == [{"id": 1, "word": None}, {"id": 2, "word": "a"}]
 
 
 def test_a_new_branch_and_a_new_dataset(spark, made, tmp_path):

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 from lance.optimize import Compaction
 from support.backfills import LocalValues, negated
+from support.local_datasets import write
 
 from lance_spark.actions.backfill import add_filled_columns, fill_columns_by_groups, update_filled_columns
 from lance_spark.actions.merge.merge import MergeOptions, merge
@@ -12,7 +13,7 @@ from lance_spark.backfill.options import BackfillOptions
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.local import LocalRunner
-from lance_spark.store import column_fill_commit
+from lance_spark.store import column_fill_commit, evolving_commit
 from lance_spark.store.datasets import pin_latest
 
 LOCAL = LocalRunner(2)
@@ -108,6 +109,42 @@ def test_what_others_commit_right_before_is_kept_and_has_values(location, monkey
     assert all(row.get("other", key + 1) == key + 1 for key, row in rows.items())
     assert lance.dataset(location.uri).count_rows("y = 8") == (verb is not update)
     assert lance.dataset(location.uri).count_rows("y = -8") == (verb is update)
+
+
+def lose_the_answer(monkeypatch, module):
+    commit, lost = module.commit_on, [True]
+
+    def late(*arguments):
+        made = commit(*arguments)
+        if lost:
+            lost.pop()
+            raise Conflict("This number is taken.")
+        return made
+
+    monkeypatch.setattr(module, "commit_on", late)
+
+
+@pytest.mark.parametrize("verb", [add, update])
+def test_a_commit_that_seems_to_have_failed_loses_nothing(location, monkeypatch, verb):
+    """Its answer was lost, it was sent again, and it is in conflict with itself."""
+    lose_the_answer(monkeypatch, column_fill_commit)
+    name = "n" if verb is add else "y"
+    computed = LocalValues(location, negated(name), **{name: pa.int32()})
+    computed.identity, computed.inputs = None, ("id", "y")
+    verbs = {add: add_filled_columns, update: update_filled_columns}
+    result = verbs[verb](location, None, computed, BackfillOptions(message="again"))
+    dataset = lance.dataset(location.uri)
+    assert dataset.version == result.version.version == 4
+    assert dataset.to_table()[name].to_pylist() == [-key for key in range(30)]
+    assert dataset.read_transaction(4).transaction_properties["__lance_commit_message"] == "again"
+
+
+def test_an_append_that_seems_to_have_failed_is_not_made_twice(location, monkeypatch):
+    lose_the_answer(monkeypatch, evolving_commit)
+    rows = some(100).append_column("word", pa.array(["a"] * 10))
+    assert write(location.uri, rows, merge_schema="true") == 4
+    assert lance.dataset(location.uri).version == 4
+    assert len(found(location)) == 40
 
 
 def under_way_deletion(dataset):

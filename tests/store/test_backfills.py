@@ -382,6 +382,39 @@ def test_other_values_take_the_place_of_the_old_ones_and_no_index_finds_these(lo
         assert set(rows["_row_last_updated_at_version"].to_pylist()) == {result.version.version}
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_a_column_without_nulls_stays_so_also_where_rows_are_deleted(uri, version):
+    columns = pa.schema([("id", pa.int64()), pa.field("y", pa.int32(), nullable=False)])
+    lance.write_dataset(
+        pa.Table.from_arrays([pa.array(range(10)), pa.array(range(10), pa.int32())], schema=columns),
+        uri,
+        data_storage_version=version,
+    )
+    lance.dataset(uri).delete("id in (0, 4, 9)")
+    location = DatasetLocation.at(uri)
+    update_filled_columns(location, None, LocalValues(location, negated("y"), y=pa.int32()), BackfillOptions())
+    assert values(location, None) == {key: -key for key in (1, 2, 3, 5, 6, 7, 8)}
+    nulls = LocalValues(location, lambda batch: {"y": [None] * len(batch)}, y=pa.int32())
+    nulls.schema = pa.schema([columns.field("y")])
+    with pytest.raises(SchemaMismatch, match="'y' holds a null"):
+        update_filled_columns(location, None, nulls, BackfillOptions())
+    lance.dataset(uri).optimize.compact_files()
+    assert values(location, None) == {key: -key for key in (1, 2, 3, 5, 6, 7, 8)}
+
+
+def test_rows_that_are_appended_while_an_update_is_computed_are_updated_as_well(location, branch):
+    add(location, branch)
+    computed = LocalValues(location, lambda batch: {"y": [7 * key for key in batch["id"].to_pylist()]}, y=pa.int32())
+    computed.meanwhile = lambda: append(location, branch, 100, y=1)
+    update_filled_columns(location, branch, computed, BackfillOptions())
+    assert all(value == 7 * key for key, value in values(location, branch).items())
+    computed.meanwhile = lambda: append(location, branch, 200, y=1)
+    computed.schema = pa.schema([("id", pa.int64())])
+    computed.function = lambda batch: {"id": [-key for key in batch["id"].to_pylist()]}
+    update_filled_columns(location, branch, computed, BackfillOptions(new_rows="null"))
+    assert {key for key in values(location, branch) if key > 0} == set(range(200, 205))
+
+
 def test_a_merge_into_main_brings_the_columns(location):
     add(location, "exp")
     computed = LocalValues(location, lambda batch: {"y": [7 * key for key in batch["id"].to_pylist()]}, y=pa.int32())
