@@ -115,6 +115,20 @@ def test_an_index_counts_what_the_driver_would_not_read(frame, uri, in_tasks):
     assert later.where("id > 40").count() == 118
 
 
+def test_minima_and_maxima_come_from_the_ends_of_an_index(frame, uri, monkeypatch):
+    monkeypatch.setattr(planning, "LOCAL_ROWS", 10)
+    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+    ends = frame.agg(F.min("id"), F.max("id"), F.count("*"))
+    assert "LocalTableScan" in plan(ends)
+    assert tuple(ends.collect()[0]) == (0, 99, 100)
+    assert "BatchScan" in plan(frame.agg(F.max("v")))
+    assert tuple(frame.agg(F.max("v")).collect()[0]) == (49.5,)
+    lance.dataset(uri).delete("id IN (0, 99)")
+    later = frame.sparkSession.read.format("lance").load(uri).agg(F.min("id"), F.max("id"), F.count("*"))
+    assert "BatchScan" in plan(later)
+    assert tuple(later.collect()[0]) == (1, 98, 98)
+
+
 def test_rows_larger_than_their_types_tell_are_left_to_tasks(spark, uri, monkeypatch):
     register(spark)
     lance.write_dataset(pa.table({"text": ["x" * 10_000] * 50}), uri)
