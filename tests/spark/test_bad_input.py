@@ -22,7 +22,7 @@ from lance_spark.errors import (
     StorageFailure,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_ways")]
+pytestmark = pytest.mark.spark
 
 
 def on_one(*given):
