@@ -86,3 +86,15 @@ def expected(spark, views):
 def test_a_query_has_the_rows_that_spark_finds(spark, views, way, expected, seed):
     indexed = seed % 2 == 0
     assert rows(spark, query(seed), views["native", indexed]) == expected(seed, indexed), query(seed)
+
+
+@pytest.mark.parametrize(
+    "asked", ["min(k), max(k)", "max(dt), count(*)", "min(dt)", "max(k), min(dt), max(d), count(*)"]
+)
+@pytest.mark.parametrize("local_rows", [0, 60])
+def test_minima_and_maxima_with_and_without_the_ends_of_indexes(spark, views, monkeypatch, asked, local_rows):
+    """The driver reads 60 rows: those that came after the indexes, and those at their ends, but not the table."""
+    monkeypatch.setattr(planning, "LOCAL_ROWS", local_rows)
+    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+    sql = f"SELECT {asked} FROM {{t}}"
+    assert rows(spark, sql, views["native", True]) == rows(spark, sql, views["parquet", True])
