@@ -27,7 +27,7 @@ def index_ends(
         }
         if not names.keys() >= set(columns):
             return None
-        told = {column: dataset.stats.index_stats(names[column])["indices"] for column in columns}
+        told = {column: dataset.stats.index_stats(names[column]).get("indices", ()) for column in columns}
     return {
         column: [(entry.get("min", _UNKNOWN), entry.get("max", _UNKNOWN)) for entry in segments]
         for column, segments in told.items()

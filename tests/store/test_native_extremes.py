@@ -1,5 +1,7 @@
 """Minima and maxima of indexed columns: right in every state of index and table, and without reading the table."""
 
+import shutil
+
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -143,6 +145,11 @@ def test_each_ref_has_its_own_ends(uri, indexed):
 @pytest.mark.parametrize("options", [{"filter": "id < 11000"}, {"limit": "11000"}])
 def test_only_whole_tables_have_the_ends_of_their_index(uri, indexed, options):
     assert both(uri, "id", **options) != [0, ROWS - 1]
+
+
+def test_an_index_that_is_damaged_fails_no_query_that_can_do_without(uri, indexed):
+    shutil.rmtree(f"{uri}/_indices")
+    assert both(uri, "id") is None
 
 
 def test_an_empty_table(uri, indexed):

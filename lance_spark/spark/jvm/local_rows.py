@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lance_spark.spark.jvm.bridge import Bridge
 
 _FEW = 12
-"""Rows that are handed over one by one at most: Spark's way through Arrow takes as long as 16 of them."""
+"""Rows that are handed over one by one at most: Spark's way through Arrow takes as long as 12 of them."""
 
 
 def internal_rows(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: st.StructType) -> Any:

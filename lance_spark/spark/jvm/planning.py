@@ -8,6 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lance_spark.actions.read import MeasuredRead, blob_names, divide_read, measure_read, read_for_spark
+from lance_spark.errors import LanceSparkError
 from lance_spark.query.extremes import beyond, ends_of, extreme_columns, settled
 from lance_spark.query.filters import PushedFilter
 from lance_spark.query.metadata_only import answer
@@ -59,7 +60,10 @@ class PlannedScan:
         few = measured.rows <= LOCAL_ROWS and len(measured.fragments) <= LOCAL_FRAGMENTS
         if few and measured.rows * measured.row_width <= LOCAL_BYTES:
             return self._read_here()
-        return self._at_the_ends()
+        try:
+            return self._at_the_ends()
+        except LanceSparkError:
+            return None  # an index that cannot be read must not fail a query that can do without
 
     @property
     def is_final(self) -> bool:
