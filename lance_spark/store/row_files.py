@@ -11,22 +11,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_spark.errors import CorruptData, LanceSparkError, NotCommittable
+from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.row_ids import read_row_ids
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.rows.messages import NEW, OUTCOMES, PARTS, checksum
 from lance_spark.rows.model import DELETE, INSERT, OPERATION, UPDATE
 from lance_spark.schema.projection import ROW_ADDRESS
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
+from lance_spark.store.row_values import Addresses, KeptColumns, PartsJob, RowIds, not_live
 from lance_spark.store.writing import write_rows
-from lance_spark.write.plan import WriteJob
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
-Addresses = npt.NDArray[np.int64]
 _NO_PART: dict[str, Any] = {
     "fragment": NEW,
     "deleted": None,
@@ -39,13 +37,15 @@ _NO_PART: dict[str, Any] = {
 }
 
 
-def write_parts(job: WriteJob, stable_row_ids: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """PARTS of one task's rows of an action frame; updated and inserted rows get fragments of their own.
 
     The rows should come sorted by operation: each change of it begins another fragment.
     """
+    job = task.write
     found = _Found()
-    row_ids = _RowIds(job) if stable_row_ids else None
+    row_ids = RowIds(job) if task.target.stable_row_ids else None
+    kept = KeptColumns(task, row_ids)
     for operation, run in groupby(_pieces(batches), key=lambda piece: piece[0]):
         rows = (found.noted(operation, batch) for _, batch in run)
         if operation == DELETE:
@@ -53,7 +53,10 @@ def write_parts(job: WriteJob, stable_row_ids: bool, batches: Iterable[pa.Record
                 pass
             continue
         addresses: list[Addresses] = []
-        written = [json.loads(entry) for entry in write_rows(job, _remembered(rows, addresses))]
+        if operation == UPDATE:
+            written = [json.loads(entry) for entry in write_rows(kept.job, kept.completed(rows, addresses))]
+        else:
+            written = [json.loads(entry) for entry in write_rows(job, (batch for batch, _ in rows))]
         total = 0
         if operation == UPDATE:
             flat = np.concatenate(addresses) if addresses else np.zeros(0, np.int64)
@@ -69,14 +72,6 @@ def write_parts(job: WriteJob, stable_row_ids: bool, batches: Iterable[pa.Record
 
 def _parts(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=PARTS)
-
-
-def _remembered(
-    rows: Iterable[tuple[pa.RecordBatch, Addresses]], addresses: list[Addresses]
-) -> Iterator[pa.RecordBatch]:
-    for batch, own in rows:
-        addresses.append(own)
-        yield batch
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -141,47 +136,6 @@ class _Found:
         return parts
 
 
-class _RowIds:
-    """Stable row ids of the table's rows, by their addresses."""
-
-    def __init__(self, job: WriteJob) -> None:
-        assert job.start is not None
-        self._location, self._pin = job.plan.location, job.start
-        self._known: dict[int, npt.NDArray[np.int64]] = {}
-
-    def give(self, written: list[dict[str, Any]], addresses: Addresses) -> None:
-        """Let rows that were written anew, in this order, keep their row ids."""
-        from lance.fragment import FragmentMetadata, RowIdSequence
-
-        if len(np.unique(addresses)) < len(addresses):
-            return  # a row that would change twice: the whole change is refused
-        ids = np.empty(len(addresses), np.int64)
-        fragments = addresses >> 32
-        for key in np.unique(fragments).tolist():
-            mask = fragments == key
-            ids[mask] = self._of(key)[addresses[mask] & 0xFFFFFFFF]
-        start = 0
-        for entry in written:
-            end = start + entry["physical_rows"]
-            with translated(self._location, "writing row ids"):
-                metadata = FragmentMetadata.from_json(json.dumps(entry))
-                metadata.row_id_meta = RowIdSequence(ids[start:end].tolist()).to_inline_metadata()
-                entry.update(metadata.to_json())
-            start = end
-
-    def _of(self, fragment: int) -> npt.NDArray[np.int64]:
-        if fragment not in self._known:
-            found = open_pinned(self._location, self._pin).get_fragment(fragment).metadata.to_json()["row_id_meta"]
-            inline = next((value for key, value in (found or {}).items() if key.lower() == "inline"), None)
-            if inline is None:
-                raise NotCommittable(
-                    "The row ids of the table are kept in files of their own, which this release cannot read.",
-                    hint="Compact the table first.",
-                )
-            self._known[fragment] = np.array(read_row_ids(bytes(inline)), np.int64)
-        return self._known[fragment]
-
-
 def delete_offsets(location: DatasetLocation, pin: PinnedVersion, parts: pa.Table) -> pa.Table:
     """OUTCOMES of all PARTS of one fragment; pylance writes a deletion file, which nobody reads before the commit.
 
@@ -231,20 +185,13 @@ def without_rows(location: DatasetLocation, pin: PinnedVersion, fragment: int, o
     found = None if left is None else left.to_json()
     after = 0 if found is None else before.physical_rows - _number_deleted(found)
     if live - after != len(gone):
-        raise _not_live(location, pin, fragment)
+        raise not_live(location, pin, fragment)
     return None if found is None else json.dumps(found)
 
 
 def _number_deleted(fragment: dict[str, Any]) -> int:
     deletion = fragment["deletion_file"]
     return int(deletion["num_deleted_rows"]) if deletion else 0
-
-
-def _not_live(location: DatasetLocation, pin: PinnedVersion, fragment: int) -> LanceSparkError:
-    return CorruptData(
-        f"Rows to be deleted are not in fragment {fragment} of version {pin} of {location.uri}; nothing was changed.",
-        hint="Addresses of rows belong to one version: read them from the version that is changed.",
-    )
 
 
 def take_row(location: DatasetLocation, pin: PinnedVersion, address: int, columns: tuple[str, ...]) -> dict[str, Any]:

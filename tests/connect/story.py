@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.errors import LanceSparkError
+from lance_spark.rows.result import ChangeResult
 
 
 def session(kind: str) -> SparkSession:
@@ -146,12 +147,9 @@ def changed(spark: SparkSession, uri: str) -> list[object]:
     table = table.checkout(branch="exp")
     source = spark.range(0, 2000, 500).selectExpr("id", "100 AS day")
     merge = table.merge(source, on="id").when_matched_update_all().when_not_matched_insert_all()
-    results = [
-        table.delete("day = 6 AND id > 7"),
-        table.update({"day": "day * 10"}, where="id < 3"),
-        merge.execute(),
-        table.write(source, mode="overwrite", replace_where="day = 100"),
-    ]
+    results: list[ChangeResult | None] = []
+    results += [table.delete("day = 6 AND id > 7"), table.update({"day": "day * 10"}, where="id < 3"), merge.execute()]
+    results += [table.write(source, mode="overwrite", replace_where="day = 100")]
     rows = [(found.rows_deleted, found.rows_updated, found.rows_inserted) for found in results if found is not None]
     twice = first_line(lambda: table.merge(source.union(source), on="id").when_matched_update_all().execute())
     wide = first_line(lambda: table.update({"day": "'many'"}))

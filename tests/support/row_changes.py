@@ -19,6 +19,7 @@ from lance_spark.rows.messages import PARTS, prepared
 from lance_spark.rows.model import INSERT, OPERATION, UPDATE
 from lance_spark.store.datasets import open_pinned, pin_latest
 from lance_spark.store.row_files import delete_offsets, write_parts
+from lance_spark.store.row_values import PartsJob
 from lance_spark.store.writing import read_target
 from lance_spark.write.plan import WriteJob, WritePlan
 
@@ -153,7 +154,7 @@ def written(
         for operation, row in sorted(actions, key=lambda entry: entry[0])
     ]
     job = WriteJob(WritePlan(location, WriteOptions(branch=branch), "append", target.schema, start), start)
-    batches = write_parts(job, target.stable_row_ids, [pa.RecordBatch.from_pylist(frame, schema=schema)])
+    batches = write_parts(PartsJob(job, target), [pa.RecordBatch.from_pylist(frame, schema=schema)])
     parts = pa.Table.from_batches(batches, PARTS)
     outcomes = [
         outcome

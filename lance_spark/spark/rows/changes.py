@@ -53,6 +53,8 @@ def update(
         raise InvalidOption("The update sets no column.", hint="Give one: update({'column': 'expression'}).")
     location, branch = place
     rows = TargetRows(spark, location)
+    # All rows are read at once with all of their columns, few rows column by column where they are written.
+    sets = None if where is None else frozenset(values)
 
     def actions(pin: PinnedVersion) -> DataFrame:
         fields = {field.name: field for field in rows.schema(pin)}
@@ -61,12 +63,13 @@ def update(
         def query(target: DataFrame) -> DataFrame:
             found = _matching(target, where)
             new = assigned(found, {name: expression(value) for name, value in values.items()}, fields)
-            columns = [new.get(name, quoted(name)).alias(name) for name in fields]
+            named = [name for name in fields if name in new or name not in rows.kept(pin, sets)]
+            columns = [new.get(name, quoted(name)).alias(name) for name in named]
             return found.select(F.lit(UPDATE).alias(OPERATION), F.col(ROW_ADDRESS), *columns)
 
         return rows.select(pin, query)
 
-    return RowChange(location, branch, UPDATING, actions, _meeting(rows, where))
+    return RowChange(location, branch, UPDATING, actions, _meeting(rows, where), sets=sets)
 
 
 def replacement(spark: SparkSession, place: Place, frame: DataFrame, where: Condition) -> RowChange:

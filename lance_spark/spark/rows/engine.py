@@ -26,6 +26,7 @@ from lance_spark.spark.types import to_arrow, to_spark
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.fragment_sizes import fragment_sizes
 from lance_spark.store.row_files import delete_offsets, write_parts
+from lance_spark.store.row_values import PartsJob, kept_columns
 from lance_spark.store.writing import read_target
 from lance_spark.write.plan import WriteJob, WritePlan, append_schema, check_names
 
@@ -56,6 +57,9 @@ class RowChange:
     """Columns that tell rows apart, for errors."""
     predicate: str = ""
     """What a delete was asked for, for those who read the history."""
+    sets: frozenset[str] | None = None
+    """Columns that updates may change. Updated rows keep all others, blobs excepted: their values in the action frame
+    do not matter, and a frame without inserts may leave them out. None if the frame has all columns."""
 
 
 def change_rows(spark: SparkSession, change: RowChange, message: str | None = None, retries: int = 0) -> ChangeResult:
@@ -88,17 +92,18 @@ def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Pr
     runner = SparkRunner(spark, change.verb)
     location, frame = change.location, change.actions(start)
     target = read_target(location, start)
-    schema = target.schema
+    schema, kept = target.schema, kept_columns(target.schema, change.sets)
     if change.verb == DELETING:
         frame = frame.select(OPERATION, ROW_ADDRESS)
     else:
         given = to_arrow(frame.drop(OPERATION, ROW_ADDRESS).schema)
         check_names(given, new=False)
-        schema = append_schema(schema, given)
+        left_out = {name for name in kept if name not in given.names}
+        schema = append_schema(pa.schema([field for field in schema if field.name not in left_out]), given)
         # Spark makes tasks of the session's advisory size of however few or many rows there are: no tiny files.
         frame = frame.hint("rebalance", OPERATION).sortWithinPartitions(OPERATION, ROW_ADDRESS)
     plan = WritePlan(location, WriteOptions(branch=change.branch), "append", schema, start)
-    write = partial(write_parts, WriteJob(plan, start), target.stable_row_ids)
+    write = partial(write_parts, PartsJob(WriteJob(plan, start), target, kept))
     parts = runner.map("write rows", frame, write, PARTS)
     fragments = len(fragment_sizes(location, start))
     tasks = min(fragments, _FEW_TASKS if fragments <= _FEW_FRAGMENTS else 2 * runner.parallelism)

@@ -94,7 +94,15 @@ class RowMerge:
             meets=self._meets,
             inserts_by_key=inserts(self.clauses),
             key=self.on if isinstance(self.on, tuple) else (),
+            sets=self._sets,
         )
+
+    @property
+    def _sets(self) -> frozenset[str]:
+        """Columns that updates may set."""
+        updates = [clause for clause in self.clauses if clause.action == UPDATE]
+        named = [self.source.columns if clause.values is None else clause.values for clause in updates]
+        return frozenset(name for names in named for name in names)
 
     def _with(self, case: Case, action: int, condition: Condition | None, values: Values | None = None) -> RowMerge:
         if values is not None and not values:
@@ -106,24 +114,20 @@ class RowMerge:
         fields = {field.name: field for field in rows.schema(pin)}
         for clause in self.clauses:
             check_columns(list(clause.values or ()), list(fields))
-        return rows.select(pin, lambda target: self._merged(target, fields))
+        kept = rows.kept(pin, self._sets)
+        return rows.select(pin, lambda target: self._merged(target, fields, kept))
 
-    def _merged(self, target: DataFrame, fields: Mapping[str, StructField]) -> DataFrame:
+    def _merged(self, target: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]) -> DataFrame:
         joined = self._joined(target, join_of(self.clauses))
         index = reduce(
             lambda found, entry: found.when(self._applies(entry[1]), F.lit(entry[0])),
             enumerate(self.clauses),
             F.when(F.lit(False), F.lit(-1)),
         )
-        values = [self._values(joined, clause, fields) for clause in self.clauses]
+        values = [self._values(joined, clause, fields, kept) for clause in self.clauses]
         chosen = joined.withColumn(_CLAUSE, index).where(F.col(_CLAUSE).isNotNull())
         operation = _by_clause([F.lit(clause.action) for clause in self.clauses])
-        columns = [
-            _by_clause([own[name] for own in values]).cast(fields[name].dataType).alias(name)
-            if any(name in own for own in values) and not _is_nested(fields[name])
-            else _by_clause([own[name] for own in values]).alias(name)
-            for name in fields
-        ]
+        columns = [_by_clause([own[name] for own in values]).alias(name) for name in fields]
         return chosen.select(operation.alias(OPERATION), F.col(f"{TARGET}.{ROW_ADDRESS}").alias(ROW_ADDRESS), *columns)
 
     def _joined(self, target: DataFrame, how: str) -> DataFrame:
@@ -145,8 +149,10 @@ class RowMerge:
         }[clause.case]
         return case if clause.condition is None else case & expression(clause.condition)
 
-    def _values(self, joined: DataFrame, clause: Clause, fields: Mapping[str, StructField]) -> dict[str, Column]:
-        """What each column is set to."""
+    def _values(
+        self, joined: DataFrame, clause: Clause, fields: Mapping[str, StructField], kept: frozenset[str]
+    ) -> dict[str, Column]:
+        """What each column is set to; nothing where the engine keeps what is there."""
         nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
         if clause.action == DELETE:
             return nothing
@@ -154,8 +160,8 @@ class RowMerge:
             given = {name: quoted(name, SOURCE) for name in self.source.columns if name in fields}
         else:
             given = {name: expression(value) for name, value in clause.values.items()}
-        old = nothing if clause.action == INSERT else {name: quoted(name, TARGET) for name in fields}
-        return {**old, **assigned(joined, given, fields)}
+        old = {name: quoted(name, TARGET) for name in fields if name not in kept and clause.action == UPDATE}
+        return {**nothing, **old, **assigned(joined, given, fields)}
 
     def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
         rows = TargetRows(self.spark, self.location).fragments(pin, fragments)
@@ -168,9 +174,3 @@ def _by_clause(values: Sequence[Column]) -> Column:
     for position, value in enumerate(others, 1):
         found = found.when(F.col(_CLAUSE) == position, value)
     return found
-
-
-def _is_nested(field: StructField) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    return isinstance(field.dataType, ArrayType | MapType | StructType)

@@ -22,7 +22,8 @@ from lance_spark.spark.narrow_query import needs, read_options, with_all_columns
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.runner import SparkRunner
 from lance_spark.spark.types import to_spark, wire_schema
-from lance_spark.store.scanning import Scan, ScanColumns, read_batches
+from lance_spark.store.row_values import kept_columns
+from lance_spark.store.scanning import Scan, ScanColumns, read_batches, stored_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +41,10 @@ class TargetRows:
         """The table's columns in Spark's types, without the row's address."""
         read = self._read(pin)
         return to_spark(read_schema(read), blob_names(read))
+
+    def kept(self, pin: PinnedVersion, sets: frozenset[str] | None) -> frozenset[str]:
+        """The columns that updates leave as they are, and that action frames need not have."""
+        return frozenset(kept_columns(stored_schema(self.location, pin), sets))
 
     def select(self, pin: PinnedVersion, query: Callable[[DataFrame], DataFrame]) -> DataFrame:
         """A query over all rows of a version, reading only what it needs; ``_rowaddr`` is a column.
