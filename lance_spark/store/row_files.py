@@ -19,7 +19,7 @@ from lance_spark.rows.model import DELETE, INSERT, OPERATION, UPDATE
 from lance_spark.schema.projection import ROW_ADDRESS
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.store.row_values import Addresses, KeptColumns, PartsJob, RowIds, not_live
+from lance_spark.store.row_values import Addresses, KeptColumns, PartsJob, StableRowIds, not_live
 from lance_spark.store.writing import write_rows
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     """
     job = task.write
     found = _Found()
-    row_ids = RowIds(job) if task.target.stable_row_ids else None
+    row_ids = StableRowIds(job) if task.target.stable_row_ids else None
     kept = KeptColumns(task, row_ids)
     for operation, run in groupby(_pieces(batches), key=lambda piece: piece[0]):
         rows = (found.noted(operation, batch) for _, batch in run)

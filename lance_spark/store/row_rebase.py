@@ -19,6 +19,7 @@ from lance_spark.rows.messages import Prepared
 from lance_spark.rows.rebase import Fate, Offsets, OldFragment, column_conflict, fate_of, follow, new_fragments
 from lance_spark.store import version_reader
 from lance_spark.store.deletions import deleted_offsets
+from lance_spark.store.parallel import each
 from lance_spark.store.row_files import without_rows
 
 _REPLACES = frozenset({"Overwrite", "Restore"})
@@ -88,12 +89,14 @@ class _Following:
         groups = transaction.rewritten if transaction is not None else ()
         moved = {key: group for group in groups for key in group.old}
         pending = [key for key in self._touched if key in before]
+        stay = []
         for key in pending:
             fate = fate_of(before[key], after.get(key), self._start.live, key in moved, bool(self._change.updated))
             if fate.is_conflict:
                 raise _conflict(pin, operation, f"of a fragment that the change touches: {fate.value}")
-            if fate is not Fate.MOVED:
-                self._touched[key] = self._still(key, after[key], snapshot)
+            stay += [] if fate is Fate.MOVED else [key]
+        looked_at = each(self._location, lambda key: self._still(key, after[key], snapshot), stay)
+        self._touched.update(zip(stay, looked_at, strict=True))
         for group in {moved[key] for key in pending if key in moved}:
             self._follow(group, snapshot)
         self._note_new(pin, operation, before, after, {path for group in groups for path in group.new})
@@ -168,12 +171,15 @@ class _Following:
 
     def result(self, head: PinnedVersion) -> Rebased:
         """The change for the version that was looked at last."""
-        changed: dict[int, str | None] = {}
-        for key, touched in self._touched.items():
+
+        def metadata(entry: tuple[int, _Touched]) -> str | None:
+            key, touched = entry
             if touched.offsets is None:
-                changed[key] = self._change.changed[key]
-            else:
-                changed[key] = without_rows(self._location, head, key, touched.offsets.tolist())
+                return self._change.changed[key]
+            return without_rows(self._location, head, key, touched.offsets.tolist())
+
+        found = each(self._location, metadata, self._touched.items())
+        changed = dict(zip(self._touched, found, strict=True))
         return Rebased(replace(self._change, changed=changed), tuple(self._still_there(head)))
 
     def _still_there(self, head: PinnedVersion) -> Iterator[Added]:

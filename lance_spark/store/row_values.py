@@ -44,7 +44,7 @@ def kept_columns(schema: pa.Schema, sets: frozenset[str] | None) -> tuple[str, .
 class KeptColumns:
     """Completes rows that are written anew by the columns that stay as they are."""
 
-    def __init__(self, task: PartsJob, row_ids: RowIds | None) -> None:
+    def __init__(self, task: PartsJob, row_ids: StableRowIds | None) -> None:
         given = task.write.plan.schema.names
         names = [name for name in task.target.schema.names if name in given or name in task.kept]
         schema = pa.schema([task.target.schema.field(name) for name in names], metadata=task.target.schema.metadata)
@@ -82,7 +82,7 @@ class KeptColumns:
         return pa.RecordBatch.from_arrays(columns, plan.schema.names)
 
 
-class RowIds:
+class StableRowIds:
     """Stable row ids of the table's rows, by their addresses."""
 
     def __init__(self, job: WriteJob) -> None:

@@ -77,6 +77,7 @@ def test_a_delete_keeps_what_the_condition_is_not_true_for(table, location, bran
 
 def test_an_update_keeps_ids_and_indexes(table, location, branch, stable):
     before, known = rows_of(location, branch), row_ids(location, branch)
+    advisory = table.spark.conf.get("spark.sql.adaptive.advisoryPartitionSizeInBytes")
     result = table.update({"x": "x * 10 + id", "day": "concat(day, '!')"}, where="id % 3 = 0")
     assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (9, 0, 0)
     hit = [row["id"] for row in before if row["id"] is not None and row["id"] % 3 == 0]
@@ -91,6 +92,9 @@ def test_an_update_keeps_ids_and_indexes(table, location, branch, stable):
             columns=["id"], filter=f"_row_last_updated_at_version = {result.version.version}"
         )
         assert sorted(moved.to_table()["id"].to_pylist()) == sorted(hit)
+    assert table.update({"x": "-1"}, where="id % 3 = 0 OR id = 20").rows_updated == 10
+    check_table(location, branch, [{**row, "x": -1} if row["id"] in (*hit, 20) else row for row in expected])
+    assert table.spark.conf.get("spark.sql.adaptive.advisoryPartitionSizeInBytes") == advisory
 
 
 def test_all_rows_of_fragments_may_go(table, location, branch):

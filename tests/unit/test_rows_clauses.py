@@ -8,6 +8,7 @@ from lance_spark.rows.clauses import Clause, check_clauses, check_columns, inser
 from lance_spark.rows.messages import NEW, prepared
 from lance_spark.rows.model import DELETE, INSERT, UPDATE
 from lance_spark.rows.result import ChangeResult
+from lance_spark.rows.sizes import advisory_size
 
 MATCHED, NEW_ROW, ORPHAN = "matched", "not matched", "not matched by source"
 UPDATE_ALL, DELETE_IF = Clause(MATCHED, UPDATE), Clause(MATCHED, DELETE, "source.deleted")
@@ -85,3 +86,20 @@ def test_a_result_is_one_line():
     pin = PinnedVersion("exp", 7)
     assert str(ChangeResult(pin)) == "exp@7: no row changed"
     assert str(ChangeResult(pin, 1, 2, 3, 2, 1229)) == ("exp@7: 1 row deleted, 2 updated, 3 inserted; 2 files, 1.2 KiB")
+
+
+@pytest.mark.parametrize(
+    ("setting", "share", "size"),
+    [
+        ("64MB", 1.0, 2**26),
+        ("67108864b", 0.25, 2**24),
+        ("67108864", 0.5, 2**25),
+        ("1g", 0.5, 2**29),
+        ("64m", 0.0001, 2**20),
+        ("100k", 0.0001, 100 * 2**10),
+        (None, 0.5, 2**25),
+        ("much", 0.5, 2**25),
+    ],
+)
+def test_tasks_get_fewer_rows_where_they_write_more_than_they_get(setting, share, size):
+    assert advisory_size(setting, share) == size

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from lance_spark.actions.change_rows import Finish, check_unambiguous, finish, new_terms
 from lance_spark.actions.sync.write_guards import check_writable
@@ -19,7 +20,9 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.rows.messages import OUTCOMES, PARTS, Prepared, prepared
 from lance_spark.rows.model import DELETING, OPERATION, UPDATE
 from lance_spark.rows.result import ChangeResult
+from lance_spark.rows.sizes import advisory_size
 from lance_spark.schema.projection import ROW_ADDRESS
+from lance_spark.schema.width import row_width
 from lance_spark.spark.failures import plainly
 from lance_spark.spark.runner import SparkRunner
 from lance_spark.spark.types import to_arrow, to_spark
@@ -33,6 +36,7 @@ from lance_spark.write.plan import WriteJob, WritePlan, append_schema, check_nam
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _FEW_FRAGMENTS = 64
 _FEW_TASKS = 4
 
@@ -114,4 +118,27 @@ def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Pr
 
     grouped = parts.repartition(max(1, tasks), "fragment").groupBy("fragment")
     outcomes = grouped.applyInArrow(delete, to_spark(OUTCOMES))
-    return prepared(runner.collect("delete rows", outcomes).to_pylist(), UPDATE)
+    with _tasks_of(spark, _share(target.schema, schema.names, kept)):
+        return prepared(runner.collect("delete rows", outcomes).to_pylist(), UPDATE)
+
+
+def _share(schema: pa.Schema, given: Sequence[str], kept: Sequence[str]) -> float:
+    """The part of a written row that comes with the frame."""
+    whole = row_width(field for field in schema if field.name in {*given, *kept})
+    return row_width(field for field in schema if field.name in given) / whole if whole else 1.0
+
+
+@contextmanager
+def _tasks_of(spark: SparkSession, share: float) -> Iterator[None]:
+    """Let Spark make more tasks of rows of which only a part comes with the frame."""
+    size = spark.conf.get(_ADVISORY, None)
+    if share >= 1:
+        yield
+        return
+    with suppress(PySparkException):  # where settings are not for users to change, there are fewer tasks
+        spark.conf.set(_ADVISORY, str(advisory_size(size, share)))
+    try:
+        yield
+    finally:
+        with suppress(PySparkException):
+            spark.conf.unset(_ADVISORY) if size is None else spark.conf.set(_ADVISORY, size)
