@@ -8,6 +8,7 @@ from decimal import Decimal
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from support.local_datasets import contents, written_since
 from support.row_changes import (
     SCHEMA,
@@ -23,6 +24,7 @@ from support.row_changes import (
 from lance_spark import LanceTable, register
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.manifest.transactions import MESSAGE
+from lance_spark.spark.rows import looking_up
 from lance_spark.spark.rows.changes import deletion, update
 from lance_spark.spark.rows.engine import change_rows
 
@@ -183,6 +185,30 @@ MATCHES = {
     "('id', 'day')": lambda t, s: (t["id"], t["day"]) == (s["id"], s["day"]),
     "target.id BETWEEN source.id AND source.x": lambda t, s: t["id"] is not None and s["id"] <= t["id"] <= s["x"],
 }
+
+
+BY_INDEX = [name for name, (on, _, clauses) in CASES.items() if on == "id" and "by_source" not in str(clauses)]
+
+
+@pytest.mark.parametrize("name", BY_INDEX)
+def test_a_merge_through_an_index_does_what_the_model_does(spark, uri, name, monkeypatch):
+    used = []
+    monkeypatch.setattr(looking_up, "uses_index", lambda found: used.append(found) or True)
+    test_a_merge_does_what_the_model_does(spark, uri, name)
+    assert (used[0].rows, used[0].outside) == (29, 10)
+
+
+def test_which_columns_a_merge_may_leave_unqualified(spark, uri, monkeypatch):
+    location = changing_table(uri, "exp", stable=False)
+    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
+    gone = source(spark, (1, True), (2, False), columns="id bigint, gone boolean")
+    for indexed in (False, True):
+        monkeypatch.setattr(looking_up, "uses_index", lambda _, indexed=indexed: indexed)
+        with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"):
+            table.merge(gone, on="id").when_matched_delete("id = 1").execute()
+        change = table.merge(gone, on="id").when_matched_update({"x": "9"}, "gone AND day = 'mon'")
+        assert change.execute().rows_updated == 1
+    assert [row["id"] for row in rows_of(location, "exp") if row["x"] == 9] == [1]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -222,9 +222,16 @@ def test_of_two_changes_that_insert_by_key_the_second_looks_at_the_first(locatio
         seen.append(rows)
         return any(row["id"] == 60 for row in rows)
 
+    def versions():
+        names = ["id", "_row_created_at_version", "_row_last_updated_at_version"]
+        found = lance.dataset(location.branch_uri(branch)).scanner(columns=names).to_table().to_pylist()
+        return {row.pop("id"): row for row in found}
+
+    before = versions()
     new = (INSERT, {"id": 60, "x": 6, "day": "new"})
     first, second = (written(location, branch, [new], meets) for _ in range(2))
     finish(first)
+    assert {key: row for key, row in versions().items() if key != 60} == before
     with pytest.raises(Conflict, match="would have met"):
         finish(second)
     assert seen == [[{"id": 60, "x": 6, "day": "new"}]]

@@ -18,6 +18,7 @@ from lance_spark.rows.result import ChangeResult
 from lance_spark.schema.projection import ROW_ADDRESS
 from lance_spark.spark.rows.assignment import assigned, expression, quoted
 from lance_spark.spark.rows.engine import RowChange, change_rows
+from lance_spark.spark.rows.looking_up import is_worth_it, looked_up
 from lance_spark.spark.rows.target import TargetRows
 
 if TYPE_CHECKING:
@@ -115,10 +116,24 @@ class RowMerge:
         for clause in self.clauses:
             check_columns(list(clause.values or ()), list(fields))
         kept = rows.kept(pin, self._sets)
-        return rows.select(pin, lambda target: self._merged(target, fields, kept))
+        how = join_of(self.clauses)
 
-    def _merged(self, target: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]) -> DataFrame:
-        joined = self._joined(target, join_of(self.clauses))
+        def query(target: DataFrame) -> DataFrame:
+            return self._merged(self._joined(target, how), fields, kept)
+
+        # Rows of the table that no row of the source matches are not to be found by the source's keys.
+        if isinstance(self.on, tuple) and len(self.on) == 1 and how in ("inner", "right"):
+            source, (key,) = self._marked(), self.on
+            columns = rows.needed(pin, query) if is_worth_it(rows, pin, source, key) else None
+            if columns is not None:
+                return self._merged(looked_up(rows, pin, source, key, columns), fields, kept)
+        return rows.select(pin, query)
+
+    def _marked(self) -> DataFrame:
+        """The source, whose rows a join tells from rows that are not there."""
+        return self.source.withColumn(_MARK, F.lit(True))
+
+    def _merged(self, joined: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]) -> DataFrame:
         index = reduce(
             lambda found, entry: found.when(self._applies(entry[1]), F.lit(entry[0])),
             enumerate(self.clauses),
@@ -131,7 +146,7 @@ class RowMerge:
         return chosen.select(operation.alias(OPERATION), F.col(f"{TARGET}.{ROW_ADDRESS}").alias(ROW_ADDRESS), *columns)
 
     def _joined(self, target: DataFrame, how: str) -> DataFrame:
-        source = self.source.withColumn(_MARK, F.lit(True)).alias(SOURCE)
+        source = self._marked().alias(SOURCE)
         if isinstance(self.on, tuple):
             condition = reduce(
                 lambda left, right: left & right, [quoted(name, TARGET) == quoted(name, SOURCE) for name in self.on]

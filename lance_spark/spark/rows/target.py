@@ -68,6 +68,15 @@ class TargetRows:
             options["with_row_address"] = True
         return query(with_all_columns(self._load(pin, options), found, seen))
 
+    def needed(self, pin: PinnedVersion, query: Callable[[DataFrame], DataFrame]) -> list[str] | None:
+        """The columns that a query needs, if Spark's plan tells, and if none of them holds blobs."""
+        read = self._read(pin, with_row_address=True)
+        own = read_schema(read)
+        found = needs(self.spark, query, to_spark(own, blob_names(read)), own).columns
+        if found is None or not blob_names(read).isdisjoint(found):
+            return None
+        return [name for name in found if name != ROW_ADDRESS]
+
     def fragments(self, pin: PinnedVersion, fragments: Sequence[int]) -> DataFrame:
         """All rows of some fragments of a version."""
         read = self._read(pin, with_row_address=True)
