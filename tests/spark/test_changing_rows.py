@@ -24,9 +24,10 @@ from support.row_changes import (
 from lance_spark import LanceTable, register
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.manifest.transactions import MESSAGE
-from lance_spark.spark.rows import looking_up
+from lance_spark.spark.rows import looking_up, merging
 from lance_spark.spark.rows.changes import deletion, update
 from lance_spark.spark.rows.engine import change_rows
+from lance_spark.spark.rows.looking_up import looked_up
 
 pytestmark = [pytest.mark.spark]
 
@@ -192,10 +193,14 @@ BY_INDEX = [name for name, (on, _, clauses) in CASES.items() if on == "id" and "
 
 @pytest.mark.parametrize("name", BY_INDEX)
 def test_a_merge_through_an_index_does_what_the_model_does(spark, uri, name, monkeypatch):
-    used = []
-    monkeypatch.setattr(looking_up, "uses_index", lambda found: used.append(found) or True)
+    known, taken = [], []
+    monkeypatch.setattr(looking_up, "uses_index", lambda found: known.append(found) or True)
+    monkeypatch.setattr(merging, "looked_up", lambda *given: taken.append(given[-1]) or looked_up(*given))
     test_a_merge_does_what_the_model_does(spark, uri, name)
-    assert (used[0].rows, used[0].outside) == (29, 10)
+    assert (known[0].rows, known[0].outside) == (29, 10)
+    (columns,) = taken
+    assert set(columns) <= {"id", "x", "day"}
+    assert name != "upsert" or columns == ["id"]
 
 
 def test_which_columns_a_merge_may_leave_unqualified(spark, uri, monkeypatch):

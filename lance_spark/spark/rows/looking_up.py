@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 
 from lance_spark.refs.model import PinnedVersion
@@ -29,16 +30,25 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
     """Whether the source's keys should be looked up one by one."""
     schema = rows.schema(pin)
     stored = stored_schema(rows.location, pin)
-    if stored.get_field_index(key) < 0 or key not in source.columns:
+    if stored.get_field_index(key) < 0 or key not in source.columns or not _are_plain(source.columns, schema.names):
         return False
     if not can_be_looked_up(stored.field(key).type) or source.schema[key].dataType != schema[key].dataType:
         return False
     known = rows_outside(rows.location, pin, key)
     if known is None:
         return False
+    try:
+        width = row_width(wire_schema(source.schema))
+    except PySparkException:
+        return False  # a type that Spark hands to no Python function
     size = estimated_bytes(_explained(rows, source))
-    width = row_width(wire_schema(source.schema))
     return size is not None and uses_index(Found(known[0], known[1], size, width))
+
+
+def _are_plain(source: Sequence[str], table: Sequence[str]) -> bool:
+    """Whether columns beside the two sides, as structs, mean what they mean in a join."""
+    folded = [name.lower() for name in source]
+    return len({*folded}) == len(folded) and {SOURCE, TARGET}.isdisjoint([*folded, *(name.lower() for name in table)])
 
 
 def _explained(rows: TargetRows, source: DataFrame) -> str:
