@@ -14,6 +14,7 @@ from lance_spark.backfill.options import BackfillOptions, parse_backfill_options
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.text import path_segments
+from lance_spark.rows.narrow import set_where
 from lance_spark.schema.column_changes import AlterColumn, ColumnChange, DropColumn, RenameColumn
 from lance_spark.schema.type_names import number_type
 from lance_spark.spark.column_values import Asked, values_of
@@ -78,14 +79,16 @@ class ColumnVerbs:
 
         Arguments are as of :meth:`add_columns`, except that ``schema`` may be a list of columns, that rows which a
         DataFrame does not have keep their values, and that there is no ``vector`` and no ``incremental``. Only the
-        files of these columns are written anew. Indexes on them stay right. Raises NotFound for an unknown column,
-        Refused for ``where``.
+        files of these columns are written anew, for all rows, also with ``where``: then SQL gives values to the rows for
+        which that condition is true. Indexes on them stay right. Raises NotFound for an unknown column, Refused.
         """
-        if where is not None:
+        if where is not None and not isinstance(values, Mapping):
             raise Refused(
-                "update_columns() is for all rows.",
-                hint=f"For some rows: update({{...}}, where={where!r}). For all: CASE WHEN ... THEN ... ELSE ... END.",
+                "With where=, update_columns() takes SQL.",
+                hint="Give the function or the DataFrame values for all rows, or merge(df, on=...) those that change.",
             )
+        if isinstance(values, Mapping):
+            values = set_where(dict(values), where)
         parsed = parse_backfill_options(options, incremental=False)
         branch = self._moving_branch("update columns of")
         computed = self._values(branch, Asked(values, on, schema, columns, existing=True), parsed)

@@ -54,13 +54,20 @@ class RowVerbs:
     ) -> ChangeResult:
         """Set columns, given as expressions by name, of the rows that a condition is true for, or of all.
 
-        Values are cast to the column's type. Raises SchemaMismatch for one that does not fit, NotFound for a column
-        that is not there, Refused and Conflict; then nothing was changed.
+        Values are cast to the column's type. Where narrow columns of much wider rows are set, only files with these
+        columns are written. Raises SchemaMismatch for a value that does not fit, NotFound for a column that is not
+        there, Refused and Conflict; then nothing was changed.
         """
         from lance_spark.spark.rows.changes import update
         from lance_spark.spark.rows.engine import change_rows
+        from lance_spark.spark.rows.narrow import NarrowUpdate
 
         spark, branch = self._where("update")
+        in_sql = {name: value for name, value in set.items() if isinstance(value, str)}
+        if in_sql and len(in_sql) == len(set) and (where is None or isinstance(where, str)):
+            done = NarrowUpdate(spark, self.location, branch, in_sql, where).run(message)
+            if done is not None:
+                return done
         return change_rows(spark, update(spark, (self.location, branch), set, where), message, retries)
 
     def merge(self, source: DataFrame, on: str | Column | Sequence[str]) -> RowMerge:

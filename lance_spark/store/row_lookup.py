@@ -13,7 +13,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.conform import conform
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.store.scanning import fragment_sizes
+from lance_spark.store.fragment_sizes import fragment_sizes
 
 _KEYS = 4096
 """Keys of one look-up."""
