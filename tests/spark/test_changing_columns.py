@@ -253,7 +253,7 @@ def test_several_changes_in_one_version(table):
         (lambda t: t.add_columns(t.spark.range(3), on="key"), NotFound, "'key'"),
         (lambda t: t.update_columns({"y": "id"}), NotFound, "'y'"),
         (lambda t: t.update_columns({"x": "'a'"}), SchemaMismatch, "Column 'x'|column 'x'"),
-        (lambda t: t.update_columns({"x": "id"}, where="id > 3"), Refused, "update"),
+        (lambda t: t.update_columns(lambda _: {}, schema=["x"], where="id > 3"), Refused, "takes SQL"),
         (lambda t: t.checkout(version=1).add_columns({"y": "id"}), Refused, "stands at"),
         (lambda t: t.drop_columns("x"), InvalidOption, r"\['x'\]"),
         (lambda t: t.drop_columns(["y"]), NotFound, "'y'"),

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from lance_spark.rows.model import INSERT, OPERATION
 from lance_spark.schema.projection import ROW_ADDRESS
 from lance_spark.spark.jvm import names
+from lance_spark.store.row_values import kept_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from lance_spark.refs.model import PinnedVersion
     from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.stored_table import StoredTable
 
@@ -41,10 +43,9 @@ class AnalyzedChange:
     """Definitions of WITH, where Spark keeps them around the statement."""
 
     @property
-    def version(self) -> tuple[str | None, int]:
-        """Branch and version of the table."""
-        pin = self.table.source.read.pin
-        return pin.branch, pin.version
+    def pin(self) -> PinnedVersion:
+        """The version of the table."""
+        return self.table.source.read.pin
 
     @property
     def appends(self) -> bool:
@@ -52,15 +53,36 @@ class AnalyzedChange:
         return self._is(self.root, names.CHANGES_APPEND) or self._is(self.root, names.MAYBE_INSERT_ONLY)
 
     @cached_property
+    def _command(self) -> str:
+        """Which statement it is, in Spark's words; empty for what is no ``WriteDelta``."""
+        return str(self.root.operation().command().toString()) if self._is(self.root, names.CHANGES_WRITE) else ""
+
+    @cached_property
     def key(self) -> tuple[str, ...]:
         """The table's columns in the condition, by which people tell its rows apart."""
-        if not self._is(self.root, names.CHANGES_WRITE):
+        if not self._command:
             return ()
         own = self.root.originalTable().outputSet()
         used = {
             each.name() for each in self.bridge.items(self.root.condition().references().toSeq()) if own.contains(each)
         }
         return tuple(name for name in self.table.source.schema.names if name in used)
+
+    @cached_property
+    def sets(self) -> frozenset[str] | None:
+        """The columns that an UPDATE of some rows sets; None where rows are written as they are in the frame."""
+        if self._command != "UPDATE" or self.condition == "true":
+            return None
+        query = self.root.query()
+        if not self._is(query, names.CHANGES_PROJECT):
+            return None
+        own = self.relation.outputSet()
+        found = set()
+        for each in self.bridge.items(query.projectList()):
+            value = each.child() if self._is(each, names.CHANGES_NAMED_VALUE) else each
+            if not self._is(value, names.CHANGES_COLUMN) or value.name() != each.name() or not own.contains(value):
+                found.add(each.name())
+        return frozenset(name for name in self.table.source.schema.names if name in found)
 
     def refresh(self) -> None:
         """Let Spark read again what it has cached of the table, as after a write of its own."""
@@ -94,8 +116,10 @@ class AnalyzedChange:
 
         rows = _Columns(self._data_frame(self._query))
         fields = [rows.column(OPERATION, lit(INSERT)), rows.column(ROW_ADDRESS, lit(None).cast("bigint"))]
+        kept = kept_columns(self.table.source.stored, self.sets)
         for each in self.table.source.schema:
-            fields.append(rows.column(each.name, lit(None).cast(each.dataType)))
+            if each.name not in kept:
+                fields.append(rows.column(each.name, lit(None).cast(each.dataType)))
         found = rows.frame.select(*fields)
         if self._deletes_what_matches:
             # Any number of source rows may say so. Inserts have no address, and each stays.
@@ -105,7 +129,7 @@ class AnalyzedChange:
 
     def touches(self, fragments: Sequence[int]) -> bool:
         """Whether it changes rows of these fragments, or, for a MERGE, whether a source row matches one."""
-        if self._merge is None and self.root.operation().command().toString() == "MERGE":
+        if self._merge is None and self._command == "MERGE":
             return True
         from pyspark.sql.functions import shiftright
 

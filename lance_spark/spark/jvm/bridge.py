@@ -39,6 +39,8 @@ class Bridge:
         self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at
         self.no_row_changes: str | None = None
         """Why statements cannot change rows; None where they can."""
+        self.plans_merges = False
+        """Whether ``df.mergeInto`` tells its plan (4.3)."""
         self.caches_by_name = False
         """Whether Spark finds what is cached of a table by the table's name (4.3), and not by its version."""
         self.loader: Any = self.session.getClass().getClassLoader()

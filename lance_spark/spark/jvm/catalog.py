@@ -18,10 +18,10 @@ from lance_spark.spark.jvm.creating import Creating, shown_properties
 from lance_spark.spark.jvm.declared_table import DeclaredTable
 from lance_spark.spark.jvm.failures import java_error
 from lance_spark.spark.jvm.identifiers import identifier, parts_of
+from lance_spark.spark.jvm.lookups import current_lookups, with_blobs
 from lance_spark.spark.jvm.namespaces import Namespaces
 from lance_spark.spark.jvm.places import PathPlaces, RootPlaces
 from lance_spark.spark.jvm.procedures import Procedures
-from lance_spark.spark.jvm.reading_once import current_reading, with_blobs
 from lance_spark.spark.jvm.rows import RowsTable
 from lance_spark.spark.jvm.source import Source
 from lance_spark.spark.jvm.stored_table import StoredTable
@@ -85,7 +85,7 @@ class NativeCatalog(Creating, Altering, Procedures):
             raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
 
     def _table(self, place: Place, name: str, for_reading: bool = True) -> Any:
-        found = current_reading(self.bridge)
+        found = current_lookups(self.bridge)
         try:
             if found is None:
                 pin = resolve(place.location, place.spec)

@@ -64,6 +64,7 @@ def _why_no_row_changes(bridge: Bridge) -> str | None:
         _method(bridge, names.CHANGES_STATE, "executePlan", (2,))
         _method(bridge, names.CHANGES_MERGE_ROWS, "copy", (8,))
         _method(bridge, names.CHANGES_CACHE, "recacheByPlan", (2,))
+        bridge.plans_merges = "mergeCommand" in _methods(bridge, names.MAYBE_MERGE_WRITER)
         bridge.caches_by_name = "recacheTableOrView" in _methods(bridge, names.CHANGES_CACHE)
     except Refused as reason:
         return reason.message
@@ -84,7 +85,7 @@ def _constructor(bridge: Bridge, name: str, known: tuple[int, ...]) -> int:
 
 
 def _methods(bridge: Bridge, name: str) -> set[str]:
-    return {each.getName() for each in bridge.load(name).getMethods()}
+    return {each.getName() for each in bridge.load(name).getMethods()} if _loads(bridge, name) else set()
 
 
 def _method(bridge: Bridge, name: str, method: str, known: tuple[int, ...]) -> int:

@@ -1,9 +1,9 @@
 """Where PySpark itself is changed, for as long as a session is registered.
 
-Three functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a
-reader that loads natively; ``SparkSession.sql``, which carries out an UPDATE, DELETE or MERGE of a table of ours; and
-the conversion of Java's exceptions, which knows ours again. For everything else all three do what they did. They are
-put back when the last session is unregistered.
+Four functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a
+reader that loads natively; ``SparkSession.sql`` and ``MergeIntoWriter.merge``, which carry out an UPDATE, DELETE or
+MERGE of a table of ours; and the conversion of Java's exceptions, which knows ours again. For everything else all four
+do what they did. They are put back when the last session is unregistered.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.sql import SparkSession
+from pyspark.sql.merge import MergeIntoWriter
 from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from lance_spark.spark.jvm.room import Room
 
 _format = DataFrameReader.format
-_sql = SparkSession.sql
+_sql, _merge = SparkSession.sql, MergeIntoWriter.merge
 _convert: Any = captured.convert_exception
 _names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Names of our format, in lower case, of each session."""
@@ -96,24 +97,33 @@ def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: A
     formatter = SQLStringFormatter(self)
     try:
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
-        change = _change(RowStatement(room.bridge, text, args))
-        if change is not None:
-            return change.execute()
-    except LanceSparkError as error:
-        raise error if isinstance(error, AnalysisException) else as_spark(error) from None
+        found = _executed(RowStatement(room.bridge, text, args))
+        if found is not None:
+            return found
     finally:
         if kwargs:
             formatter.clear()
     return _sql(self, sqlQuery, args, **kwargs)
 
 
-def _change(statement: RowStatement) -> Change | None:
-    """What to carry out; None for what is Spark's, also to say what is wrong with it."""
+@wraps(_merge)
+def _native_merge(self: MergeIntoWriter) -> None:
+    room = current(self._spark)
+    known = room is not None and room.bridge.no_row_changes is None and room.bridge.plans_merges
+    if room is None or not known or _executed(RowStatement(room.bridge, "", plan=self._jwriter.mergeCommand())) is None:
+        _merge(self)
+
+
+def _executed(statement: RowStatement) -> DataFrame | None:
+    """What a statement did; None for what is Spark's, also to say what is wrong with it."""
     try:
         found = None if statement.verb is None else statement.analyze({})
     except (PySparkException, Py4JError):
         return None
-    return None if found is None else Change(statement, found)
+    try:
+        return None if found is None else Change(statement, found).execute()
+    except LanceSparkError as error:
+        raise error if isinstance(error, AnalysisException) else as_spark(error) from None
 
 
 def _recovering(exception: Any) -> Any:
@@ -125,6 +135,7 @@ def install(spark: SparkSession, name: str) -> None:
     _names.setdefault(spark, set()).add(name.lower())
     DataFrameReader.format = _native_format  # type: ignore[method-assign]
     SparkSession.sql = _native_sql  # type: ignore[method-assign]
+    MergeIntoWriter.merge = _native_merge  # type: ignore[method-assign]
     captured.convert_exception = _recovering  # type: ignore[assignment]
 
 
@@ -134,4 +145,5 @@ def forget(spark: SparkSession) -> None:
     if not _names:
         DataFrameReader.format = _format  # type: ignore[method-assign]
         SparkSession.sql = _sql  # type: ignore[method-assign]
+        MergeIntoWriter.merge = _merge  # type: ignore[method-assign]
         captured.convert_exception = _convert

@@ -87,6 +87,9 @@ CHANGES_MERGE = f"{_LOGICAL}.MergeIntoTable"
 CHANGES_DELETE_BY_FILTERS = f"{_LOGICAL}.DeleteFromTableWithFilters"
 CHANGES_PARSED_WITH = f"{_LOGICAL}.UnresolvedWith"
 CHANGES_WITH = f"{_LOGICAL}.WithCTE"
+CHANGES_PROJECT = f"{_LOGICAL}.Project"
+CHANGES_NAMED_VALUE = f"{_SQL}.catalyst.expressions.Alias"
+CHANGES_COLUMN = f"{_SQL}.catalyst.expressions.AttributeReference"
 CHANGES_ALIAS = f"{_LOGICAL}.SubqueryAlias"
 CHANGES_RELATION = f"{_V2}.DataSourceV2Relation"
 CHANGES_CACHE = f"{_SQL}.execution.CacheManager"
@@ -97,6 +100,7 @@ CHANGES_EXPRESSIONS = f"{_SQL}.classic.ColumnNodeToExpressionConverter$"
 
 # Private, of newer versions only.
 MAYBE_INSERT_ONLY = f"{_LOGICAL}.InsertOnlyMerge"
+MAYBE_MERGE_WRITER = f"{_SQL}.classic.MergeIntoWriter"
 
 _ALL = {key: value for key, value in sorted(globals().items()) if key.isupper() and not key.startswith("_")}
 CLASSES = tuple(value for key, value in _ALL.items() if not key.startswith(("CHANGES_", "MAYBE_")))

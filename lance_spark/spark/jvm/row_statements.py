@@ -17,7 +17,7 @@ from lance_spark.errors import Conflict
 from lance_spark.rows.model import DELETING, MERGING, UPDATING
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.analyzed_change import AnalyzedChange
-from lance_spark.spark.jvm.reading_once import Branch, branch_of, reading
+from lance_spark.spark.jvm.lookups import Branch, branch_of, looking_up
 from lance_spark.spark.jvm.statements import with_all_rows
 from lance_spark.spark.rows.engine import RowChange, change_rows
 
@@ -32,15 +32,19 @@ _VERBS = {names.CHANGES_UPDATE: UPDATING, names.CHANGES_DELETE: DELETING, names.
 
 @dataclass(frozen=True)
 class RowStatement:
-    """A statement that changes rows, as text."""
+    """A statement that changes rows, as text or as a plan."""
 
     bridge: Bridge
     text: str
     args: dict[str, Any] | list[Any] | None = None
     """Values of its parameters."""
+    plan: Any = None
+    """What Spark's parser would make of a text; None where there is a text."""
 
     @cached_property
     def _parsed(self) -> Any:
+        if self.plan is not None:
+            return self.plan
         with self.bridge.active():
             return self.bridge.session.sessionState().sqlParser().parsePlan(self.text)
 
@@ -66,7 +70,7 @@ class RowStatement:
         Raises Spark's errors for what is wrong with it.
         """
         state = self.bridge.session.sessionState()
-        with self.bridge.active(), reading(self.bridge, pins) as found:
+        with self.bridge.active(), looking_up(self.bridge, pins) as found:
             mode = self.bridge.call(f"{names.CHANGES_MODE}.SKIP")
             execution = state.executePlan(self._bound(), mode)
             root = execution.analyzed()
@@ -98,7 +102,7 @@ class Change:
 
     statement: RowStatement
     first: AnalyzedChange
-    _later: dict[int, AnalyzedChange] = field(default_factory=dict)
+    _later: dict[PinnedVersion, AnalyzedChange] = field(default_factory=dict)
 
     def execute(self) -> DataFrame:
         """Carry it out; one row says how many rows it changed. Raises the errors of ``change_rows``."""
@@ -118,6 +122,7 @@ class Change:
             self.statement.inserts,
             first.key,
             first.condition if verb == DELETING else "",
+            first.sets if verb == UPDATING else None,
         )
         result = change_rows(self.statement.bridge.spark, change)
         first.refresh()
@@ -125,15 +130,15 @@ class Change:
 
     def _at(self, pin: PinnedVersion) -> AnalyzedChange:
         """The change of a version."""
-        if self.first.version == (pin.branch, pin.version):
+        if self.first.pin == pin:
             return self.first
-        if pin.version not in self._later:
-            self._later[pin.version] = self._analyzed(self.statement, pin)
-        return self._later[pin.version]
+        if pin not in self._later:
+            self._later[pin] = self._analyzed(self.statement, pin)
+        return self._later[pin]
 
     def _analyzed(self, statement: RowStatement, pin: PinnedVersion) -> AnalyzedChange:
         found = statement.analyze({branch_of(self.first.table.place): pin})
-        if found is None or found.version != (pin.branch, pin.version):
+        if found is None or found.pin != pin:
             raise Conflict(
                 f"The table is at {pin} now, and Spark has analyzed the statement for another version.",
                 hint="Run the statement again.",
@@ -144,7 +149,7 @@ class Change:
         """Whether it would have changed or matched rows of these fragments."""
         found = self._at(pin)
         if found.appends:
-            text = with_all_rows(self.statement.text)
+            text = with_all_rows(self.statement.text) if self.statement.plan is None else None
             if text is None:
                 return True
             found = self._analyzed(RowStatement(self.statement.bridge, text, self.statement.args), pin)

@@ -36,9 +36,7 @@ KEEP_COLUMNS = {"overwrite_schema": "false"}
 def capabilities(bridge: Bridge) -> Any:
     """What Spark may do with a table that it can write to.
 
-    Also what is refused: our errors have hints, and Spark's say that the table does not support it. Never row-level
-    operations, as Spark's tasks call a method for those that its writer of Python data sources lacks: every row would
-    be lost without a word.
+    Also what is refused: our errors have hints, and Spark's say that the table does not support it.
     """
     supported = bridge.new("java.util.HashSet")
     for name in ("BATCH_READ", "BATCH_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC"):
