@@ -79,8 +79,8 @@ class ColumnVerbs:
 
         Arguments are as of :meth:`add_columns`, except that ``schema`` may be a list of columns, that rows which a
         DataFrame does not have keep their values, and that there is no ``vector`` and no ``incremental``. Only the
-        files of these columns are written anew, for all rows, also with ``where``: then SQL gives values to the rows for
-        which that condition is true. Indexes on them stay right. Raises NotFound for an unknown column, Refused.
+        files of these columns are written anew, for all rows: with ``where`` SQL gives values to the rows for which that
+        condition is true. Indexes on them stay right. Raises NotFound for an unknown column, Refused.
         """
         if where is not None and not isinstance(values, Mapping):
             raise Refused(
