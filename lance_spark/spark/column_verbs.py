@@ -79,7 +79,7 @@ class ColumnVerbs:
 
         Arguments are as of :meth:`add_columns`, except that ``schema`` may be a list of columns, that rows which a
         DataFrame does not have keep their values, and that there is no ``vector`` and no ``incremental``. Only the
-        files of these columns are written anew, for all rows: with ``where`` SQL gives values to the rows for which that
+        files of these columns are written anew, for all rows: with ``where`` SQL gives values to those for which the
         condition is true. Indexes on them stay right. Raises NotFound for an unknown column, Refused.
         """
         if where is not None and not isinstance(values, Mapping):

@@ -228,6 +228,13 @@ def test_drop_rename_and_alter_without_spark(table):
     assert read(table).schema.names == ["id", "x"]
 
 
+def test_values_for_the_rows_of_a_condition(table):
+    table.add_columns({"y": "CASE WHEN id < 6 THEN id END"})
+    before = pairs(table, "y")
+    table.update_columns({"y": "y + 10"}, where="y > 3")
+    assert pairs(table, "y") == {key: y if y is None or y <= 3 else y + 10 for key, y in before.items()}
+
+
 def test_several_changes_in_one_version(table):
     version = table.version
     with table.transaction(message="all of it") as working:
