@@ -41,6 +41,7 @@ from lance_spark.spark.column_verbs import ColumnVerbs
 from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.narrow_query import Query, needs, read_options, with_all_columns
+from lance_spark.spark.optimize_verb import OptimizeVerb
 from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.remotes import Remotes
@@ -70,7 +71,7 @@ _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Shown):
+class LanceTable(RowVerbs, ColumnVerbs, OptimizeVerb, ChangeFeed, Shown):
     """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
 
     spark: SparkSession | None

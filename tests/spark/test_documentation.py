@@ -67,6 +67,18 @@ def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_pat
         assert found == said or found.startswith(said.removesuffix("...")), (found, said)
 
 
+def test_the_example_of_optimizing_runs_and_gives_what_it_says(spark, tmp_path):
+    text = (ROOT / "docs" / "optimizing.md").read_text()
+    code = re.search(r"<!-- optimize -->\n```python\n(.*?)```", text, re.DOTALL)[1]
+    code = code.replace("events.lance", str(tmp_path / "events.lance"))
+    code = re.sub(r"^print\((.*)\) +# (.*)$", r"said.append((str(\1), '\2'))", code, flags=re.MULTILINE)
+    names = {"spark": spark, "said": []}
+    exec(code, names)
+    assert len(names["said"]) == 4
+    for found, said in names["said"]:
+        assert found == said or found.startswith(said.removesuffix("...")), (found, said)
+
+
 def test_a_write_without_a_mode_ends_as_the_page_says_and_the_page_says_what_helps(spark, uri):
     fails, helps = blocks("docs/when-something-goes-wrong.md")[:2]
     quoted = " ".join(blocks("docs/when-something-goes-wrong.md", "")[0].split())

@@ -33,6 +33,16 @@ def test_a_branch_is_made_written_merged_and_dropped(spark, flights):
     assert lance.dataset(flights.location.uri).checkout_version(1).count_rows() == 5
 
 
+def test_optimize(spark, flights):
+    (done,) = call(spark, "lake.system.optimize(table => 'ns1.flights', target_rows => 100)")
+    assert (done["branch"], done["fragments_removed"], done["fragments_added"], done["rows"]) == ("main", 2, 1, 10)
+    assert done["conflicts"] == done["indexes_rehomed"] == []
+    (done,) = call(spark, "lake.system.optimize('ns1.flights', branch => 'exp/delays', own_only => false)")
+    assert (done["branch"], done["rows"]) == ("exp/delays", 11)
+    dataset = lance.dataset(flights.location.branch_uri("exp/delays"))
+    assert [fragment.count_rows() for fragment in dataset.get_fragments()] == [11]
+
+
 def test_what_a_procedure_refuses(spark, flights):
     with pytest.raises(errors.NotFound, match="v2013"):
         call(spark, "lake.system.create_branch(table => 'ns1.flights', name => 'b', from => 'v2012')")

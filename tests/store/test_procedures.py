@@ -181,3 +181,23 @@ def test_names_that_are_no_procedure():
         find_procedure("create_brnch")
     with pytest.raises(NotFound, match="There are cherry_pick"):
         find_procedure("zzzz")
+
+
+def test_optimize(call, uri):
+    append(uri, numbers(3, 10))
+    call("create_branch", name="exp")
+    append(uri, numbers(2, 20), "exp")
+    append(uri, numbers(2, 30), "exp")
+    (planned,) = call("optimize", branch="exp", dry_run=True)
+    assert (planned["dry_run"], planned["fragments_planned"], planned["commits"]) == (True, 2, 0)
+    (done,) = call("optimize", branch="exp")
+    assert (done["branch"], done["fragments_removed"], done["fragments_added"], done["rows"]) == ("exp", 2, 1, 4)
+    assert done["version"] == lance.dataset(f"{uri}/tree/exp").version
+    (done,) = call("optimize", where="id = 11", target_rows=2, partial_progress=1)
+    assert (done["branch"], done["commits"], done["conflicts"], done["indexes_rehomed"]) == ("main", 0, [], [])
+    assert call("optimize")[0]["fragments_removed"] == 2
+    assert ids(uri) == [0, 1, 2, 10, 11, 12]
+    assert call("optimize", branch="exp", own_only=False)[0]["fragments_removed"] == 3
+    assert ids(uri, "exp") == [0, 1, 2, 10, 11, 12, 20, 21, 30, 31]
+    with pytest.raises(InvalidOption, match="target_rows"):
+        call("optimize", target_rows=0)

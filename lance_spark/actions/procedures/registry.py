@@ -10,6 +10,7 @@ from lance_spark.actions.procedures.cleaning import CLEANUP
 from lance_spark.actions.procedures.cloning import CLONE
 from lance_spark.actions.procedures.merging import CHERRY_PICK, MERGE_BRANCH, REVERT
 from lance_spark.actions.procedures.migrating import MIGRATE
+from lance_spark.actions.procedures.optimizing import OPTIMIZE
 from lance_spark.actions.procedures.procedure import Procedure
 from lance_spark.actions.procedures.restoring import RESTORE
 from lance_spark.actions.procedures.tags import CREATE_TAG, DROP_TAG
@@ -27,6 +28,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         REVERT,
         RESTORE,
         CLEANUP,
+        OPTIMIZE,
         CLONE,
         MIGRATE,
     )

@@ -1,0 +1,73 @@
+"""Makes a branch or clone depend on no other place: its newest version names only files of its own."""
+
+from __future__ import annotations
+
+from lance_spark.actions.attempts import attempts, overtaken
+from lance_spark.actions.merge.copying import copy_each
+from lance_spark.actions.rehoming import index_copies
+from lance_spark.actions.relocate.relocate import trace_of
+from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.compaction.flattening import FlattenResult, inherited_copies, reads_elsewhere
+from lance_spark.errors import Conflict, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.manifest.indexes import IndexRecord
+from lance_spark.merge.placement import Copy
+from lance_spark.merge.trace import ADDS_ONLY, MOVED
+from lance_spark.relocate.repair import Repair
+from lance_spark.runner.interface import Engine
+from lance_spark.store import refs, relocate_commit, version_reader
+from lance_spark.store.relocate_commit import Head, read_head
+from lance_spark.store.scanning import blob_columns
+
+_MESSAGE = "Flatten"
+
+
+def flatten(location: DatasetLocation, branch: str | None, engine: Engine) -> FlattenResult:
+    """Copy all files that a branch (None for main) has in other places, and read the copies: up to two versions.
+
+    Indexes come first, so that each version is sound. A call that was killed is made again, and uses its copies.
+    Raises Refused for files that were named by hand, CorruptData for an index without files, NotFound, Conflict.
+    """
+    check_writable(location, branch)
+    files: dict[str, Copy] = {}
+    names: set[str] = set()
+    for _ in attempts():
+        head = read_head(location, branch)
+        snapshot = version_reader.snapshot_of(location, head.pin, head.contents)
+        found = inherited_copies(snapshot, bool(blob_columns(location, head.pin)))
+        indexes = _inherited(head)
+        files |= {copy.target: copy for copy in found}
+        if not (found or indexes):
+            size = sum(copy.size for copy in files.values())
+            return FlattenResult(head.pin, len(files), size, tuple(sorted(names)))
+        copies = [copy for index in indexes for copy in index_copies(location, index, snapshot.bases[index.base_id])]
+        target = DatasetLocation(location.branch_uri(branch), location.options)
+        items = [(DatasetLocation(copy.source.uri, location.options), copy, target) for copy in (*copies, *found)]
+        copy_each("flatten", items, engine)
+        try:
+            _commit(location, head, indexes)
+        except Conflict:
+            continue
+        names.update(index.name for index in indexes)
+    raise overtaken(branch, "it still reads files in other places")
+
+
+def _inherited(head: Head) -> list[IndexRecord]:
+    found = [index for index in head.indexes if index.base_id is not None]
+    internal = next((index.name for index in found if index.is_internal), None)
+    if internal is not None:
+        raise Refused(f"The branch inherited {internal}, which belongs to its parent.", hint="Optimize the parent.")
+    return found
+
+
+def _commit(location: DatasetLocation, head: Head, indexes: list[IndexRecord]) -> None:
+    """One version: the indexes, or, once these are at home, the fragments."""
+    trace = trace_of(refs.read_refs(location), head)
+    properties = {**trace.properties(_MESSAGE), MOVED: "false", ADDS_ONLY: "true"}
+    if indexes:
+        own = [index._replace(base_id=None) for index in indexes]
+        relocate_commit.commit_indexes(location, head, own, indexes, properties)
+        return
+    moved = tuple(fragment.id for fragment in head.contents.fragments() if reads_elsewhere(fragment))
+    bases: dict[int, int | None] = dict.fromkeys(head.contents.head.bases)
+    relocate_commit.repoint_fragments(location, head, Repair(bases=bases, fragments=moved), properties)

@@ -1,0 +1,1 @@
+"""Compaction: what is to be rewritten, in which commits, and what other commits leave of it. Pure."""

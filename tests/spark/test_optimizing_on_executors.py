@@ -1,0 +1,43 @@
+"""Compaction on Spark's executors: tasks, results and conditions cross, and pylance reads what they made."""
+
+import lance
+import pytest
+from support.small_fragments import all_covered, append, check_rows, covered, fragmented, sizes
+
+from lance_spark import LanceTable
+from lance_spark.actions.optimize import optimize
+from lance_spark.compaction.model import OptimizeOptions
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.spark.engines import engine_for
+
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["stable", "plain"])
+def test_a_branch_with_what_it_inherited(spark, uri, stable):
+    location, engine = fragmented(uri, stable), engine_for("spark", lambda: spark, parallelism=2)
+    root = location.branch_uri("exp")
+    lance.dataset(root).delete("id % 10 = 5")
+    options = OptimizeOptions(target_rows=18, own_only=False, partial_progress=2, where="id < 60")
+    result = optimize(location, "exp", options, engine)
+    assert (result.fragments_removed, result.fragments_added, result.commits, result.conflicts) == (6, 3, 2, ())
+    check_rows(root, [key for key in range(80) if key % 10 != 5])
+    assert sorted(sizes(root)) == [9, 9, 18, 18, 18]
+    lance.dataset(root).optimize.optimize_indices()
+    assert covered(root) == all_covered(root)
+    check_rows(uri, range(40))
+    with pytest.raises(InvalidOption):
+        optimize(location, "exp", OptimizeOptions(where="nothing = 1"), engine)
+
+
+def test_the_verb_of_a_handle(spark, uri):
+    fragmented(uri, stable=False)
+    append(uri, 40, 2)
+    table = LanceTable.for_path(spark, uri)
+    assert table.optimize().fragments_removed == 6
+    check_rows(uri, range(60))
+    assert table.checkout(branch="exp").optimize(where="id >= 60").rows == 20
+    for standing in (table.checkout(version=1), table.checkout(branch="exp", version=9)):
+        with pytest.raises(Refused, match="stands at a tag or version"):
+            standing.optimize()
+    assert LanceTable.for_path(None, uri).optimize().commits == 0
