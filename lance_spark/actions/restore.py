@@ -22,6 +22,7 @@ from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
 from lance_spark.store import datasets, files, merge_commit, relocate_commit, version_reader
 from lance_spark.store.commits import check_nothing_missing
+from lance_spark.store.index_commit import commit_indexes
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
         if not change.new:
             return Restored(made, change.lacking)
         try:
-            done = relocate_commit.commit_indexes(location, head, change.new, change.removed, properties)
+            done = commit_indexes(location, head.pin, change.new, change.removed, properties)
         except Conflict:
             continue
         return Restored(done if done.version == made.version + 1 else made, change.lacking)

@@ -40,6 +40,7 @@ from lance_spark.spark.change_feed import ChangeFeed
 from lance_spark.spark.column_verbs import ColumnVerbs
 from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.engines import engine_of
+from lance_spark.spark.indexes import Indexes
 from lance_spark.spark.narrow_query import Query, needs, read_options, with_all_columns
 from lance_spark.spark.optimize_verb import OptimizeVerb
 from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
@@ -98,6 +99,11 @@ class LanceTable(RowVerbs, ColumnVerbs, OptimizeVerb, ChangeFeed, Shown):
     def tags(self) -> Tags:
         """The dataset's tags."""
         return Tags(self.location)
+
+    @property
+    def indexes(self) -> Indexes:
+        """The indexes at this handle's ref."""
+        return Indexes(self.location, self.spark, self.ref)
 
     @property
     def remotes(self) -> Remotes:

@@ -65,14 +65,23 @@ def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDat
         if (location, pin) in _open:
             _open.move_to_end((location, pin))
             return _open[location, pin]
+    dataset = open_own(location, pin)
+    if pin.stamp is not None:
+        _keep(location, pin, dataset)
+    return dataset
+
+
+def open_own(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
+    """A stamped version through a handle of its own: pylance lends a handle to one thread that builds an index.
+
+    Raises as open_pinned.
+    """
     dataset = _open_version(location, pin)
     if pin.stamp not in (None, _stamp(dataset)):
         raise Conflict(
             f"The dataset at {location.uri} was replaced by another dataset since version {pin} was looked up.",
             hint="Load it again.",
         )
-    if pin.stamp is not None:
-        _keep(location, pin, dataset)
     return dataset
 
 

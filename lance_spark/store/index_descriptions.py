@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from lance_spark.location import DatasetLocation
 from lance_spark.metadata.indexes import Segment
@@ -13,10 +14,7 @@ from lance_spark.store.failures import translated
 
 def describe_segments(location: DatasetLocation, pin: PinnedVersion) -> Iterator[Segment]:
     """All segments of all indexes."""
-    dataset = open_pinned(location, pin)
-    with translated(location, "describing the indexes"):
-        described = dataset.describe_indices()
-    for index in described:
+    for index in _described(location, pin):
         for segment in index.segments:
             yield Segment(
                 name=index.name,
@@ -29,3 +27,14 @@ def describe_segments(location: DatasetLocation, pin: PinnedVersion) -> Iterator
                 dataset_version=segment.dataset_version_at_last_update,
                 inherited=segment.base_id is not None,
             )
+
+
+def index_details(location: DatasetLocation, pin: PinnedVersion, name: str) -> Mapping[str, Any]:
+    """What an index was made with, in pylance's words; empty where it does not tell."""
+    return next((dict(index.details or {}) for index in _described(location, pin) if index.name == name), {})
+
+
+def _described(location: DatasetLocation, pin: PinnedVersion) -> Any:
+    dataset = open_pinned(location, pin)
+    with translated(location, "describing the indexes"):
+        return dataset.describe_indices()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, Refused
@@ -21,12 +20,12 @@ from lance_spark.relocate.repair import BaseUse, Repair, base_uses
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.store.failures import translated
+from lance_spark.store.index_commit import commit_indexes
 from lance_spark.store.listing import list_range
 from lance_spark.store.merge_commit import base_path, fragment_json, fragments_from
 from lance_spark.store.version_listing import version_paths
 from lance_spark.store.version_reader import read_manifest, read_manifests
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _KNOWN_ALREADY = "already exists"
 
 
@@ -132,45 +131,8 @@ def repoint_indexes(
 ) -> PinnedVersion:
     """Commit that indexes are in other bases, and drop those whose files are gone. Raises Conflict."""
     new = [index._replace(base_id=base_id) for index, base_id in repair.indexes]
-    return commit_indexes(location, head, new, [*(index for index, _ in repair.indexes), *repair.dropped], properties)
-
-
-def commit_indexes(
-    location: DatasetLocation,
-    head: Head,
-    new: Iterable[IndexRecord],
-    removed: Iterable[IndexRecord],
-    properties: Mapping[str, str],
-) -> PinnedVersion:
-    """Register segments of indexes whose files are there, and take others out. Raises Conflict.
-
-    pylance lets a segment forget fragments that another commit changed meanwhile.
-    """
-    import lance
-
-    operation = lance.LanceOperation.CreateIndex(
-        new_indices=[_as_index(index) for index in new], removed_indices=[_as_index(index) for index in removed]
-    )
-    return commit_on(location, head.pin, operation, properties)
-
-
-def _as_index(record: IndexRecord) -> Any:
-    """An index as pylance takes it."""
-    from lance.dataset import Index, IndexFile
-
-    made = None if record.created_at is None else _EPOCH + timedelta(milliseconds=record.created_at)
-    return Index(
-        uuid=record.uuid,
-        name=record.name,
-        fields=list(record.fields),
-        dataset_version=record.dataset_version,
-        fragment_ids=set(record.fragments or ()),
-        index_version=record.index_version,
-        created_at=made,
-        base_id=record.base_id,
-        files=[IndexFile(path, size) for path, size in record.files] or None,
-        index_details=record.details,
-        covering_fields=list(record.covering_fields),
+    return commit_indexes(
+        location, head.pin, new, [*(index for index, _ in repair.indexes), *repair.dropped], properties
     )
 
 

@@ -67,10 +67,10 @@ def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_pat
         assert found == said or found.startswith(said.removesuffix("...")), (found, said)
 
 
-def test_the_example_of_optimizing_runs_and_gives_what_it_says(spark, tmp_path):
-    text = (ROOT / "docs" / "optimizing.md").read_text()
-    code = re.search(r"<!-- optimize -->\n```python\n(.*?)```", text, re.DOTALL)[1]
-    code = code.replace("events.lance", str(tmp_path / "events.lance"))
+@pytest.mark.parametrize(("page", "dataset"), [("optimizing", "events.lance"), ("indexes", "indexed.lance")])
+def test_the_example_of_a_page_of_upkeep_runs_and_gives_what_it_says(spark, tmp_path, page, dataset):
+    code = re.search(r"<!-- \w+ -->\n```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)[1]
+    code = code.replace(dataset, str(tmp_path / dataset))
     code = re.sub(r"^print\((.*)\) +# (.*)$", r"said.append((str(\1), '\2'))", code, flags=re.MULTILINE)
     names = {"spark": spark, "said": []}
     exec(code, names)

@@ -18,7 +18,7 @@ from lance_spark.actions.restore import restore
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Conflict
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import commits, datasets, merge_commit, relocate_commit
+from lance_spark.store import commits, datasets, index_commit, merge_commit, relocate_commit
 from lance_spark.store.uri import locate
 
 RULES = [{"retain_versions": 1}, {"older_than": timedelta(0)}, {"before_version": 4}, {"versions": {2, 3}}]
@@ -185,7 +185,7 @@ def stale_commits(location):
         "relocate",
         lambda: relocate_commit.repoint_fragments(location, head, relocate_commit.Repair(fragments=(0,)), {}),
     )
-    yield "indexes", lambda: relocate_commit.commit_indexes(location, head, [], [], {})
+    yield "indexes", lambda: index_commit.commit_indexes(location, pin, [], [], {})
     empty = lance.LanceOperation.Overwrite(lance.dataset(location.uri, version=2).lance_schema, [])
     yield "any other", lambda: commits.commit_on(location, pin, empty)
 

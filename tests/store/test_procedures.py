@@ -64,6 +64,23 @@ def test_branches_and_tags(call, uri):
     assert set(lance.dataset(uri).tags.list()) == {"v1"}
 
 
+def test_an_index_is_made_on_a_branch(call, uri):
+    call("create_branch", name="exp")
+    (made,) = call("create_index", column="id", branch="exp", message="for lookups")
+    assert (made["name"], made["kind"], made["branch"], made["rows"], made["segments"]) == (
+        "id_idx",
+        "btree",
+        "exp",
+        3,
+        1,
+    )
+    assert lance.dataset(uri).describe_indices() == []
+    exp = lance.dataset(f"{uri}/tree/exp", version=made["version"])
+    assert [(index.name, index.index_type) for index in exp.describe_indices()] == [("id_idx", "BTree")]
+    with pytest.raises(NotFound):
+        call("create_index", column="nope")
+
+
 def test_merging_picking_and_reverting(call, uri):
     call("create_branch", name="exp")
     append(uri, numbers(1, 20), "exp")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from lance_spark.actions.procedures.branches import CREATE_BRANCH, DROP_BRANCH
 from lance_spark.actions.procedures.cleaning import CLEANUP
 from lance_spark.actions.procedures.cloning import CLONE
+from lance_spark.actions.procedures.indexing import CREATE_INDEX
 from lance_spark.actions.procedures.merging import CHERRY_PICK, MERGE_BRANCH, REVERT
 from lance_spark.actions.procedures.migrating import MIGRATE
 from lance_spark.actions.procedures.optimizing import OPTIMIZE
@@ -27,6 +28,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         CHERRY_PICK,
         REVERT,
         RESTORE,
+        CREATE_INDEX,
         CLEANUP,
         OPTIMIZE,
         CLONE,

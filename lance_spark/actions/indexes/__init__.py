@@ -1,0 +1,1 @@
+"""Indexes: list, create, optimize, drop."""
