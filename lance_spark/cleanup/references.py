@@ -102,6 +102,10 @@ class KeyResolver:
         """Whether a base path is in none of the repositories."""
         return self._root_of(base.path) is None and not self._in_clone(base.path)
 
+    def uri_of(self, base: BasePath) -> str | None:
+        """The canonical URI of a base path; None if it cannot be one."""
+        return self._canonical(base.path)
+
     def _owned(self, path: str) -> tuple[str, str]:
         owner = self._roots.owner(path)
         local = path[len(owner) + 1 :] if owner else path

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import Refused
-from lance_spark.refs.model import Tag
+from lance_spark.refs.model import Branch, Tag
 from lance_spark.refs.names import is_own_tag
 from lance_spark.sync.merge_notes import merged_notes
 
@@ -207,7 +207,7 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, st
         for branch in survey.refs.branches.values():
             if branch.parent_branch == chain.branch and branch.parent_version in positions:
                 reasons[positions[branch.parent_version]] = FORK
-        for version in _merge_bases(survey, chain):
+        for version in merge_bases(survey, chain, survey.refs.branches.values()):
             if version in positions:
                 reasons.setdefault(positions[version], MERGED)
     for tag in survey.refs.tags.values():
@@ -218,16 +218,15 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, st
     return reasons
 
 
-def _merge_bases(survey: Survey, chain: Chain) -> Iterator[int]:
+def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[Branch]) -> Iterator[int]:
     """Versions of a chain that were merged into another chain last, or that such a merge made.
 
-    The next merge compares with them.
+    The next merge compares with them. ``noted_on`` are the branches whose notes count.
     """
     branch = survey.refs.branches.get(chain.branch or "")
     identity = "" if branch is None else branch.identity
     if chain.branch is None or identity:
-        notes = merged_notes(survey.refs.branches.values())
-        for note in notes:
+        for note in merged_notes(noted_on):
             if note.source.chain == identity:
                 yield note.source.version
             if note.into == identity:

@@ -49,6 +49,7 @@ from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.row_verbs import RowVerbs
 from lance_spark.spark.session import needed_session, session_or_none
 from lance_spark.spark.types import to_spark
+from lance_spark.spark.upkeep import UpkeepVerbs
 from lance_spark.store import datasets, scanning
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(RowVerbs, ColumnVerbs, OptimizeVerb, ChangeFeed, Shown):
+class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, OptimizeVerb, UpkeepVerbs, Shown):
     """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
 
     spark: SparkSession | None

@@ -31,6 +31,11 @@ def read_deletions(location: DatasetLocation, pin: PinnedVersion, deletions: Del
             f"The deletion file {path} of {pin} is gone: {root} does not have it.",
             hint="Without it no reader can read the version.",
         )
+    return parse_deletions(path, content)
+
+
+def parse_deletions(path: str, content: bytes) -> pa.Array:
+    """The offsets in a deletion file (uint32, ascending). Raises CorruptData."""
     try:
         return _bitmap(content) if path.endswith(".bin") else _arrow(content)
     except (pa.ArrowException, ValueError, KeyError) as problem:

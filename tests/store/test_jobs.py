@@ -109,3 +109,15 @@ def test_the_demo_says_what_it_waits_for(capsys):
         assert capsys.readouterr().out.rstrip() == "write     main, January to June"
         say(7, version=1)
     assert capsys.readouterr().out.split()[:4] == ["7", "rows", "version", "1"]
+
+
+def test_a_check_says_sound_and_names_what_is_missing(tmp_path, capsys):
+    uri, report = tmp_path / "t.lance", tmp_path / "report.json"
+    lance.write_dataset(numbers(3), str(uri))
+    fsck = job("fsck")
+    assert fsck.main([str(uri), "--deep", "--where", "local"]) == 0
+    assert "sound" in capsys.readouterr().out
+    next((uri / "data").iterdir()).unlink()
+    assert fsck.main([str(uri), "--where", "local", "--report", str(report)]) == 22
+    assert [finding["code"] for finding in json.loads(report.read_text())["findings"]] == ["data-missing"]
+    assert fsck.main([str(tmp_path / "nothing"), "--where", "local"]) == 10

@@ -13,6 +13,7 @@ import pytest
 
 from lance_spark import errors
 from lance_spark.actions.procedures.registry import PROCEDURES
+from lance_spark.checkup.codes import MEANINGS
 from lance_spark.metadata.names import METADATA_TABLES
 from lance_spark.metadata.tables import SCHEMAS
 from lance_spark.options.catalog import CATALOG_OPTIONS
@@ -223,3 +224,9 @@ def text_of(argument: ast.expr) -> str:
     """A pattern for the text that an argument stands for: f-strings have anything where their values go."""
     parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
     return "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in parts)
+
+
+def test_the_findings_of_a_check_are_those_of_the_code():
+    rows = table(ROOT / "docs" / "fsck.md", "<!-- codes of findings -->")
+    documented = [(names_in(code)[0], severity, says) for code, severity, says in rows]
+    assert documented == [(code, meaning.severity, meaning.says) for code, meaning in MEANINGS.items()]

@@ -34,17 +34,28 @@ def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from:
     Raises CorruptData for what two surveys in a row do not show, Conflict for a dataset that never stops changing,
     NotFound.
     """
+    taken, lasting = look_at(location, clones, clones_from)
+    if lasting:
+        raise lasting[0].error()
+    return taken
+
+
+def look_at(
+    location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]
+) -> tuple[Survey, list[Contradiction]]:
+    """The dataset as it is, and what two surveys in a row show that does not fit together.
+
+    Raises CorruptData for a ref file that cannot be understood, Conflict and NotFound as take_survey.
+    """
     before: list[Contradiction] = []
     for attempt in range(ATTEMPTS):
         taken = survey(location, clones, clones_from)
         if not any(chain.versions for _, chain in taken.owned()):
             open_latest(location)  # tells "there is no dataset" from a listing that shows none
         now = contradictions(taken)
-        if not now:
-            return taken
         lasting = [contradiction for contradiction in now if contradiction in before]
-        if lasting:
-            raise lasting[0].error()
+        if lasting or not now:
+            return taken, lasting
         before = now
         time.sleep(_PAUSE * 2**attempt)
     raise Conflict(

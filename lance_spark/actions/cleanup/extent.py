@@ -30,6 +30,16 @@ def work_of_survey(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> Wo
     )
 
 
+def work_of_all(survey: Survey) -> Work:
+    """The work of reading every manifest, and of listing every file."""
+    manifests = [manifest for chain in survey.chains for manifest in chain.files]
+    return Work(
+        manifests=len(manifests),
+        manifest_bytes=sum(manifest.size for manifest in manifests),
+        files=about_rows(survey),
+    )
+
+
 def work_of_sums(sums: pa.Table) -> Work:
     """The work of carrying out a plan with these SUMS."""
     return Work(files=sum(row["files"] for row in sums.to_pylist() if row["action"] == DELETE))

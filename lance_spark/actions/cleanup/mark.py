@@ -28,8 +28,11 @@ _TIMES = ("chain", "first", "timestamp_ns")
 class Marking:
     """Reads manifests in two steps: those whose age is not known, then the rest of those that are needed."""
 
-    def __init__(self, survey: Survey, policy: CleanupPolicy, runner: Runner) -> None:
-        self._survey, self._policy, self._runner = survey, policy, runner
+    def __init__(self, survey: Survey, policy: CleanupPolicy, runner: Runner, lenient: bool = False) -> None:
+        """``lenient`` is for those who delete nothing: base paths that lead nowhere are noted down, not refused."""
+        self._survey, self._policy, self._runner, self._lenient = survey, policy, runner, lenient
+        self.lost_bases: dict[str, str] = {}
+        """Base paths that lead nowhere, and why."""
         self._frames: list[Frame] = []
         self._read: dict[int, set[int]] = {}
         self.finishes: tuple[str, ...] = ()
@@ -95,12 +98,20 @@ class Marking:
     def _check_bases(self, marks: pa.Table) -> None:
         """Raise Refused for a base path that leads nowhere: then files may be needed that no mark protects."""
         for base in sorted(pc.unique(pc.drop_null(marks["foreign"])).to_pylist()):
-            try:
-                directory = locate(base, self._survey.location.storage_options)
-            except InvalidOption as problem:
-                raise _unknown_base(base, problem.message) from None
-            if not self._is_known(directory.uri) and not files.exists(directory):
-                raise _unknown_base(base, "nothing is there")
+            why = self._why_lost(base)
+            if why is None:
+                continue
+            if not self._lenient:
+                raise _unknown_base(base, why)
+            self.lost_bases[base] = why
+
+    def _why_lost(self, base: str) -> str | None:
+        """Why a base path leads nowhere; None if it leads somewhere, or need not."""
+        try:
+            directory = locate(base, self._survey.location.storage_options)
+        except InvalidOption as problem:
+            return problem.message
+        return None if self._is_known(directory.uri) or files.exists(directory) else "nothing is there"
 
     def _is_known(self, uri: str) -> bool:
         """Whether the user named the directory, or one above it: branches are below their dataset."""

@@ -54,7 +54,7 @@ def plan_cleanup(
     verdicts = tuple(judge(survey, policy, clock, marking.ages(clock)))
     marking.mark_the_rest(verdicts, clock)
     judgement = _judgement(survey, policy, clock, verdicts, whole=inventory is None)
-    files = _listed(survey, runner) if inventory is None else _inventoried(survey, runner, inventory)
+    files = list_all(survey, runner) if inventory is None else _inventoried(survey, runner, inventory)
     deciding = partial(decide, judgement=judgement)
     decided = runner.keep(runner.match("decide", (files, marking.marks()), deciding, DECIDED, about_rows(survey)))
     facts = PlanFacts(
@@ -103,7 +103,7 @@ def _judgement(
     )
 
 
-def _listed(survey: Survey, runner: Runner) -> Frame:
+def list_all(survey: Survey, runner: Runner) -> Frame:
     """FILES of all files of the dataset."""
     roots = [chain.root for _, chain in survey.owned()]
     worth = _ROWS_OF_A_WALK if survey.location.is_local else _ROWS_OF_A_REQUEST

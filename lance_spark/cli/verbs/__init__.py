@@ -23,5 +23,7 @@ VERBS = {
     "push": "push",
     "relocate": "relocate",
     "gc": "gc",
+    "du": "du",
+    "fsck": "fsck",
 }
 """Name of a verb, and the file of this package that has it; in the order of the help."""

@@ -1,0 +1,1 @@
+"""Checks a whole dataset, and changes nothing."""

@@ -1,0 +1,102 @@
+"""What can be wrong with a dataset: a code for each, how bad it is, and what can be done."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ERROR, WARNING, UNREACHABLE, NOTE = "error", "warning", "unreachable", "note"
+SEVERITIES = (ERROR, UNREACHABLE, WARNING, NOTE)
+"""The worst first. An error loses rows or versions; unreachable says that nobody knows; a warning loses no row."""
+
+MANIFEST_DAMAGED, MANIFEST_GONE, MANIFEST_UNKNOWN, MANIFEST_WRONG = (
+    "manifest-damaged",
+    "manifest-gone",
+    "manifest-not-understood",
+    "manifest-wrong-version",
+)
+ROWS_IMPOSSIBLE = "rows-impossible"
+DATA_MISSING, DELETION_MISSING, INDEX_MISSING, TRANSACTION_MISSING, OTHER_MISSING = (
+    "data-missing",
+    "deletion-missing",
+    "index-missing",
+    "transaction-missing",
+    "file-missing",
+)
+SIZE_WRONG, INDEX_SIZE_WRONG = "size-wrong", "index-size-wrong"
+DATA_DAMAGED, DELETION_DAMAGED, INDEX_DAMAGED = "data-damaged", "deletion-damaged", "index-damaged"
+ROW_COUNT, DELETION_COUNT = "row-count", "deletion-count"
+ROW_IDS_TWICE, ROW_IDS_IMPOSSIBLE = "row-ids-twice", "row-ids-impossible"
+BASE_ABSENT, BASE_UNREACHABLE, FILE_UNREACHABLE = "base-absent", "base-unreachable", "file-unreachable"
+REF_DAMAGED, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE, TAG_DANGLING, PARENT_GONE = (
+    "ref-damaged",
+    "no-versions",
+    "branch-without-versions",
+    "versions-lost",
+    "version-twice",
+    "tag-dangling",
+    "parent-gone",
+)
+NO_REF, UNCOMMITTED = "directory-without-ref", "uncommitted-files"
+CLONE_GONE = "clone-gone"
+
+
+class Meaning(NamedTuple):
+    """How bad a finding is, what it says, and what can be done."""
+
+    severity: str
+    says: str
+    do: str
+
+
+_RESTORE = "Restore the file from a backup or from the store's versions of objects."
+_DROP_VERSION = "Restore the file; if it is lost, let the version go: restore an older one, then clean up."
+MEANINGS = {
+    MANIFEST_DAMAGED: Meaning(ERROR, "A manifest cannot be understood: the version is lost.", _RESTORE),
+    MANIFEST_GONE: Meaning(ERROR, "A manifest was listed and cannot be read.", _RESTORE),
+    MANIFEST_UNKNOWN: Meaning(
+        WARNING, "A version has features that this package does not know; it was not checked.", "Use a newer version."
+    ),
+    MANIFEST_WRONG: Meaning(ERROR, "A manifest holds another version than its name says.", _RESTORE),
+    ROWS_IMPOSSIBLE: Meaning(ERROR, "A version contradicts itself about its rows.", "Restore an older version."),
+    DATA_MISSING: Meaning(ERROR, "A data file is missing: its rows are lost.", _DROP_VERSION),
+    DELETION_MISSING: Meaning(ERROR, "A deletion file is missing: no reader can read its fragment.", _DROP_VERSION),
+    INDEX_MISSING: Meaning(ERROR, "A file of an index is missing: queries that use it fail.", "Drop and create it."),
+    TRANSACTION_MISSING: Meaning(
+        WARNING,
+        "A transaction file is missing: no row is lost, but merges and logs lack it.",
+        "Leave it, or restore it.",
+    ),
+    OTHER_MISSING: Meaning(ERROR, "A file that a version names is missing.", _RESTORE),
+    SIZE_WRONG: Meaning(ERROR, "A file has another size than its version recorded.", _DROP_VERSION),
+    INDEX_SIZE_WRONG: Meaning(
+        ERROR, "A file of an index has another size than recorded.", "Drop and create the index."
+    ),
+    DATA_DAMAGED: Meaning(ERROR, "A data file cannot be opened: its rows are lost.", _DROP_VERSION),
+    DELETION_DAMAGED: Meaning(ERROR, "A deletion file cannot be understood.", _DROP_VERSION),
+    INDEX_DAMAGED: Meaning(ERROR, "A file of an index cannot be opened.", "Drop and create the index."),
+    ROW_COUNT: Meaning(ERROR, "A data file has another number of rows than its version says.", _DROP_VERSION),
+    DELETION_COUNT: Meaning(ERROR, "A deletion file deletes other rows than its version says.", _DROP_VERSION),
+    ROW_IDS_TWICE: Meaning(
+        ERROR, "Two rows have one stable row id: an index may return the wrong one.", "Restore an older version."
+    ),
+    ROW_IDS_IMPOSSIBLE: Meaning(ERROR, "Stable row ids cannot be right.", "Restore an older version."),
+    BASE_ABSENT: Meaning(
+        ERROR, "Files are read from a base path where nothing is.", "If the dataset was moved: lance-git relocate."
+    ),
+    BASE_UNREACHABLE: Meaning(
+        UNREACHABLE, "A base path could not be looked at; its files may be there.", "Check network and credentials."
+    ),
+    FILE_UNREACHABLE: Meaning(
+        UNREACHABLE, "A file could not be read; it may be sound.", "Check network and credentials, then run it again."
+    ),
+    REF_DAMAGED: Meaning(ERROR, "A ref file or a note of a clone cannot be understood.", "Restore it, or remove it."),
+    NO_VERSIONS: Meaning(ERROR, "Main has no version.", "Check the path and what the credentials may list."),
+    BRANCH_EMPTY: Meaning(ERROR, "A branch has a ref and no version.", "Delete it, or restore its directory."),
+    VERSIONS_LOST: Meaning(ERROR, "Newer versions were written than are there.", "Restore the missing manifests."),
+    VERSION_TWICE: Meaning(WARNING, "A version has two manifests.", "Let the migration of manifest names end."),
+    TAG_DANGLING: Meaning(ERROR, "A tag names a version that is not there.", "Delete the tag, or move it."),
+    PARENT_GONE: Meaning(WARNING, "A branch was made from a branch that is gone.", "Merge or delete the branch."),
+    NO_REF: Meaning(NOTE, "A directory of a branch has versions and no ref.", "Remove it if no job is creating it."),
+    UNCOMMITTED: Meaning(NOTE, "Files that no version names lie around for long.", "Run a cleanup."),
+    CLONE_GONE: Meaning(NOTE, "A recorded clone is not there.", "Delete its tag if it is gone for good."),
+}

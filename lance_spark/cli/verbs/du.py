@@ -1,0 +1,31 @@
+"""``lance-git du``: what a dataset takes, and what each ref costs."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from lance_spark.cli.command import verb
+from lance_spark.cli.session import Session
+
+
+@verb("du")
+@click.option("--refs", is_flag=True, help="Each branch, tag and clone, and what deleting it would free.")
+@click.option("--clone", "clones", multiple=True, metavar="URI", help="A clone that is not recorded (repeatable).")
+@click.pass_obj
+def command(session: Session, /, refs: bool, clones: tuple[str, ...]) -> None:
+    """Tell what takes space, and what refs cost.
+
+    Bytes by kind of file, and how much of them no branch, tag or clone needs. What deleting a ref frees is counted
+    with the cleanup that comes after it: files go that nothing else needs.
+    """
+    from lance_spark.actions.storage import storage
+    from lance_spark.cleanup.policy import CleanupPolicy
+    from lance_spark.runner.local import LocalRunner
+
+    report = storage(session.location, CleanupPolicy(clones=clones), LocalRunner())
+    grid = report.refs_grid() if refs else report.kinds_grid()
+    session.output.show(json.loads(report.to_json()), f"{grid.text()}\n\n{report.summary()}")
+    for warning in report.warnings:
+        session.output.note(f"warning: {warning}")

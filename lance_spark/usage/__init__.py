@@ -1,0 +1,1 @@
+"""What each ref costs: whose versions need which files. Pure."""
