@@ -16,6 +16,7 @@ from lance_spark.merge.trace import ADDS_ONLY, MOVED
 from lance_spark.relocate.repair import Repair
 from lance_spark.runner.interface import Engine
 from lance_spark.store import refs, relocate_commit, version_reader
+from lance_spark.store.index_commit import commit_indexes
 from lance_spark.store.relocate_commit import Head, read_head
 from lance_spark.store.scanning import blob_columns
 
@@ -66,7 +67,7 @@ def _commit(location: DatasetLocation, head: Head, indexes: list[IndexRecord]) -
     properties = {**trace.properties(_MESSAGE), MOVED: "false", ADDS_ONLY: "true"}
     if indexes:
         own = [index._replace(base_id=None) for index in indexes]
-        relocate_commit.commit_indexes(location, head, own, indexes, properties)
+        commit_indexes(location, head.pin, own, indexes, properties)
         return
     moved = tuple(fragment.id for fragment in head.contents.fragments() if reads_elsewhere(fragment))
     bases: dict[int, int | None] = dict.fromkeys(head.contents.head.bases)

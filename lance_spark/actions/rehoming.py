@@ -17,7 +17,8 @@ from lance_spark.merge.snapshot import Root
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine
 from lance_spark.store import copying, version_reader
-from lance_spark.store.relocate_commit import commit_indexes, read_version
+from lance_spark.store.index_commit import commit_indexes
+from lance_spark.store.relocate_commit import read_version
 
 
 def rehome(location: DatasetLocation, plan: OptimizePlan, engine: Engine) -> PinnedVersion:
@@ -36,7 +37,7 @@ def rehome(location: DatasetLocation, plan: OptimizePlan, engine: Engine) -> Pin
     ]
     copy_each("optimize", items, engine)
     own = [index._replace(base_id=None) for index in found]
-    return commit_indexes(location, head, own, found, {})
+    return commit_indexes(location, head.pin, own, found, {})
 
 
 def index_copies(location: DatasetLocation, index: IndexRecord, root: Root) -> list[Copy]:
