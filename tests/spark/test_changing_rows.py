@@ -29,7 +29,7 @@ from lance_spark.spark.rows.changes import deletion, update
 from lance_spark.spark.rows.engine import change_rows
 from lance_spark.spark.rows.looking_up import looked_up
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 
 PLACES = [("exp", True), (None, False), ("exp", False), (None, True)]

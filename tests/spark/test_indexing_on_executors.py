@@ -12,7 +12,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec
 from lance_spark.spark.engines import engine_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 
 @pytest.mark.parametrize("kind", ["btree", "inverted", "ivf_pq"])

@@ -39,7 +39,7 @@ VECTORS = {name for name in KINDS if name.startswith("ivf_")}
         (pa.struct([("a", pa.int64())]), set()),
         (pa.map_(pa.string(), pa.int64()), set()),
     ],
-    ids=str,
+    ids=lambda value: "-".join(sorted(value)) if isinstance(value, set | frozenset) else str(value),
 )
 def test_which_kinds_fit_a_type(type, kinds):
     refused = {}
