@@ -21,15 +21,17 @@ def main() -> None:
     jars = [str(path.resolve()) for path in arguments.delta_jars or ()]
     spark = session(jars=jars, settings=SETTINGS if jars else {})
     names = [name.lower() for name in arguments.changes]
-    results = list(
-        measured(
-            spark,
-            prepare(arguments.rows),
-            bool(jars),
-            lambda name: not names or any(part in name.lower() for part in names),
-            arguments.rounds,
-        )
-    )
+    results = []
+    for result in measured(
+        spark,
+        prepare(arguments.rows),
+        bool(jars),
+        lambda name: not names or any(part in name.lower() for part in names),
+        arguments.rounds,
+    ):
+        results.append(result)
+        # At once: a run of all changes takes long, and may be ended before its table is printed.
+        print(f"{changes_table([result])}", flush=True)
     print(f"\n{report.headline(facts)}\n\n{changes_table(results)}\n")
     print("".join(f"{problem}\n" for problem in problems(results)))
     report.save(arguments.json, facts, results)
