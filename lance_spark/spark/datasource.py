@@ -96,6 +96,12 @@ def register(spark: SparkSession, name: str = "lance") -> None:
     if name in known:
         return
     source = type("DefaultSource", (LanceDataSource,), {"name": classmethod(lambda _: name), "__module__": __name__})
+    register_class(spark, source)
+    known.add(name)
+
+
+def register_class(spark: SparkSession, source: type[DataSource]) -> None:
+    """Let a session know a data source, unless Spark finds it by itself."""
     try:
         spark.dataSource.register(source)
     except AnalysisException as problem:
@@ -107,4 +113,3 @@ def register(spark: SparkSession, name: str = "lance") -> None:
 
         with suppress(AnalysisException), activity(spark):
             spark.dataSource.register(source)
-    known.add(name)

@@ -8,6 +8,8 @@ from weakref import WeakSet
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from lance_spark.spark.datasource import register_class
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -46,6 +48,6 @@ class _NoRows(DataSourceReader):
 def probe(spark: SparkSession, schema: StructType) -> DataFrame:
     """The stand-in."""
     if spark not in _registered:
-        spark.dataSource.register(ProbeSource)
+        register_class(spark, ProbeSource)
         _registered.add(spark)
     return spark.read.format(PROBE).schema(schema).load()

@@ -64,6 +64,15 @@ def test_a_narrowed_query_answers_as_the_plain_one(table, seen, name):
     assert narrowed.limit == needed.limit
 
 
+def test_a_session_made_from_one_that_asked_reads_narrowly_too(plain, table, seen):
+    """Spark refuses a name that the active session knows, although this one does not."""
+    child = plain.newSession()
+    register(child, native=False)
+    for session in (plain, child):
+        LanceTable.for_path(session, table.location.uri).query(lambda frame: frame.where("id = 17").select("never"))
+    assert [found.columns is not None for found in seen] == [True, True]
+
+
 def test_a_query_stays_at_one_version_and_is_read_narrowly(plain, tmp_path):
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(rows(), uri)
