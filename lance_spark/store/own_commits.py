@@ -25,8 +25,13 @@ def find_own(location: DatasetLocation, read: PinnedVersion, properties: Mapping
 
     To be asked after a conflict: tried again, rows would be appended twice, or an update made on top of itself.
     """
+    return find_noted(location, read, CALL, properties[CALL])
+
+
+def find_noted(location: DatasetLocation, read: PinnedVersion, key: str, value: str) -> PinnedVersion | None:
+    """The version after ``read`` whose writer noted that value of a property; None if there is none."""
     versions = [version for version, _ in newest_first(location, read.branch, above=read.version)]
     for version, transaction in read_transactions(location, read.branch, versions).items():
-        if transaction is not None and transaction.properties.get(CALL) == properties[CALL]:
+        if transaction is not None and transaction.properties.get(key) == value:
             return PinnedVersion(read.branch, version)
     return None

@@ -12,11 +12,11 @@ from lance_spark.manifest.transactions import MESSAGE
 from lance_spark.merge.trace import ADDS_ONLY, MOVED
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.rows.messages import Prepared
-from lance_spark.store import files, version_reader
+from lance_spark.store import files
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.merge_commit import fragments_from
-from lance_spark.store.version_listing import newest_first
+from lance_spark.store.own_commits import find_noted
 
 if TYPE_CHECKING:
     import lance
@@ -81,11 +81,7 @@ def _operation(dataset: lance.LanceDataset, change: Prepared, terms: Terms) -> A
 
 def find_commit(location: DatasetLocation, branch: str | None, above: int, identity: str) -> PinnedVersion | None:
     """The version that a change made after that one; None if there is none."""
-    versions = [version for version, _ in newest_first(location, branch, above=above)]
-    for version, transaction in version_reader.read_transactions(location, branch, versions).items():
-        if transaction is not None and transaction.properties.get(CHANGE) == identity:
-            return PinnedVersion(branch, version)
-    return None
+    return find_noted(location, PinnedVersion(branch, above), CHANGE, identity)
 
 
 def discard(location: DatasetLocation, branch: str | None, changes: Iterable[Prepared]) -> None:
