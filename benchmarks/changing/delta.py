@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from benchmarks.changing.data import Tables, remove
 
 SETTINGS = {
+    # For one machine; by default Delta cuts the state of its log into 50 tasks, which takes seconds on two cores.
+    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
