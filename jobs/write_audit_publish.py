@@ -23,7 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark import CleanupPolicy, LanceTable, register
+from lance_spark.checkup.report import FsckReport
 from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
+from lance_spark.show.words import readable
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store import files
 from lance_spark.store.uri import locate
@@ -59,7 +61,7 @@ class Story:
         self.options = {f"storage.{key}": value for key, value in storage.items()}
 
     def run(self) -> None:
-        """Write main, tag it, derive on a branch, audit, publish the audited version, clean, show the files."""
+        """Write main, tag it, derive on a branch, audit, publish what was audited, look after it, show the files."""
         self._check_new()
         with step("load", "the flights of 2013 into a DataFrame") as say:
             flights, count = _flights(self.spark)
@@ -82,7 +84,7 @@ class Story:
         self._correct(table, first)
         self._audit(table)
         self._publish(table, first)
-        self._clean(table)
+        self._look_after(table)
         _print_tree(self.uri, self.storage)
 
     def _derive(self, table: LanceTable) -> int:
@@ -141,8 +143,12 @@ class Story:
             copied = f"version {result.version}, {result.summary.files} files, {result.summary.bytes:,} bytes copied"
             say(self._rows(), note=copied)
 
-    def _clean(self, table: LanceTable) -> None:
-        """Old versions of main and of the branch go, but what a tag is on or a branch was made from."""
+    def _look_after(self, table: LanceTable) -> None:
+        """Small fragments become large ones, old versions go but those that refs need; what it costs, is it sound."""
+        with step("optimize", "main: large fragments in place of small ones") as say:
+            optimized = table.optimize()
+            became = f"{optimized.fragments_removed} fragments became {optimized.fragments_added}"
+            say(self._rows(), note=f"version {optimized.version.version}, {became}")
         with step("clean", "versions that no tag and no branch needs") as say:
             # No other process commits to the demo's table, so that no job can need the versions of the last day.
             policy = CleanupPolicy(retain_versions=1, commit_window=timedelta(0), error_if_tagged_old_versions=False)
@@ -150,6 +156,12 @@ class Story:
             versions = sum(counts["removed"] for counts in report.versions.values())
             files, size = report.count("deleted")
             say(self._rows(), note=f"left, {versions} versions, {files} files, {size:,} bytes removed")
+        with step("du", "what it takes, and what the branch alone does") as say:
+            usage = table.storage()
+            say(self._rows(), note=f"{readable(usage.bytes)}; {BRANCH} owns {readable(usage.ref(BRANCH).owned or 0)}")
+        with step("fsck", "is everything there, and whole?") as say:
+            report = table.fsck(deep=True)
+            say(self._rows(), note=f"{report.files} files, {report.versions} versions: {_verdict(report)}")
 
     def _check_new(self) -> None:
         try:
@@ -212,6 +224,11 @@ class Say:
         """Rows, and the version or a remark."""
         remark = note or (f"version {version}" if version is not None else "")
         self.text = f"{rows:>9,} rows  {remark}"
+
+
+def _verdict(report: FsckReport) -> str:
+    """Sound, or what is not."""
+    return "sound" if report.sound else f"{len(report.findings)} findings"
 
 
 def _print_tree(uri: str, storage: dict[str, str]) -> None:

@@ -38,9 +38,13 @@ def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: st
     if known is None:
         return False
     try:
-        width = row_width(wire_schema(source.schema))
+        given = wire_schema(source.schema)
     except PySparkException:
         return False  # a type that Spark hands to no Python function
+    # The table knows how long its vectors are. Taken for short lists, a source of few rows seems to have very many.
+    width = row_width(
+        stored.field(name) if stored.get_field_index(name) >= 0 else given.field(name) for name in given.names
+    )
     size = estimated_bytes(_explained(rows, source))
     return size is not None and uses_index(Found(known[0], known[1], size, width))
 

@@ -139,7 +139,7 @@ class RowMerge:
             enumerate(self.clauses),
             F.when(F.lit(False), F.lit(-1)),
         )
-        values = [self._values(joined, clause, fields, kept) for clause in self.clauses]
+        values = self._values(joined, fields, kept)
         chosen = joined.withColumn(_CLAUSE, index).where(F.col(_CLAUSE).isNotNull())
         operation = _by_clause([F.lit(clause.action) for clause in self.clauses])
         columns = [_by_clause([own[name] for own in values]).alias(name) for name in fields]
@@ -165,18 +165,27 @@ class RowMerge:
         return case if clause.condition is None else case & expression(clause.condition)
 
     def _values(
-        self, joined: DataFrame, clause: Clause, fields: Mapping[str, StructField], kept: frozenset[str]
-    ) -> dict[str, Column]:
-        """What each column is set to; nothing where the engine keeps what is there."""
+        self, joined: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]
+    ) -> list[dict[str, Column]]:
+        """What each clause sets each column to; nothing where the engine keeps what is there.
+
+        Clauses that set a column to the same get the very same Column.
+        """
         nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
-        if clause.action == DELETE:
-            return nothing
-        if clause.values is None:
-            given = {name: quoted(name, SOURCE) for name in self.source.columns if name in fields}
-        else:
-            given = {name: expression(value) for name, value in clause.values.items()}
-        old = {name: quoted(name, TARGET) for name in fields if name not in kept and clause.action == UPDATE}
-        return {**nothing, **old, **assigned(joined, given, fields)}
+        old = {name: quoted(name, TARGET) for name in fields if name not in kept}
+        whole = {name: quoted(name, SOURCE) for name in self.source.columns if name in fields}
+        if any(clause.values is None and clause.action != DELETE for clause in self.clauses):
+            whole = assigned(joined, whole, fields)
+        found = []
+        for clause in self.clauses:
+            if clause.action == DELETE:
+                found.append(nothing)
+                continue
+            given = whole
+            if clause.values is not None:
+                given = assigned(joined, {name: expression(value) for name, value in clause.values.items()}, fields)
+            found.append({**nothing, **(old if clause.action == UPDATE else {}), **given})
+        return found
 
     def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
         rows = TargetRows(self.spark, self.location).fragments(pin, fragments)
@@ -184,7 +193,10 @@ class RowMerge:
 
 
 def _by_clause(values: Sequence[Column]) -> Column:
+    """The value of the row's clause; each call of Spark's functions counts, as there are clauses times columns."""
     first, *others = values
+    if all(value is first for value in others):
+        return first
     found = F.when(F.col(_CLAUSE) == 0, first)
     for position, value in enumerate(others, 1):
         found = found.when(F.col(_CLAUSE) == position, value)
