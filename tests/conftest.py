@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -32,6 +33,7 @@ settings.register_profile(
 settings.register_profile("nightly", settings.get_profile("default"), max_examples=1000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xmn256m"
 _LONGEST_FIRST = ("connect", "spark", "property", "cli", "s3", "store", "unit")
 
 
@@ -91,7 +93,9 @@ def _turn(directory):
 def spark():
     """A classic local session, shared by the whole run: starting the JVM costs four seconds.
 
-    Tests run most code a few times only, so they are done before the JVM's better compiler has paid off.
+    Tests run most code a few times only, so they are done before the JVM's better compiler has paid off. Its code of
+    all tests takes more than the 48 MB which the JVM keeps for that alone: it would throw compiled code away, and
+    compile it again. With room for classes from the beginning it collects no garbage only to make some.
     """
     from pyspark.sql import SparkSession
 
@@ -103,7 +107,7 @@ def spark():
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.task.maxFailures", "1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", JVM)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
@@ -115,8 +119,14 @@ def spark():
 def _each_file_begins_plain(request):
     """Handles and catalogs let a session read natively from then on: no file of tests is to depend on another one."""
     yield
-    if any("spark" in item.fixturenames for item in request.session.items if item.path == request.path):
+    if request.path in _files_with_spark(request.session):
         _unregister(request.getfixturevalue("spark"))
+
+
+@lru_cache(1)
+def _files_with_spark(session):
+    """Looked for once: there are 300 files, and 12,000 tests."""
+    return {item.path for item in session.items if "spark" in item.fixturenames}
 
 
 @pytest.fixture(autouse=True)

@@ -73,7 +73,7 @@ def test_standalone_cluster_with_two_workers(uri, tmp_path):
         assert len(list(Path(f"{uri}-retried", "data").iterdir())) == len(
             lance.dataset(f"{uri}-retried").get_fragments()
         )
-        check_job([*submit, *options, str(JOB)], uri, tmp_path)
+        check_job([*submit, *options, "--total-executor-cores", "1", str(JOB)], uri, tmp_path)
 
 
 def check_job(job: list[str], uri: str, home: Path) -> None:

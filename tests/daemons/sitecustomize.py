@@ -2,12 +2,13 @@
 
 A worker that reported an error ends, and the next one imports everything again: two seconds of a processor, most of
 them for pandas, which pyarrow and lance bring along. Half of the tests are about errors. Here the daemon has imported
-it before it forks. Only lance is left to the worker, as it does not survive a fork.
+it before it forks. Only lance is left to the worker, as it does not survive a fork. The daemon of the look-up of data
+sources forks once in a session, so it would import all of that for nothing.
 """
 
 import sys
 
-if "pyspark.daemon" in sys.orig_argv:
+if "pyspark.daemon" in sys.orig_argv and "pyspark.sql.worker.lookup_data_sources" not in sys.orig_argv:
     import fsspec  # noqa: F401
     import pandas  # noqa: F401
     import pyarrow.dataset  # noqa: F401

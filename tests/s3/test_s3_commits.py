@@ -1,13 +1,11 @@
 """Commits on S3 by many processes, by killed ones, and with answers that get lost: each row is there once."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
+from multiprocessing.connection import wait
 
 import pytest
-from support.s3_tables import objects, opened, prepare, rows, write
+from support.processes import PATIENCE, Job, Team, processes
+from support.s3_tables import objects, opened, prepare, rows, write, write_each
 
 from lance_spark.actions.branches import create_branch
 from lance_spark.actions.write import finish
@@ -15,27 +13,7 @@ from lance_spark.errors import StorageFailure
 from lance_spark.refs.model import RefSpec
 from lance_spark.store.uri import locate
 
-APPENDER = """
-import json, sys
-from support.s3_tables import write
-uri, storage, options, ids = json.loads(sys.argv[1])
-print("ready", flush=True)
-sys.stdin.readline()
-for number in ids:
-    write(uri, storage, [number], **options)
-"""
 WRITERS, APPENDS = 8, 3
-
-
-def appender(uri, storage, ids, **options):
-    """A process that waits for a line of input, then makes one append per id."""
-    return subprocess.Popen(
-        [sys.executable, "-c", APPENDER, json.dumps([uri, storage, options, ids])],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def files_of(client, bucket, *parts):
@@ -47,17 +25,12 @@ def test_eight_processes_appending_to_one_branch_lose_and_double_nothing(
 ):
     write(table, storage, [-1])
     create_branch(locate(table, storage), "exp/delays", RefSpec())
-    processes = [
-        appender(table, storage_through, list(range(first, WRITERS * APPENDS, WRITERS)), branch="exp/delays")
-        for first in range(WRITERS)
-    ]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    for process in processes:
-        assert process.wait(timeout=600) == 0, process.stderr.read()
+    team = Team(WRITERS)
+    try:
+        work = [(table, storage_through, list(range(first, WRITERS * APPENDS, WRITERS))) for first in range(WRITERS)]
+        team.run([Job(write_each, (*given, {"branch": "exp/delays"})) for given in work])
+    finally:
+        team.close()
     assert rows(table, storage, "exp/delays") == [-1, *range(WRITERS * APPENDS)]
     assert rows(table, storage) == [-1]
     branch = opened(table, storage, "exp/delays")
@@ -73,21 +46,23 @@ def test_a_writer_killed_in_the_middle_of_a_commit_leaves_every_version_readable
 ):
     write(table, storage, [-1])
     create_branch(locate(table, storage), "b", RefSpec())
-    process = appender(table, storage_through, [0, 1, 2, 3], branch="b")
+    given = (table, storage_through, [0, 1, 2, 3], {"branch": "b"})
+    process = processes().Process(target=write_each, args=given, daemon=True)
     met = []
 
     def kill_at_the_third(request):
         if request.method == "PUT" and moment in request.key:
             met.append(request)
             if len(met) == 3:
-                os.kill(process.pid, signal.SIGKILL)
-                process.wait()
+                process.kill()
+                wait([process.sentinel], PATIENCE)
                 return "lost" if moment == "/_versions/" else "503 SlowDown"
         return None
 
     faulty.rule = kill_at_the_third
-    process.communicate("\n", timeout=600)
-    assert process.returncode == -signal.SIGKILL
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == -signal.SIGKILL
     committed = [-1, 0, 1, 2] if moment == "/_versions/" else [-1, 0, 1]
     for version in range(1, len(committed) + 1):
         assert rows(table, storage, "b", version) == committed[:version]

@@ -47,6 +47,12 @@ def write(
     return finish(*prepare(uri, storage, ids, overwrite, **options))
 
 
+def write_each(uri: str, storage: Mapping[str, str], ids: Sequence[int], options: Mapping[str, str]) -> None:
+    """One append per id, in a process of its own."""
+    for number in ids:
+        write(uri, storage, [number], False, **options)
+
+
 def read(uri: str, storage: Mapping[str, str], **options: str) -> list[int]:
     """The rows as Spark's reader gets them, sorted."""
     pinned = pin_read(given(uri, storage, **options))

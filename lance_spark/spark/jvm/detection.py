@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 SWITCH = "LANCE_SPARK_NATIVE"
 """Environment variable that switches this room off: 0, false, no or off."""
+
+_SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
+"""As Java shows a method: ``public int java.lang.String.indexOf(java.lang.String,int) throws ...``."""
 
 connected: WeakKeyDictionary[SparkSession, Bridge] = WeakKeyDictionary()
 """The ways into the JVM that are in use, by session."""
@@ -80,17 +84,28 @@ def _loads(bridge: Bridge, name: str) -> bool:
 
 
 def _constructor(bridge: Bridge, name: str, known: tuple[int, ...]) -> int:
-    counts = [each.getParameterCount() for each in bridge.load(name).getConstructors()]
+    counts = [count for _, count in _signatures(bridge, bridge.load(name).getConstructors())]
     return _one_of(counts, known, name)
 
 
 def _methods(bridge: Bridge, name: str) -> set[str]:
-    return {each.getName() for each in bridge.load(name).getMethods()} if _loads(bridge, name) else set()
+    if not _loads(bridge, name):
+        return set()
+    return {found for found, _ in _signatures(bridge, bridge.load(name).getMethods())}
 
 
 def _method(bridge: Bridge, name: str, method: str, known: tuple[int, ...]) -> int:
-    counts = [each.getParameterCount() for each in bridge.load(name).getMethods() if each.getName() == method]
-    return _one_of(counts, known, f"{name}.{method}")
+    found = _signatures(bridge, bridge.load(name).getMethods())
+    return _one_of([count for each, count in found if each == method], known, f"{name}.{method}")
+
+
+def _signatures(bridge: Bridge, members: Any) -> list[tuple[str, int]]:
+    """Name and number of parameters of methods, or constructors.
+
+    In one call: each answer of the JVM takes a tenth of a millisecond, and these classes have hundreds of methods.
+    """
+    text = bridge.call("scala.runtime.ScalaRunTime.stringOf", members)
+    return [(name, len(given.split(",")) if given else 0) for name, given in _SIGNATURE.findall(text)]
 
 
 def _one_of(counts: list[int], known: tuple[int, ...], name: str) -> int:
