@@ -2,12 +2,16 @@
 
     spark-submit jobs/fsck.py s3://bucket/flights.lance             # manifests, files, sizes, refs, base paths
     spark-submit jobs/fsck.py s3://bucket/flights.lance --deep      # also inside of files
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --repair    # also say what can be repaired; --execute does it
+    spark-submit jobs/fsck.py s3://bucket/flights.lance --undo last # take the last repair back
+    spark-submit jobs/fsck.py --catalog s3://bucket/lake            # every table, and the catalog itself
 
-Nothing is changed. Findings are printed as a table, and written as JSON with --report.
+Nothing is changed without --execute and --undo. Findings are printed as a table, and written as JSON with --report.
 
-Exit codes: 0 sound, with warnings and notes at most; 20 something could not be reached, or the store did not answer; 22
-something is missing or damaged; 2 bad option; 10 there is no dataset; 12 the dataset never stopped changing; 21 no
-permission.
+Exit codes: 0 sound, with warnings and notes at most, or all of it repaired; 20 something could not be reached, or the
+store did not answer; 22 something is missing or damaged; 6 some of it was repaired, or only the catalog is not as it
+should be; 2 bad option; 3 a repair that may not be done; 10 there is no dataset; 12 the dataset never stopped changing;
+21 no permission.
 """
 
 from __future__ import annotations
@@ -16,33 +20,72 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import get_args
 
+from lance_spark.actions.catalog.fsck import fsck_catalog
+from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.fsck.fsck import FsckOptions, fsck
+from lance_spark.actions.fsck.repairing import RepairOptions, fsck_and_repair
+from lance_spark.actions.fsck.undo import undo
 from lance_spark.actions.target import dataset_at
-from lance_spark.errors import LanceSparkError
+from lance_spark.checkup.catalog_report import CatalogFsckReport
+from lance_spark.checkup.report import FsckReport
+from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
+from lance_spark.runner.interface import Engine
 from lance_spark.spark.engines import Where, engine_for
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.plans import write_report
+
+PARTLY_REPAIRED = 6
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the job; returns the exit code."""
     arguments = parser().parse_args(argv)
     try:
+        _check(arguments)
+        if arguments.undo:
+            print(undo(dataset_at(arguments.uri, storage_from(arguments.storage)), arguments.undo))
+            return 0
         with JobSession("lance fsck", arguments.log_level, _say) as session:
-            location = dataset_at(arguments.uri, storage_from(arguments.storage))
-            options = FsckOptions(arguments.deep, tuple(arguments.clone), tuple(arguments.clones_from))
-            engine = engine_for(arguments.where, session, arguments.parallelism, _say)
-            report = fsck(location, options, engine, time.time_ns())
+            report = _run(arguments, engine_for(arguments.where, session, arguments.parallelism, _say))
         print(report)
         if arguments.report:
             write_report(arguments.report, report.to_json(), storage_from(arguments.storage))
     except LanceSparkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    if isinstance(report, FsckReport):
+        return report.exit_code_after_repair(PARTLY_REPAIRED)
     return report.exit_code
+
+
+def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogFsckReport:
+    options = FsckOptions(arguments.deep, tuple(arguments.clone), tuple(arguments.clones_from))
+    storage = storage_from(arguments.storage)
+    if arguments.catalog:
+        return fsck_catalog(open_catalog(arguments.catalog, storage), options, engine, datetime.now(timezone.utc))
+    location = dataset_at(arguments.uri, storage)
+    if not arguments.repair:
+        return fsck(location, options, engine, time.time_ns())
+    repair = RepairOptions(arguments.on_main, dry_run=not arguments.execute)
+    return fsck_and_repair(location, options, repair, engine, time.time_ns())
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise InvalidOption for options that do not go together."""
+    if (arguments.uri is None) == (arguments.catalog is None):
+        raise InvalidOption("Either a dataset or --catalog has to be named.", hint="Give one of them.")
+    if arguments.catalog and (arguments.repair or arguments.undo or arguments.clone or arguments.clones_from):
+        raise InvalidOption(
+            "--repair, --undo, --clone and --clones-from are for one dataset.", hint="Repair tables one by one."
+        )
+    if (arguments.execute or arguments.on_main) and not arguments.repair:
+        raise InvalidOption("--execute and --on-main go with --repair.", hint="Without it nothing is changed.")
+    if arguments.undo and (arguments.repair or arguments.deep):
+        raise InvalidOption("--undo goes alone.", hint="It takes back what a repair did.")
 
 
 def _say(stage: str) -> None:
@@ -54,8 +97,13 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="fsck.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("uri", metavar="URI", help="the dataset: a path or a URI")
+    made.add_argument("uri", metavar="URI", nargs="?", help="the dataset: a path or a URI")
+    made.add_argument("--catalog", metavar="ROOT", help="instead of a dataset: all tables of the catalog there")
     made.add_argument("--deep", action="store_true", help="open files: footers, rows, deletions, indexes, row ids")
+    made.add_argument("--repair", action="store_true", help="say what can be repaired so that it can be taken back")
+    made.add_argument("--execute", action="store_true", help="with --repair: do it")
+    made.add_argument("--on-main", action="store_true", help="with --repair: change branches themselves, main as well")
+    made.add_argument("--undo", metavar="RECORD", help="take back the repair of that id, or the 'last' one")
     made.add_argument("--clone", action="append", default=[], metavar="URI", help="a shallow clone (repeatable)")
     made.add_argument("--clones-from", action="append", default=[], metavar="URI", help="all datasets below it")
     made.add_argument("--report", metavar="FILE", help="write the report as JSON")

@@ -160,8 +160,8 @@ class Story:
             usage = table.storage()
             say(self._rows(), note=f"{readable(usage.bytes)}; {BRANCH} owns {readable(usage.ref(BRANCH).owned or 0)}")
         with step("fsck", "is everything there, and whole?") as say:
-            report = table.fsck(deep=True)
-            say(self._rows(), note=f"{report.files} files, {report.versions} versions: {_verdict(report)}")
+            checked = table.fsck(deep=True)
+            say(self._rows(), note=f"{checked.files} files, {checked.versions} versions: {_verdict(checked)}")
 
     def _check_new(self) -> None:
         try:

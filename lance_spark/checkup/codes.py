@@ -27,8 +27,9 @@ DATA_DAMAGED, DELETION_DAMAGED, INDEX_DAMAGED = "data-damaged", "deletion-damage
 ROW_COUNT, DELETION_COUNT = "row-count", "deletion-count"
 ROW_IDS_TWICE, ROW_IDS_IMPOSSIBLE = "row-ids-twice", "row-ids-impossible"
 BASE_ABSENT, BASE_UNREACHABLE, FILE_UNREACHABLE = "base-absent", "base-unreachable", "file-unreachable"
-REF_DAMAGED, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE, TAG_DANGLING, PARENT_GONE = (
+REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE, TAG_DANGLING, PARENT_GONE = (
     "ref-damaged",
+    "ref-wrong",
     "no-versions",
     "branch-without-versions",
     "versions-lost",
@@ -90,6 +91,9 @@ MEANINGS = {
         UNREACHABLE, "A file could not be read; it may be sound.", "Check network and credentials, then run it again."
     ),
     REF_DAMAGED: Meaning(ERROR, "A ref file or a note of a clone cannot be understood.", "Restore it, or remove it."),
+    REF_WRONG: Meaning(
+        ERROR, "A branch's ref contradicts what was made of the branch: merges would be wrong.", "Restore it."
+    ),
     NO_VERSIONS: Meaning(ERROR, "Main has no version.", "Check the path and what the credentials may list."),
     BRANCH_EMPTY: Meaning(ERROR, "A branch has a ref and no version.", "Delete it, or restore its directory."),
     VERSIONS_LOST: Meaning(ERROR, "Newer versions were written than are there.", "Restore the missing manifests."),

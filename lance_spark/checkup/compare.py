@@ -163,6 +163,8 @@ def _held_against(need: Need, there: _There) -> dict[str, Any] | None:
         return _row(need, code, f"{size:,} bytes instead of {need.size:,}")
     if not size and need.kind == file_kinds.DELETION:
         return _row(need, codes.SIZE_WRONG, "it is empty")
+    if not size and need.kind == file_kinds.TRANSACTION:
+        return _row(need, codes.TRANSACTION_MISSING, "it is empty")
     return None
 
 

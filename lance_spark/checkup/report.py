@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from lance_spark.checkup.codes import ERROR, MEANINGS, SEVERITIES, UNREACHABLE
+from lance_spark.checkup.codes import ERROR, SEVERITIES, UNREACHABLE
+from lance_spark.checkup.finding import CheckFinding
+from lance_spark.checkup.repair import RepairPlan
+from lance_spark.checkup.repaired import RepairResult
 from lance_spark.errors import CorruptData, StorageFailure
 from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.show.words import counted, few
@@ -30,37 +33,6 @@ FINDINGS = pa.schema(
 _MOST_REFS = 4
 
 
-@dataclass(frozen=True)
-class CheckFinding:
-    """One thing that is not as it should be."""
-
-    code: str
-    path: str
-    """Relative to the dataset, a URI outside of it, or the name of a ref."""
-    refs: tuple[str, ...] = ()
-    """What is hit: branches, tags and clones; "old versions of main" if only those are."""
-    rows: int | None = None
-    """How many rows cannot be read, deleted ones among them; None if that is not known."""
-    detail: str = ""
-    files: int = 1
-    """1, or how many files like this one there are."""
-
-    @property
-    def severity(self) -> str:
-        """error, unreachable, warning or note."""
-        return MEANINGS[self.code].severity
-
-    @property
-    def says(self) -> str:
-        """What is wrong, in words."""
-        return " ".join(part for part in (MEANINGS[self.code].says, self.detail) if part)
-
-    @property
-    def do(self) -> str:
-        """What can be done."""
-        return MEANINGS[self.code].do
-
-
 @dataclass(frozen=True, repr=False)
 class FsckReport(Shown):
     """What a check found. Notes are no damage: a sound dataset may have some."""
@@ -76,7 +48,11 @@ class FsckReport(Shown):
     ran_on: str = ""
     """Where the work was done: "local", which is threads of one process, or "spark"."""
     complete: bool = True
-    """False if a ref file that cannot be understood kept the check from going on."""
+    """False if the note of a clone cannot be understood, so that the clone was not checked."""
+    repair: RepairPlan | None = field(default=None, compare=False)
+    """What can be repaired, if that was asked for."""
+    repaired: RepairResult | None = field(default=None, compare=False)
+    """What was repaired."""
     frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
 
     @property
@@ -91,6 +67,17 @@ class FsckReport(Shown):
         if ERROR in found:
             return CorruptData.exit_code
         return StorageFailure.exit_code if UNREACHABLE in found else 0
+
+    def with_repair(self, plan: RepairPlan, result: RepairResult | None) -> FsckReport:
+        """The same with what can be, or was, repaired."""
+        return replace(self, repair=plan, repaired=result)
+
+    def exit_code_after_repair(self, partly: int) -> int:
+        """0 if everything that was damaged is repaired, ``partly`` if some of it, else as :attr:`exit_code`."""
+        if self.repair is None or self.repaired is None or not self.repaired.record:
+            return self.exit_code
+        left = any(one.finding.severity in (ERROR, UNREACHABLE) for one in self.repair.beyond)
+        return partly if left or not self.repaired.complete else 0
 
     def to_arrow(self) -> pa.Table:
         """``findings`` as an Arrow table."""
@@ -113,9 +100,18 @@ class FsckReport(Shown):
                 "files": self.files,
                 "findings": [{**asdict(finding), **_row(finding)} for finding in self.findings],
                 "ran_on": self.ran_on,
+                **self._repair(),
             },
             indent=2,
         )
+
+    def _repair(self) -> dict[str, Any]:
+        if self.repair is None:
+            return {}
+        plan = self.repair
+        beyond = [{"code": one.finding.code, "path": one.finding.path, "why": one.why} for one in plan.beyond]
+        told: dict[str, Any] = {"repair": {"steps": plan.to_records(), "beyond": beyond, "stopped": plan.stopped}}
+        return told if self.repaired is None else {**told, "repaired": self.repaired.to_record()}
 
     def summary(self) -> str:
         """One line."""
@@ -144,7 +140,10 @@ class FsckReport(Shown):
         return Grid(header, tuple(rows), right=frozenset({4}))
 
     def _card(self) -> Card:
-        return Card(type(self).__name__, self.dataset, self.summary(), grids=(self.grid(),))
+        grids = (self.grid(), *(self.repair.grids() if self.repair else ()))
+        grids += (self.repaired.grid(),) if self.repaired else ()
+        notes = tuple(part.summary() for part in (self.repair, self.repaired) if part is not None)
+        return Card(type(self).__name__, self.dataset, self.summary(), grids=grids, notes=notes)
 
 
 _PLURAL = {UNREACHABLE: "unreachable"}

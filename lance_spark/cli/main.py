@@ -19,7 +19,7 @@ from lance_spark.location import is_uri
 from lance_spark.workspace.model import check_uri
 
 NAME = "lance-git"
-_PARTLY = "gc: some files could not be deleted; a next run finishes"
+_PARTLY = "gc, fsck: not all could be deleted, or repaired"
 
 
 class _Place(click.Path):

@@ -15,6 +15,8 @@ VERSIONS = "_versions"
 """The directory of the manifests, below the root of a branch."""
 BACKFILL = "_backfill"
 """The directory of a branch with records of values that were computed and are not committed."""
+QUARANTINE = "_quarantine"
+"""The directory below the dataset's root with what repairs moved away, and with their records."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 """Pattern of an identifier: the directory of an index, and the old names of data files."""
 _HIGHEST = 2**64 - 1

@@ -1,4 +1,4 @@
-"""``t.storage()`` and ``t.fsck()``: what refs cost, and whether all is there. On threads where that is quick."""
+"""``t.storage()``, ``t.fsck()`` and its repairs: what refs cost, and whether all is there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_spark.actions.fsck.fsck import FsckOptions, fsck
+from lance_spark.actions.fsck.repairing import RepairOptions, fsck_and_repair
+from lance_spark.actions.fsck.undo import undo
 from lance_spark.actions.storage import storage
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.spark.engines import engine_of
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from lance_spark.checkup.repaired import RepairResult
     from lance_spark.checkup.report import FsckReport
     from lance_spark.location import DatasetLocation
     from lance_spark.spark.engines import Where
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class UpkeepVerbs:
-    """Verbs of a table that look at all of its refs and files, and change nothing."""
+    """Verbs of a table that look at all of its refs and files. On threads where that is quick."""
 
     spark: SparkSession | None
     location: DatasetLocation
@@ -42,17 +45,38 @@ class UpkeepVerbs:
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(_data_frame, session))
 
-    def fsck(self, deep: bool = False, clones: Sequence[str] = (), where: Where = "auto") -> FsckReport:
-        """Check the whole dataset, main, all branches and tags, and what clones read here; nothing is changed.
+    def fsck(
+        self,
+        deep: bool = False,
+        clones: Sequence[str] = (),
+        where: Where = "auto",
+        repair: bool | RepairOptions = False,
+    ) -> FsckReport:
+        """Check the whole dataset, main, all branches and tags, and what clones read here.
 
         Every manifest has to be understood, and every file that a version names has to be there with its size. With
         ``deep`` files are opened: footers, numbers of rows, deletion files, indexes, stable row ids. What is damaged is
-        in ``findings``, not an exception. Raises NotFound, Conflict, and StorageFailure if the store does not answer.
+        in ``findings``, not an exception. With ``repair=True`` the report's ``repair`` says what can be repaired;
+        nothing is changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` takes it back. Raises
+        NotFound, Conflict, Refused for a repair that lacks evidence, and StorageFailure if the store does not answer.
         """
-        options = FsckOptions(deep, tuple(clones))
-        report = fsck(self.location, options, engine_of(self.spark, where), time.time_ns())
+        options, now = FsckOptions(deep, tuple(clones)), time.time_ns()
+        engine = engine_of(self.spark, where)
+        if repair:
+            chosen = repair if isinstance(repair, RepairOptions) else RepairOptions()
+            report = fsck_and_repair(self.location, options, chosen, engine, now)
+        else:
+            report = fsck(self.location, options, engine, now)
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(_data_frame, session))
+
+    def undo_repair(self, record: str = "last") -> RepairResult:
+        """Take back a repair, by the id of its record.
+
+        Files are as they were, byte by byte; branches that got versions get one more, equal to that before. Raises
+        NotFound, and Refused if others changed what was repaired since; then nothing is taken back.
+        """
+        return undo(self.location, record)
 
 
 def _data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:

@@ -14,8 +14,9 @@ from lance_spark.errors import CorruptData, NotFound
 from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.layout.names import branch_root, read_manifest_name, versions_directory
 from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import RefTable
 from lance_spark.refs.names import is_dataset_directory
-from lance_spark.refs.parse import BRANCHES
+from lance_spark.refs.parse import BRANCHES, TAGS, parse_branch, parse_tag, ref_name
 from lance_spark.store import files, refs
 from lance_spark.store.filesystem import entries
 from lance_spark.store.listing import list_range
@@ -39,6 +40,64 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     """
     first: list[Callable[[DatasetLocation], Any]] = [refs.read_ref_files, recorded_clones, branch_directories]
     table, recorded, directories = each(location, lambda read: read(location), first)
+    return _survey(location, _First(table, recorded, frozenset(table.branches), directories), clones, clones_from)
+
+
+class DamagedRef(NamedTuple):
+    """A ref file, or a note of a clone, that cannot be understood."""
+
+    path: str
+    """Relative to the dataset."""
+    content: bytes
+    reason: str
+
+    @property
+    def branch(self) -> str | None:
+        """The branch whose ref file it is; None for another file."""
+        return ref_name(self.path) if self.path.startswith(f"{BRANCHES}/") else None
+
+    @property
+    def tag(self) -> str | None:
+        """The tag whose ref file it is; None for another file."""
+        return ref_name(self.path) if self.path.startswith(f"{TAGS}/") else None
+
+
+def lenient_survey(
+    location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()
+) -> tuple[Survey, tuple[DamagedRef, ...]]:
+    """As :func:`survey`, without the refs that cannot be understood, which are named; their branches have chains."""
+    damaged: list[DamagedRef] = []
+    found: dict[str, dict[str, Any]] = {}
+    for directory, parse in ((BRANCHES, parse_branch), (TAGS, parse_tag), (CLONES, _parse_record)):
+        names = [name for name in files.list_names(location, directory) if name.endswith(RECORD)]
+        contents = each(location, partial(files.read, location), [f"{directory}/{name}" for name in names])
+        found[directory] = {}
+        for file, content in zip(names, contents, strict=True):
+            name = ref_name(file) or file
+            if content is None:
+                continue  # deleted meanwhile
+            try:
+                found[directory][name] = parse(name, content)
+            except CorruptData as problem:
+                damaged.append(DamagedRef(f"{directory}/{file}", content, problem.message))
+    named = frozenset(found[BRANCHES]) | {one.branch for one in damaged if one.branch is not None}
+    table = RefTable(found[BRANCHES], found[TAGS])
+    known = _First(table, found[CLONES], named, branch_directories(location))
+    return _survey(location, known, clones, clones_from), tuple(damaged)
+
+
+class _First(NamedTuple):
+    """What was read before versions are listed."""
+
+    table: RefTable
+    recorded: Mapping[str, str]
+    named: frozenset[str]
+    """Branches that have a ref file, whatever is in it."""
+    directories: Sequence[str]
+    """Branches that have a directory with versions."""
+
+
+def _survey(location: DatasetLocation, known: _First, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
     options = location.storage_options
     declared = [locate(uri, options) for uri in clones]
     for root in clones_from:
@@ -46,13 +105,13 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     for clone in declared:
         if not files.list_names(clone, "_versions"):
             raise NotFound(f"There is no Lance dataset at {clone.uri}, which was given as a clone.")
-    others = _with_clones_of_clones(location, declared, recorded)
+    others = _with_clones_of_clones(location, declared, known.recorded)
     repositories = (location, *others)
-    chains = list(_chains(location, 0, set(table.branches), directories))
+    chains = list(_chains(location, 0, known.named, known.directories))
     for index, clone in enumerate(others, start=1):
         named = set(refs.list_ref_names(clone, BRANCHES))
         chains += _chains(clone, index, named, branch_directories(clone))
-    return Survey(repositories, tuple(chains), table, recorded)
+    return Survey(repositories, tuple(chains), known.table, known.recorded)
 
 
 def _with_clones_of_clones(
@@ -82,14 +141,19 @@ def recorded_clones(location: DatasetLocation) -> dict[str, str]:
         content = files.read(location, f"{CLONES}/{name}")
         if content is None:
             continue
-        try:
-            recorded[name.removesuffix(RECORD)] = str(json.loads(content)["uri"])
-        except (ValueError, KeyError, TypeError):
-            raise CorruptData(
-                f"{CLONES}/{name} of {location.uri} cannot be read, so the clone it names cannot be protected.",
-                hint="Nothing was deleted. Restore the file, or remove it if the clone is gone.",
-            ) from None
+        record = name.removesuffix(RECORD)
+        recorded[record] = _parse_record(record, content, location.uri)
     return recorded
+
+
+def _parse_record(name: str, content: bytes, dataset: str = "the dataset") -> str:
+    try:
+        return str(json.loads(content)["uri"])
+    except (ValueError, KeyError, TypeError):
+        raise CorruptData(
+            f"{CLONES}/{name}{RECORD} of {dataset} cannot be read, so the clone it names cannot be protected.",
+            hint="Nothing was deleted. Restore the file, or remove it if the clone is gone.",
+        ) from None
 
 
 def datasets_below(root: DatasetLocation) -> list[DatasetLocation]:

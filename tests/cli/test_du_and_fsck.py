@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
 import lance
-from support.command_line import call
+from support.catalogs import make_table
+from support.command_line import call, catalog
+
+from lance_spark.actions.catalog.declaring import declare_table
+from lance_spark.actions.catalog.namespaces import create_namespace
+from lance_spark.actions.catalog.opening import open_catalog
 
 
 def dataset_of(flights):
@@ -48,3 +54,70 @@ def test_notes_do_not_fail_a_script(flights):
     os.utime(orphan, (then, then))
     told = call(flights, "fsck", "--json")
     assert (told.code, [finding["severity"] for finding in told.json["findings"]]) == (0, ["note"])
+
+
+def test_a_repair_is_shown_done_and_taken_back(flights):
+    file = sorted((dataset_of(flights) / "_refs" / "branches").iterdir())[0]
+    whole = file.read_bytes()
+    file.write_bytes(whole[:60])
+    told = call(flights, "fsck", "--repair")
+    assert told.code == 22
+    assert "write _refs/branches/" in told.out
+    assert "--execute does it" in told.out
+    assert file.read_bytes() == whole[:60]
+    assert call(flights, "fsck", "--repair", "--execute").code == 3  # nobody said yes
+    done = call(flights, "fsck", "--repair", "--execute", "--yes", "--json")
+    assert (done.code, done.json["repaired"]["complete"]) == (0, True)
+    assert json.loads(file.read_bytes())["parentVersion"] == json.loads(whole)["parentVersion"]
+    assert call(flights, "fsck").code == 0
+    undone = call(flights, "fsck", "--undo", done.json["repaired"]["record"], "--yes")
+    assert (undone.code, "1 of 1 step taken back" in undone.out) == (0, True)
+    assert file.read_bytes() == whole[:60]
+    assert call(flights, "fsck", "--undo", "last", "--yes").code == 10
+
+
+def test_what_is_beyond_repair_is_named_and_some_is_repaired(flights):
+    refs = dataset_of(flights) / "_refs"
+    sorted((refs / "branches").iterdir())[0].write_bytes(b"")
+    (refs / "tags" / "v1.json").write_bytes(b"")
+    done = call(flights, "fsck", "--repair", "--execute", "--yes")
+    assert done.code == 6
+    assert "Beyond repair" in done.out
+    assert "tags/v1.json" in done.out
+    only = call(flights, "fsck", "--repair", "--execute", "--yes")
+    assert (only.code, "0 steps" in only.out) == (22, True)
+
+
+def test_options_that_do_not_go_together(flights):
+    for options in (["--execute"], ["--on-main"], ["--undo", "last", "--repair"], ["--undo", "last", "--deep"]):
+        assert call(flights, "fsck", *options).code == 2
+
+
+def test_a_whole_catalog_is_checked(tmp_path):
+    root = tmp_path / "lake"
+    opened = open_catalog(str(root))
+    create_namespace(opened, "ns")
+    tables = [make_table(opened, name).location.uri for name in ("ns.a", "ns.b")]
+    declare_table(opened, "ns.declared")
+    told = catalog(root, "fsck", "--deep")
+    assert (told.code, told.out.startswith("sound; 2 tables")) == (0, True)
+    next(Path(tables[1], "data").iterdir()).unlink()
+    broken = catalog(root, "fsck", "--json")
+    data = json.loads(broken.out)
+    assert (broken.code, data["sound"]) == (22, False)
+    found = {table["table"]: [one["code"] for one in table["findings"]] for table in data["tables"]}
+    assert found == {"ns.a": [], "ns.b": ["data-missing"]}
+    text = catalog(root, "fsck").out
+    assert "ns.b" in text
+    assert "data-missing" in text
+
+
+def test_a_catalog_that_is_wrong_itself(tmp_path):
+    root = tmp_path / "lake"
+    opened = open_catalog(str(root))
+    create_namespace(opened, "ns")
+    uri = make_table(opened, "ns.a").location.uri
+    shutil.rmtree(uri)
+    told = catalog(root, "fsck")
+    assert told.code == 6
+    assert "dead row" in told.out

@@ -1,5 +1,7 @@
 """Procedures in SQL: named arguments, defaults, rows, errors."""
 
+from pathlib import Path
+
 import lance
 import pytest
 from pyspark.errors import AnalysisException
@@ -41,6 +43,18 @@ def test_optimize(spark, flights):
     assert (done["branch"], done["rows"]) == ("exp/delays", 11)
     dataset = lance.dataset(flights.location.branch_uri("exp/delays"))
     assert [fragment.count_rows() for fragment in dataset.get_fragments()] == [11]
+
+
+def test_fsck(spark, flights):
+    assert call(spark, "lake.system.fsck(table => 'ns1.flights', deep => true)") == []
+    lost = sorted(Path(flights.location.uri, "data").iterdir())[0]
+    lost.unlink()
+    found, *steps = call(spark, "lake.system.fsck('ns1.flights', repair => true)")
+    assert (found["code"], found["path"]) == ("data-missing", f"data/{lost.name}")
+    assert {step["code"] for step in steps} == {"leave-out"}
+    *_, record = call(spark, "lake.system.fsck('ns1.flights', execute => true)")
+    flights.undo_repair(record["path"])
+    assert not [name for name in lance.dataset(flights.location.uri).branches.list() if name.startswith("repair/")]
 
 
 def test_what_a_procedure_refuses(spark, flights):

@@ -11,21 +11,48 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from support import shaped_datasets
-from support.cleanup_datasets import age, append, busy, manifest, overwrite, place, put
+from support import remote_datasets, shaped_datasets
+from support.broken_datasets import (
+    cut,
+    data,
+    deletions,
+    drop_index,
+    index,
+    old_orphan,
+    other_version,
+    overwrite_middle,
+    overwrite_tail,
+    rich,
+    shorter_deletions,
+    swap,
+    tag_elsewhere,
+    transaction,
+    without_ref,
+)
+from support.cleanup_datasets import append, busy, manifest, overwrite, place
 from support.local_datasets import numbers
 from support.merge_datasets import add, forked
 from support.merge_datasets import run as merge_run
 
-from lance_spark.actions.clone import shallow_clone
+from lance_spark.actions.flatten import flatten
+from lance_spark.actions.fsck import confirm
 from lance_spark.actions.fsck import fsck as checking
 from lance_spark.actions.fsck.fsck import FsckOptions, fsck
-from lance_spark.actions.resolve import resolve
+from lance_spark.actions.indexes.change import optimize_indexes
+from lance_spark.actions.optimize import optimize
+from lance_spark.actions.restore import restore
+from lance_spark.compaction.model import OptimizeOptions
 from lance_spark.errors import NotFound, StorageFailure
-from lance_spark.refs.model import RefSpec
+from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store import insides
 from lance_spark.store.uri import locate
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    """Nothing changes in these datasets while they are looked at again."""
+    monkeypatch.setattr(confirm, "_PAUSE", 0.0005)
 
 
 def check(uri, deep=False, **options):
@@ -34,23 +61,6 @@ def check(uri, deep=False, **options):
 
 def codes(report):
     return {finding.code for finding in report.findings}
-
-
-def rich(uri):
-    """Main and a branch with data, deletions and an index of their own, old versions, tags, and a clone."""
-    lance.write_dataset(numbers(60), uri, max_rows_per_file=20)
-    dataset = lance.dataset(uri)
-    dataset.delete("id IN (1, 2, 25)")
-    dataset.create_scalar_index("id", "BTREE")
-    dataset.tags.create("v3", 3)
-    dataset.create_branch("dev")
-    append(uri, 100, 7, branch="dev")
-    lance.dataset(place(uri, "dev")).delete("id = 101")
-    lance.dataset(place(uri, "dev")).tags.create("on-dev", ("dev", 5))
-    append(uri, 200, 9)
-    location = locate(uri)
-    shallow_clone(location, resolve(location, RefSpec(None, version=3)), locate(f"{uri}-clone"))
-    return uri
 
 
 def detached(uri):
@@ -82,7 +92,49 @@ def several_indexes(uri):
     lance.dataset(place(uri, "exp")).delete("id = 1")
 
 
+def older_names(uri):
+    lance.write_dataset(numbers(9), uri, enable_v2_manifest_paths=False)
+    lance.write_dataset(numbers(9, 9), uri, mode="append")
+    lance.dataset(uri).create_branch("exp")
+    lance.dataset(uri).tags.create("v1", 1)
+
+
+def looked_after(uri):
+    """Optimized on main and on a branch, with an index that was extended, a column added later, and a flat branch."""
+    rich(uri)
+    location, runner = locate(uri), LocalRunner(2)
+    optimize(location, None, OptimizeOptions(), runner)
+    optimize(location, "dev", OptimizeOptions(own_only=False), runner)
+    optimize_indexes(location, None, None, runner)
+    lance.dataset(uri).add_columns({"twice": "id * 2"})
+    lance.dataset(uri).update({"id": "id + 1000"}, where="id = 5")
+    lance.dataset(place(uri, "dev")).create_branch("deep")
+    flatten(location, "deep", runner)
+
+
+def with_a_remote(uri):
+    """A clone that fetched again, after what it follows had moved on, and has a branch merged."""
+    source = f"{uri}-upstream"
+    remote_datasets.begun(source)
+    remote_datasets.made_clone(source, uri)
+    append(source, 500)
+    remote_datasets.fetched(uri, source)
+    remote_datasets.branch_off(uri, "mine", "origin/main")
+    append(uri, 600, branch="mine")
+    remote_datasets.merged(uri, "mine")
+
+
+def restored(uri):
+    rich(uri)
+    restore(locate(uri), PinnedVersion(None, 2), LocalRunner(2))
+    lance.dataset(uri).restore()
+
+
 SOUND = {
+    "older names": older_names,
+    "restored": restored,
+    "looked after": looked_after,
+    "with a remote": with_a_remote,
     "rich": rich,
     "busy": busy,
     "detached version": detached,
@@ -109,67 +161,6 @@ def test_a_sound_dataset_has_no_findings(uri, make, deep):
     assert report.findings == ()
     assert (report.exit_code, report.sound) == (0, True)
     assert report.versions >= 1
-
-
-def data(uri, branch=None, number=0):
-    return sorted(
-        Path(place(uri, branch), "data").glob("*.lance"), key=lambda path: (path.stat().st_mtime_ns, path.name)
-    )[number]
-
-
-def deletions(uri, branch=None, number=0):
-    return sorted(Path(place(uri, branch), "_deletions").iterdir())[number]
-
-
-def index(uri, branch=None, pattern="*.lance"):
-    return sorted(Path(place(uri, branch), "_indices").glob(f"*/{pattern}"))[0]
-
-
-def cut(path, by=10):
-    path.write_bytes(path.read_bytes()[:-by])
-
-
-def overwrite_tail(path, count=12):
-    content = path.read_bytes()
-    path.write_bytes(content[:-count] + b"\0" * count)
-
-
-def swap(first, second):
-    """Two files of the same size change places."""
-    one, two = first.read_bytes(), second.read_bytes()
-    first.write_bytes(two)
-    second.write_bytes(one)
-
-
-def transaction(uri, branch=None):
-    return sorted(Path(place(uri, branch), "_transactions").iterdir())[0]
-
-
-def drop_index(uri):
-    shutil.rmtree(index(uri).parent)
-
-
-def tag_elsewhere(uri):
-    file = Path(uri, "_refs", "tags", "v3.json")
-    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 99}))
-
-
-def shorter_deletions(uri):
-    """A sound deletion file, of another fragment."""
-    files = sorted(Path(uri, "_deletions").iterdir(), key=lambda path: path.name)
-    files[0].write_bytes(files[1].read_bytes())
-
-
-def other_version(uri):
-    manifest(uri, 2).write_bytes(manifest(uri, 1).read_bytes())
-
-
-def without_ref(uri):
-    Path(uri, "_refs", "branches", "dev.json").unlink()
-
-
-def old_orphan(uri):
-    age(put(uri, "data/0123456789abcdef.lance"), 30)
 
 
 ALL = (
@@ -279,12 +270,6 @@ DEEP_DAMAGE = {
     "deletions of another fragment": (shorter_deletions, {"deletion-count"}),
     "end of an index file": (lambda uri: overwrite_tail(index(uri)), {"index-damaged"}),
 }
-
-
-def overwrite_middle(path):
-    """Everything but the magic bytes at the end."""
-    content = path.read_bytes()
-    path.write_bytes(b"\xff" * (len(content) - 8) + content[-8:])
 
 
 @pytest.mark.parametrize(("name", "row"), DEEP_DAMAGE.items(), ids=DEEP_DAMAGE)

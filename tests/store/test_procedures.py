@@ -1,5 +1,7 @@
 """Procedures: each does what the action does, returns rows, and says what the action says; pylance reads the rest."""
 
+import os
+
 import lance
 import pytest
 from support.catalogs import make_table, tables
@@ -218,3 +220,20 @@ def test_optimize(call, uri):
     assert ids(uri, "exp") == [0, 1, 2, 10, 11, 12, 20, 21, 30, 31]
     with pytest.raises(InvalidOption, match="target_rows"):
         call("optimize", target_rows=0)
+
+
+def test_fsck_finds_says_and_repairs(call, uri):
+    assert call("fsck", deep=True) == []
+    append(uri, numbers(4, 50))
+    file = max((lance.dataset(uri).get_fragments()[-1].data_files()), key=lambda one: one.path)
+    os.unlink(f"{uri}/data/{file.path}")
+    (found,) = call("fsck")
+    assert (found["severity"], found["code"], found["refs"], found["rows"]) == ("error", "data-missing", ["main"], 4)
+    planned = call("fsck", repair=True)
+    assert [row["severity"] for row in planned] == ["error", "step"]
+    assert lance.dataset(uri).branches.list() == {}
+    done = call("fsck", execute=True)
+    assert [row["severity"] for row in done] == ["error", "step", "record"]
+    (made,) = lance.dataset(uri).branches.list()
+    assert (ids(uri, made), done[1]["path"]) == ([0, 1, 2], made)
+    assert "--undo" in done[2]["do"]

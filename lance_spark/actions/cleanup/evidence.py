@@ -7,7 +7,7 @@ still does not fit.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 from lance_spark.cleanup.evidence import (
     Contradiction,
@@ -24,6 +24,7 @@ from lance_spark.store.datasets import open_latest
 from lance_spark.store.survey import survey
 
 ATTEMPTS = 8
+Taking = Callable[[DatasetLocation, Sequence[str], Sequence[str]], Survey]
 _PAUSE = 0.02
 """Seconds before the second look, twice as long before each further one."""
 
@@ -41,15 +42,16 @@ def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from:
 
 
 def look_at(
-    location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]
+    location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...], take: Taking | None = None
 ) -> tuple[Survey, list[Contradiction]]:
     """The dataset as it is, and what two surveys in a row show that does not fit together.
 
-    Raises CorruptData for a ref file that cannot be understood, Conflict and NotFound as take_survey.
+    ``take`` takes a survey in another way. Raises CorruptData for a ref file that cannot be understood, Conflict and
+    NotFound as take_survey.
     """
     before: list[Contradiction] = []
     for attempt in range(ATTEMPTS):
-        taken = survey(location, clones, clones_from)
+        taken = (take or survey)(location, clones, clones_from)
         if not any(chain.versions for _, chain in taken.owned()):
             open_latest(location)  # tells "there is no dataset" from a listing that shows none
         now = contradictions(taken)

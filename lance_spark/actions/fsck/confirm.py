@@ -19,10 +19,9 @@ from lance_spark.checkup import codes
 from lance_spark.cleanup.evidence import Manifest, manifest_at, not_explained
 from lance_spark.cleanup.references import ChainSpan
 from lance_spark.cleanup.survey import Survey
-from lance_spark.errors import CorruptData
 from lance_spark.store.insides import size_of
 from lance_spark.store.parallel import each
-from lance_spark.store.survey import survey
+from lance_spark.store.survey import lenient_survey
 
 LOOKS = 6
 _PAUSE = 0.02
@@ -65,10 +64,7 @@ class Confirming:
         return left
 
     def _look(self) -> Survey:
-        try:
-            return survey(self.before.location, self.clones, self.clones_from)
-        except CorruptData:
-            return self.before  # a ref file that was damaged meanwhile: the next check says so
+        return lenient_survey(self.before.location, self.clones, self.clones_from)[0]
 
     def _is_there(self, row: Row, now: Survey, listed: frozenset[Manifest]) -> bool:
         """Whether a version that names the file is there, on a branch that nobody deletes."""
@@ -83,7 +79,7 @@ class Confirming:
         if row["code"] in _ABSENT:
             path = row["path"]
             is_directory = row["code"] == codes.INDEX_MISSING and "." not in path.rpartition("/")[2]
-            return is_directory or size_of(self.before.location, path) is None
+            return is_directory or not size_of(self.before.location, path)
         if row["code"] in _SIZES:
             size = size_of(self.before.location, row["path"])
             return size is not None and (size != row["expected"] if row["expected"] else not size)

@@ -13,6 +13,7 @@ from lance_spark.actions.cleanup.evidence import look_at
 from lance_spark.actions.cleanup.extent import about_rows, work_of_all
 from lance_spark.actions.cleanup.plan import list_all
 from lance_spark.actions.fsck.confirm import Confirming
+from lance_spark.actions.fsck.ref_findings import LenientLook, findings_of_refs
 from lance_spark.actions.fsck.stages import (
     BASES,
     WHOLE,
@@ -26,30 +27,23 @@ from lance_spark.actions.fsck.stages import (
 )
 from lance_spark.checkup import codes
 from lance_spark.checkup.compare import COUNTED, SUSPECTS, Question
+from lance_spark.checkup.finding import CheckFinding
 from lance_spark.checkup.needed import NEEDED
-from lance_spark.checkup.report import CheckFinding, FsckReport, worst_first
-from lance_spark.cleanup.evidence import Contradiction
+from lance_spark.checkup.report import FsckReport, worst_first
 from lance_spark.cleanup.policy import DEFAULT_UNVERIFIED_AGE
 from lance_spark.cleanup.references import cut_spans
 from lance_spark.cleanup.retention import RunClock
 from lance_spark.cleanup.survey import Survey
 from lance_spark.cleanup.sweep import FILES
-from lance_spark.errors import CorruptData, InvalidOption, NotFound, StorageFailure
+from lance_spark.errors import InvalidOption, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine, Frame, Runner
 from lance_spark.store.insides import LookInside
 from lance_spark.store.listing import list_range
+from lance_spark.store.survey import DamagedRef
 from lance_spark.store.uri import locate
 from lance_spark.usage.holders import BRANCH, CLONE, TAG, Holder, Holders, holders_of
-
-_BY_CONTRADICTION = {
-    "branch": codes.BRANCH_EMPTY,
-    "noted": codes.VERSIONS_LOST,
-    "twice": codes.VERSION_TWICE,
-    "tag": codes.TAG_DANGLING,
-}
 
 
 @dataclass(frozen=True)
@@ -72,19 +66,38 @@ def fsck(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns
     ``now_ns`` is the time, nanoseconds since the epoch. Raises NotFound if there is no dataset, Conflict for one that
     never stops changing, StorageFailure if the store of the dataset itself does not answer.
     """
-    try:
-        survey, lasting = look_at(location, options.clones, options.clones_from)
-    except CorruptData as problem:
-        finding = CheckFinding(codes.REF_DAMAGED, location.uri, detail=problem.message)
-        return FsckReport(location.uri, options.deep, (finding,), complete=False)
+    return examine(location, options, engine, now_ns).report
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a check found, and what it saw of the dataset."""
+
+    report: FsckReport
+    survey: Survey
+    damaged: tuple[DamagedRef, ...]
+
+
+def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> Examined:
+    """As :func:`fsck`, for whoever has to know more than the report says."""
+    looking = LenientLook()
+    survey, lasting = look_at(location, options.clones, options.clones_from, looking.take)
     runner = engine.for_work("fsck", work_of_all(survey))
     try:
         check = _Check(survey, options, runner, RunClock(now_ns))
-        findings = [*_of_refs(survey, lasting), *check.findings()]
+        findings = [*findings_of_refs(survey, lasting, looking.damaged), *check.findings()]
     finally:
         runner.release()
-    versions = sum(len(chain.files) for chain in survey.chains)
-    return FsckReport(location.uri, options.deep, worst_first(findings), versions, check.files, runner.name)
+    report = FsckReport(
+        dataset=location.uri,
+        deep=options.deep,
+        findings=worst_first(findings),
+        versions=sum(len(chain.files) for chain in survey.chains),
+        files=check.files,
+        ran_on=runner.name,
+        complete=not any(each.branch is None and each.tag is None for each in looking.damaged),
+    )
+    return Examined(report, survey, looking.damaged)
 
 
 class _Check:
@@ -217,22 +230,3 @@ def _added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return []
     size = sum(row["bytes"] for row in left)
     return [{**left[0], "files": sum(row["files"] for row in left), "rows": None, "detail": f"{size:,} bytes in all."}]
-
-
-def _of_refs(survey: Survey, lasting: Iterable[Contradiction]) -> Iterator[CheckFinding]:
-    for each in lasting:
-        about = each.about if isinstance(each.about, tuple) else (each.about,)
-        code = _BY_CONTRADICTION.get(str(about[0]), codes.NO_VERSIONS)
-        name = MAIN if code == codes.NO_VERSIONS else str(about[2] if code == codes.BRANCH_EMPTY else about[1])
-        yield CheckFinding(code, name or MAIN, detail=each.message)
-    for branch in survey.refs.branches.values():
-        if branch.parent_branch is not None and branch.parent_branch not in survey.refs.branches:
-            detail = f"'{branch.name}' was made from '{branch.parent_branch}'."
-            yield CheckFinding(codes.PARENT_GONE, branch.name, (branch.name,), detail=detail)
-    for _, chain in survey.owned():
-        if not chain.has_ref:
-            yield CheckFinding(codes.NO_REF, chain.root)
-    uris = {location.uri for location in survey.repositories}
-    for tag, uri in survey.recorded_clones.items():
-        if uri not in uris:
-            yield CheckFinding(codes.CLONE_GONE, uri, (tag,))

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 
 from lance_spark.actions.procedures.branches import CREATE_BRANCH, DROP_BRANCH
+from lance_spark.actions.procedures.checking import FSCK
 from lance_spark.actions.procedures.cleaning import CLEANUP
 from lance_spark.actions.procedures.cloning import CLONE
 from lance_spark.actions.procedures.indexing import CREATE_INDEX
@@ -31,6 +32,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         CREATE_INDEX,
         CLEANUP,
         OPTIMIZE,
+        FSCK,
         CLONE,
         MIGRATE,
     )

@@ -15,7 +15,7 @@ from lance_spark.cli.exit_codes import exit_codes_text
 from lance_spark.cli.program import Verbs, run, wanted_output
 
 NAME = "lance-catalog"
-_PARTLY = "doctor: something is not as it should be"
+_PARTLY = "doctor, fsck: something is not as it should be"
 
 
 @click.group(

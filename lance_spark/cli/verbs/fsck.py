@@ -1,30 +1,93 @@
-"""``lance-git fsck``: whether everything that versions name is there and sound."""
+"""``lance-git fsck``: whether everything that versions name is there and sound; repairs that can be taken back."""
 
 from __future__ import annotations
 
 import json
 import time
+from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.cli.command import verb
+from lance_spark.cli.command import verb, yes_option
+from lance_spark.cli.confirm import confirm
+from lance_spark.cli.exit_codes import PARTLY_DONE
 from lance_spark.cli.session import Session
+from lance_spark.errors import InvalidOption
+from lance_spark.show.words import counted
+
+if TYPE_CHECKING:
+    from lance_spark.actions.fsck.fsck import FsckOptions
+    from lance_spark.checkup.report import FsckReport
 
 
 @verb("fsck")
 @click.option("--deep", is_flag=True, help="Open files: footers, rows, deletions, indexes, row ids.")
 @click.option("--clone", "clones", multiple=True, metavar="URI", help="A clone that is not recorded (repeatable).")
+@click.option("--repair", is_flag=True, help="Say what can be repaired so that it can be taken back.")
+@click.option("--execute", is_flag=True, help="With --repair: do it.")
+@click.option("--on-main", is_flag=True, help="With --repair: change branches themselves, main as well.")
+@click.option("--undo", metavar="RECORD", help="Take back the repair of that id, or the 'last' one.")
+@yes_option
 @click.pass_obj
-def command(session: Session, /, deep: bool, clones: tuple[str, ...]) -> int:
+def command(
+    session: Session, /, deep: bool, clones: tuple[str, ...], undo: str | None, yes: bool, **repair: bool
+) -> int:
     """Check that nothing is missing or damaged.
 
     All versions of main, branches, tags and clones are read, and every file they name has to be there. Nothing is
-    changed. Exit code 22 says that something is damaged, 20 that something could not be reached, 0 neither.
+    changed without --execute. Exit code 22 says that something is damaged, 20 that something could not be reached, 0
+    neither; with --execute 0 says that all of it was repaired, 6 that some of it was.
     """
     from lance_spark.actions.fsck.fsck import FsckOptions, fsck
     from lance_spark.runner.local import LocalRunner
 
-    report = fsck(session.location, FsckOptions(deep, clones), LocalRunner(), time.time_ns())
-    grid = report.grid().text()
-    session.output.show(json.loads(report.to_json()), "\n\n".join(part for part in (grid, report.summary()) if part))
+    wanted = repair["repair"]
+    if undo is not None:
+        if wanted or deep:
+            raise InvalidOption("--undo goes alone.", hint="It takes back what a repair did.")
+        return _undo(session, undo, yes)
+    if not wanted and (repair["execute"] or repair["on_main"]):
+        raise InvalidOption("--execute and --on-main go with --repair.", hint="Without it nothing is changed.")
+    options = FsckOptions(deep, clones)
+    if wanted:
+        return _repair(session, options, repair, yes)
+    report = fsck(session.location, options, LocalRunner(), time.time_ns())
+    _show(session, report)
     return report.exit_code
+
+
+def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes: bool) -> int:
+    from lance_spark.actions.fsck.repairing import RepairOptions, execute, fsck_and_repair
+    from lance_spark.runner.local import LocalRunner
+
+    now = time.time_ns()
+    report = fsck_and_repair(session.location, options, RepairOptions(given["on_main"]), LocalRunner(), now)
+    plan = report.repair
+    if plan is None or not given["execute"] or not (plan.steps or plan.stopped):
+        _show(session, report)
+        return report.exit_code
+    if not yes:
+        click.echo(str(plan), err=True)
+    confirm(f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be taken back.", yes)
+    report = report.with_repair(plan, execute(session.location, plan, now))
+    _show(session, report)
+    return report.exit_code_after_repair(PARTLY_DONE)
+
+
+def _undo(session: Session, record: str, yes: bool) -> int:
+    from lance_spark.actions.fsck.undo import undo
+
+    confirm(f"The repair '{record}' of {session.location.uri} will be taken back.", yes)
+    done = undo(session.location, record)
+    session.output.show({"undone": done.to_record()}, str(done))
+    return 0
+
+
+def _show(session: Session, report: FsckReport) -> None:
+    plan, done = report.repair, report.repaired
+    parts = [report.grid().text(), report.summary()]
+    if plan is not None and done is not None:
+        parts = [str(done), plan.grids()[1].text()]
+    elif plan is not None:
+        parts += [str(plan), "Nothing was changed: --execute does it." if plan.steps else ""]
+    session.output.show(json.loads(report.to_json()), "\n\n".join(part for part in parts if part))

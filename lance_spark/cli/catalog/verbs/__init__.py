@@ -14,5 +14,6 @@ VERBS = {
     "deregister": "deregister",
     "migrate": "migrate",
     "doctor": "doctor",
+    "fsck": "fsck",
 }
 """Name of a verb, and the file of this package that has it; in the order of the help."""

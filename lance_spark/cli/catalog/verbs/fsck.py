@@ -1,0 +1,30 @@
+"""``lance-catalog fsck``: check every table, and the catalog itself."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+
+import click
+
+from lance_spark.cli.catalog.session import CatalogSession
+from lance_spark.cli.command import verb
+
+
+@verb("fsck")
+@click.option("--deep", is_flag=True, help="Open files: footers, rows, deletions, indexes, row ids.")
+@click.pass_obj
+def command(session: CatalogSession, deep: bool) -> int:
+    """Check every table, and the catalog itself.
+
+    What lance-git fsck checks of one table, of all of them; and what doctor finds. Nothing is changed. Exit code 22
+    says that a table is damaged, 20 that something could not be reached, 6 that only the catalog is not as it should
+    be. On a cluster: jobs/fsck.py --catalog ROOT.
+    """
+    from lance_spark.actions.catalog.fsck import fsck_catalog
+    from lance_spark.actions.fsck.fsck import FsckOptions
+    from lance_spark.runner.local import LocalRunner
+
+    report = fsck_catalog(session.catalog, FsckOptions(deep), LocalRunner(), datetime.now(timezone.utc))
+    session.show(json.loads(report.to_json()), str(report))
+    return report.exit_code
