@@ -6,9 +6,10 @@ Values are computed first, fragment by fragment, into files that no version know
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from lance_spark.actions.attempts import attempts, overtaken
+from lance_spark.actions.attempts import attempts, commit_once, overtaken
 from lance_spark.actions.columns import FIRST_FORMATS, alter_columns, check_format
 from lance_spark.actions.filled_files import FilledFiles
 from lance_spark.actions.sync.write_guards import check_writable
@@ -25,7 +26,6 @@ from lance_spark.schema.evolution import Evolution, plan_evolution
 from lance_spark.store.column_fill_commit import commit_added, commit_replaced
 from lance_spark.store.column_nulls import with_nulls
 from lance_spark.store.datasets import open_pinned, pin_latest
-from lance_spark.store.own_commits import find_own
 
 
 def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> Evolution:
@@ -54,16 +54,10 @@ def add_filled_columns(
             filled = files.of(head, contents, files.wanted(contents))
             if left and files.overtaken(head):
                 continue
-            try:
-                made = commit_added(location, head, contents, plan, files.offer(filled), files.properties)
-            except Conflict:
-                own = find_own(location, head, files.properties)
-                if own is None and not left:
-                    raise
-                if own is None:
-                    continue
-                made = own
-            return files.done(made, filled)
+            commit = partial(commit_added, location, head, contents, plan, files.offer(filled), files.properties)
+            made = commit_once(location, head, files.properties, left, commit)
+            if made is not None:
+                return files.done(made, filled)
     raise overtaken(branch)
 
 
@@ -127,16 +121,11 @@ def update_filled_columns(
                 continue  # pylance would combine an append, and its rows would keep their values
             if not filled:
                 return files.done(head, filled)
-            try:
-                made = commit_replaced(location, head, values.schema.names, files.offer(filled), files.properties)
-            except Conflict:
-                own = find_own(location, head, files.properties)
-                if own is None and not left:
-                    raise
-                if own is None:
-                    continue
-                made = own
-            return files.done(made, filled)
+            names, offered = values.schema.names, files.offer(filled)
+            commit = partial(commit_replaced, location, head, names, offered, files.properties)
+            made = commit_once(location, head, files.properties, left, commit)
+            if made is not None:
+                return files.done(made, filled)
     raise overtaken(branch)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 
-from lance_spark.actions.attempts import attempts, overtaken
+from lance_spark.actions.attempts import attempts, commit_once, overtaken
 from lance_spark.actions.columns import FIRST_FORMATS, OPERATION, CastFiles
 from lance_spark.errors import Conflict, LanceSparkError, Refused
 from lance_spark.location import DatasetLocation
@@ -19,7 +20,7 @@ from lance_spark.store import version_reader
 from lance_spark.store.commits import check_still_there
 from lance_spark.store.datasets import open_pinned, pin_latest
 from lance_spark.store.evolving_commit import EvolvedRows, commit_evolved
-from lance_spark.store.own_commits import find_own, own_properties
+from lance_spark.store.own_commits import own_properties
 from lance_spark.write.evolving import plan_again
 from lance_spark.write.plan import WriteJob
 
@@ -58,17 +59,11 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
             contents = version_reader.read_contents(location, head)
             _check_little(contents, evolution)
             files = casts.files(head, contents, evolution)
-            try:
-                made = commit_evolved(location, head, contents, evolution, files, rows)
-            except Conflict:
-                own = find_own(location, head, rows.properties)
-                if own is None and not left:
-                    raise
-                if own is None:
-                    continue
-                made = own
-            casts.keep(files)
-            return made.version
+            commit = partial(commit_evolved, location, head, contents, evolution, files, rows)
+            made = commit_once(location, head, rows.properties, left, commit)
+            if made is not None:
+                casts.keep(files)
+                return made.version
     except LanceSparkError as failure:
         casts.discard(failure)
         raise

@@ -25,6 +25,7 @@ from lance_spark.schema.width import row_width
 from lance_spark.spark.failures import plainly
 from lance_spark.spark.runner import SparkRunner
 from lance_spark.spark.types import to_spark, wire_schema
+from lance_spark.store.column_conditions import CHOSEN, fill_chosen
 from lance_spark.store.column_files import FillJob, fill_fragments
 from lance_spark.store.column_functions import ColumnFunction, FunctionItem, fill_by_function
 from lance_spark.store.scanning import Scan, ScanColumns, read_batches
@@ -105,8 +106,7 @@ class SqlValues:
     @property
     def identity(self) -> str:
         """The expressions, and the settings that they depend on."""
-        settings = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
-        return json.dumps(["sql", *self.expressions, *[self.target.spark.conf.get(name) for name in settings]])
+        return json.dumps(["sql", *self.expressions, *_settings(self.target.spark)])
 
     @property
     def parallelism(self) -> int:
@@ -120,10 +120,28 @@ class SqlValues:
         return self.target.written(job, rows.select(*evaluated(self.expressions)))
 
 
+def _settings(spark: SparkSession) -> list[str | None]:
+    """What expressions depend on beside their text."""
+    return [spark.conf.get(name) for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")]
+
+
 def evaluated(expressions: Sequence[str]) -> list[Column]:
     """The address of the row, and the values of expressions."""
     values = [F.expr(text).alias(temporary(place)) for place, text in enumerate(expressions)]
     return [F.col(ROW_ADDRESS), *values]
+
+
+@dataclass(frozen=True)
+class RowCondition:
+    """Which rows get values; the others keep theirs."""
+
+    sql: str
+    columns: tuple[str, ...]
+    """The table's columns that it may read."""
+
+    def holds(self) -> Column:
+        """Whether it is true; false where it is null."""
+        return F.coalesce(F.expr(self.sql), F.lit(False))
 
 
 @dataclass(frozen=True)
@@ -132,15 +150,27 @@ class FunctionValues:
 
     target: ColumnTarget
     schema: pa.Schema
-    inputs: tuple[str, ...]
+    columns: tuple[str, ...]
+    """What the function gets."""
     function: ColumnFunction | type
     batch_size: int
+    condition: RowCondition | None = None
     at_once = False
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the function gets; with a condition its columns, and the values that stay, as well."""
+        if self.condition is None:
+            return self.columns
+        return tuple(dict.fromkeys((*self.columns, *self.condition.columns, *self.schema.names)))
+
+    @property
     def identity(self) -> str:
-        """The function's name and code, and what it reads."""
-        return json.dumps(["function", function_identity(self.function), *self.inputs, self.batch_size])
+        """The function's name and code, what it reads, and which rows it gets."""
+        known = ["function", function_identity(self.function), *self.columns, self.batch_size]
+        if self.condition is not None:
+            known += ["where", self.condition.sql, *_settings(self.target.spark)]
+        return json.dumps(known)
 
     @property
     def parallelism(self) -> int:
@@ -150,9 +180,23 @@ class FunctionValues:
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
         """Files for fragments of a version."""
         job = FillJob(self.target.location, pin, self.schema, order)
-        items = [FunctionItem(job, fragment, self.inputs, self.batch_size) for fragment in fragments]
+        if self.condition is not None:
+            return self._where(self.condition, job, fragments)
+        items = [FunctionItem(job, fragment, self.columns, self.batch_size) for fragment in fragments]
         runner = self.target.runner
         return self.target.files(runner.flat_map(_STAGE, items, partial(fill_by_function, self.function), FILLED))
+
+    def _where(self, condition: RowCondition, job: FillJob, fragments: Sequence[int]) -> list[FilledFile]:
+        """Spark tells the rows, and tasks read what the function gets by themselves, in the table's own types."""
+        function, columns, size = self.function, self.columns, self.batch_size
+
+        def write(batches: Batches) -> Batches:
+            with plainly():
+                yield from fill_chosen(function, lambda number: FunctionItem(job, number, columns, size), batches)
+
+        rows = self.target.rows(job.pin, fragments, condition.columns)
+        told = rows.select(F.col(ROW_ADDRESS), condition.holds().alias(CHOSEN))
+        return self.target.files(told.mapInArrow(write, to_spark(FILLED)))
 
 
 @dataclass(frozen=True)
@@ -166,13 +210,14 @@ class FrameValues:
     kept: bool
     """Whether rows that the DataFrame does not have keep the values that they have; else they get nulls."""
     identity: str | None = None
+    condition: RowCondition | None = None
     at_once = True
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The keys, and the values that stay."""
-        names = (name for name in self.schema.names if name not in self.keys)
-        return (*self.keys, *names) if self.kept else self.keys
+        """The keys, the values that stay, and what the condition reads."""
+        kept = self.schema.names if self.kept else ()
+        return tuple(dict.fromkeys((*self.keys, *kept, *(self.condition.columns if self.condition else ()))))
 
     @property
     def parallelism(self) -> int:
@@ -189,6 +234,8 @@ class FrameValues:
             F.lit(True).alias(_HIT),
         )
         same = [quoted(key) == F.col(_KEY.format(place)) for place, key in enumerate(self.keys)]
+        if self.condition is not None:
+            rows = rows.withColumn(CHOSEN, self.condition.holds())
         joined = rows.join(theirs, same, "left")
         values = [self._value(place, rows.schema) for place in range(len(names))]
         chosen = joined.select(F.col(ROW_ADDRESS), *values)
@@ -201,7 +248,8 @@ class FrameValues:
         if not self.kept:
             return column
         own = self.schema.names[place]
-        return F.when(F.col(_HIT), column.cast(rows[own].dataType)).otherwise(quoted(own)).alias(name)
+        hit = F.col(_HIT) if self.condition is None else F.col(_HIT) & F.col(CHOSEN)
+        return F.when(hit, column.cast(rows[own].dataType)).otherwise(quoted(own)).alias(name)
 
 
 def repeated_key(frame: DataFrame, keys: Sequence[str]) -> Mapping[str, object] | None:

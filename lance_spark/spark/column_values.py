@@ -11,10 +11,12 @@ import pyarrow as pa
 
 from lance_spark.backfill.columns import check_read, columns_in, existing_columns, new_columns
 from lance_spark.backfill.options import BackfillOptions
-from lance_spark.errors import InvalidOption, SchemaMismatch
+from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.rows.narrow import set_where
 from lance_spark.scan.plan import batch_rows
+from lance_spark.schema.blobs import is_blob
 from lance_spark.schema.projection import ROW_ADDRESS, unknown_column
 from lance_spark.schema.width import row_width
 from lance_spark.store.scanning import stored_schema
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lance_spark.backfill.model import ComputedColumns
-    from lance_spark.spark.column_sources import ColumnTarget, FrameValues, FunctionValues, SqlValues
+    from lance_spark.spark.column_sources import ColumnTarget, FrameValues, FunctionValues, RowCondition, SqlValues
 
 _FORMS = "Give a dict of SQL by column, a function with schema=..., or a DataFrame with on=..."
 
@@ -42,6 +44,8 @@ class Asked:
     vector: Mapping[str, int] | None = None
     existing: bool = False
     """Whether the columns are there already."""
+    where: str | None = None
+    """Which rows get values, in SQL; the others keep theirs. None for all."""
 
 
 def values_of(
@@ -80,7 +84,7 @@ def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
     for name, text in expressions.items():
         if not isinstance(text, str) or not text.strip():
             raise InvalidOption(f"Column '{name}' has no SQL.", hint='Text such as "distance / air_time".')
-    texts = tuple(expressions.values())
+    texts = tuple(set_where(expressions, asked.where).values())
     seen = target.seen(pin)
     own = stored_schema(target.location, pin)
     read = columns_in(texts, own.names)
@@ -111,8 +115,9 @@ def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: Back
             f"The DataFrame has several rows with {shown}: which values the row gets is not said.",
             hint=f"Keep one for each key, e.g. df.dropDuplicates({list(keys)}).",
         )
-    identity = json.dumps(["frame", *keys]) if options.tag else None
-    return FrameValues(target, _columns(own, given, asked), keys, frame, asked.existing, identity)
+    condition = _condition(target, pin, asked)
+    identity = json.dumps(["frame", *keys, asked.where]) if options.tag else None
+    return FrameValues(target, _columns(own, given, asked), keys, frame, asked.existing, identity, condition)
 
 
 def _without(schema: StructType, keys: Sequence[str]) -> StructType:
@@ -131,7 +136,28 @@ def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: B
         raise InvalidOption("The function reads no column.", hint="Name one in columns=[...].")
     width = row_width(pa.schema([own.field(name) for name in read]))
     size = options.batch_size or batch_rows(width)
-    return FunctionValues(target, _columns(own, named, asked), read, asked.values, size)
+    condition = _condition(target, pin, asked)
+    if condition is not None and any(is_blob(own.field(name)) for name in read):
+        raise Refused("With where=, the function cannot read blobs.", hint="Leave where= out, or name other columns.")
+    return FunctionValues(target, _columns(own, named, asked), read, asked.values, size, condition)
+
+
+def _condition(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> RowCondition | None:
+    """Raises InvalidOption for what is no condition, and Spark's error for what it does not know."""
+    from pyspark.sql.functions import expr
+
+    from lance_spark.spark.column_sources import RowCondition, quoted
+    from lance_spark.spark.probing import probe
+
+    if asked.where is None:
+        return None
+    read = columns_in((asked.where,), stored_schema(target.location, pin).names)
+    found = RowCondition(asked.where, read)
+    rows = probe(target.spark, target.seen(pin)).select(*map(quoted, read), ROW_ADDRESS)
+    kind = rows.select(ROW_ADDRESS, expr(asked.where)).schema[1].dataType.simpleString()
+    if kind != "boolean":
+        raise InvalidOption(f"where={asked.where!r} is {kind}, and no condition.", hint='Such as "day > 3".')
+    return found
 
 
 def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:

@@ -11,12 +11,12 @@ from lance_spark.actions import backfill
 from lance_spark.actions.columns import AlterResult, alter_columns
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.backfill.options import BackfillOptions, parse_backfill_options
-from lance_spark.errors import InvalidOption, Refused
+from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.options.text import path_segments
-from lance_spark.rows.narrow import set_where
 from lance_spark.schema.column_changes import AlterColumn, ColumnChange, DropColumn, RenameColumn
 from lance_spark.schema.type_names import number_type
+from lance_spark.spark.caches import refreshing
 from lance_spark.spark.column_values import Asked, values_of
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.session import needed_session
@@ -37,6 +37,7 @@ class ColumnVerbs:
     spark: SparkSession | None
     location: DatasetLocation
 
+    @refreshing
     def add_columns(
         self,
         values: Mapping[str, str] | Callable[[pa.RecordBatch], Any] | type | DataFrame,
@@ -66,6 +67,7 @@ class ColumnVerbs:
             return backfill.fill_columns_by_groups(self.location, branch, computed, parsed, engine)
         return backfill.add_filled_columns(self.location, branch, computed, parsed)
 
+    @refreshing
     def update_columns(
         self,
         values: Mapping[str, str] | Callable[[pa.RecordBatch], Any] | type | DataFrame,
@@ -79,19 +81,15 @@ class ColumnVerbs:
 
         Arguments are as of :meth:`add_columns`, except that ``schema`` may be a list of columns, that rows which a
         DataFrame does not have keep their values, and that there is no ``vector`` and no ``incremental``. Only the
-        files of these columns are written anew, for all rows: with ``where`` SQL gives values to those for which the
-        condition is true. Indexes on them stay right. Raises NotFound for an unknown column, Refused.
+        files of these columns are written anew, for all rows. With ``where``, a condition in SQL over the table's
+        columns, only rows for which it is true get new values: a function is called with these rows and no others.
+        Indexes stay right. Raises NotFound for an unknown column, InvalidOption for what is no condition, Refused.
         """
-        if where is not None and not isinstance(values, Mapping):
-            raise Refused(
-                "With where=, update_columns() takes SQL.",
-                hint="Give the function or the DataFrame values for all rows, or merge(df, on=...) those that change.",
-            )
-        if isinstance(values, Mapping):
-            values = set_where(dict(values), where)
+        if where is not None and not where.strip():
+            raise InvalidOption("where is a condition in SQL.", hint='Such as where="day > 3"; for all rows none.')
         parsed = parse_backfill_options(options, incremental=False)
         branch = self._moving_branch("update columns of")
-        computed = self._values(branch, Asked(values, on, schema, columns, existing=True), parsed)
+        computed = self._values(branch, Asked(values, on, schema, columns, existing=True, where=where), parsed)
         return backfill.update_filled_columns(self.location, branch, computed, parsed)
 
     def drop_columns(self, columns: Sequence[str], message: str | None = None) -> AlterResult:
@@ -123,6 +121,7 @@ class ColumnVerbs:
         changes += [AlterColumn(_path(name), nullable=allowed) for name, allowed in (nullable or {}).items()]
         return self._altered(changes, message)
 
+    @refreshing
     def _altered(self, changes: Sequence[ColumnChange], message: str | None) -> AlterResult:
         branch = self._moving_branch("change columns of")
         return alter_columns(self.location, branch, changes, engine_of(self.spark), message)

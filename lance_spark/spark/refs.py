@@ -16,6 +16,7 @@ from lance_spark.options.read import parse_ref
 from lance_spark.refs.model import Branch, RefSpec, Tag
 from lance_spark.refs.names import branch_or_none
 from lance_spark.show.card import Card, Shown
+from lance_spark.spark.caches import refreshing
 from lance_spark.spark.engines import engine_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Branches(Shown):
         """Delete a branch and its own files. Refused while another branch or a tag needs it."""
         branch_actions.delete_branch(self.location, name)
 
+    @refreshing
     def merge(
         self,
         name: str,

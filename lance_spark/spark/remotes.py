@@ -19,6 +19,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none
 from lance_spark.show.card import Card, Shown
+from lance_spark.spark.caches import refreshing
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.refs import moving_branch
 from lance_spark.store import refs
@@ -63,6 +64,7 @@ class Remotes(Shown):
             )
         return Remote(chosen, location)
 
+    @refreshing
     def fetch(
         self, remote: str | Remote = ORIGIN, branches: Sequence[str] | None = None, dry_run: bool = False
     ) -> FetchResult:
@@ -74,6 +76,7 @@ class Remotes(Shown):
         options = FetchOptions(branches=names, dry_run=dry_run)
         return fetch(self.location, self._remote(remote), engine_of(self.spark), options)
 
+    @refreshing
     def pull(
         self,
         remote: str | Remote = ORIGIN,

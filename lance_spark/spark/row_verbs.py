@@ -10,6 +10,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.options.storage import PREFIX
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import MAIN
+from lance_spark.spark.caches import refreshing
 from lance_spark.spark.datasource import OWN_NAME, register
 from lance_spark.spark.refs import moving_branch
 from lance_spark.spark.session import needed_session
@@ -34,6 +35,7 @@ class RowVerbs:
     location: DatasetLocation
     ref: RefSpec
 
+    @refreshing
     def delete(self, where: str | Column, message: str | None = None, retries: int = 0) -> ChangeResult:
         """Delete the rows that a condition is true for. Files are not written anew.
 
@@ -45,6 +47,7 @@ class RowVerbs:
         spark, branch = self._where("delete from")
         return change_rows(spark, deletion(spark, (self.location, branch), where), message, retries)
 
+    @refreshing
     def update(
         self,
         set: Mapping[str, str | Column],
@@ -80,6 +83,7 @@ class RowVerbs:
         spark, branch = self._where("merge rows into")
         return RowMerge(spark, self.location, branch, source, _keys(on, source.columns))
 
+    @refreshing
     def write(
         self, frame: DataFrame, mode: str = "append", replace_where: str | None = None, **options: object
     ) -> ChangeResult | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lance_spark.actions import auto_cleanup, clone
@@ -36,6 +36,7 @@ from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
 from lance_spark.show.card import Card, Shown
 from lance_spark.spark import cleanup
+from lance_spark.spark.caches import refresh, refreshing
 from lance_spark.spark.change_feed import ChangeFeed
 from lance_spark.spark.column_verbs import ColumnVerbs
 from lance_spark.spark.datasource import OWN_NAME
@@ -157,12 +158,9 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, OptimizeVerb, UpkeepVerbs, S
             given["columns"] = ",".join(columns)
         if filter is not None:
             given["filter"] = filter
-        reader = spark.read.format(OWN_NAME)
-        for key, value in given.items():
-            reader = reader.option(key, str(value))
-        for key, secret in self.location.options:
-            reader = reader.option(PREFIX + key, secret)
-        return reader.load(self.location.uri)
+        given |= {PREFIX + key: secret for key, secret in self.location.options}
+        texts = {key: str(value) for key, value in given.items()}
+        return spark.read.format(OWN_NAME).options(**texts).load(self.location.uri)
 
     def query(self, query: Query) -> DataFrame:
         """``query(self.to_df())``, reading only the columns and rows that the query needs, on every kind of session.
@@ -207,6 +205,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, OptimizeVerb, UpkeepVerbs, S
         rows = [(entry.version, entry.timestamp, dict(entry.metadata)) for entry in history]
         return spark.createDataFrame(rows, "version bigint, timestamp timestamp, metadata map<string,string>")
 
+    @refreshing
     def restore(self) -> LanceTable:
         """Make this version the newest of its branch again, as a new version; returns the branch's handle.
 
@@ -215,6 +214,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, OptimizeVerb, UpkeepVerbs, S
         pin = restore(self.location, self._pin(), engine_of(self.spark))
         return LanceTable(self.spark, self.location, RefSpec(pin.branch))
 
+    @refreshing
     def cherry_pick(self, branch: str, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
         """Commit to this handle's branch what one version of another branch changed.
 
@@ -224,6 +224,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, OptimizeVerb, UpkeepVerbs, S
         into = self._moving_branch("pick to")
         return single_version.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run)
 
+    @refreshing
     def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
         """Commit to this handle's branch the opposite of what one of its versions changed. Raises as cherry_pick."""
         branch = self._moving_branch("revert on")
@@ -237,13 +238,10 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, OptimizeVerb, UpkeepVerbs, S
         It is a handle on a temporary branch, which is merged when the block ends and deleted in any case. An exception,
         or an ``audit`` that returns False for that handle (Refused), publishes nothing.
         """
-
-        def at(ref: RefSpec) -> LanceTable:
-            return LanceTable(self.spark, self.location, ref)
-
-        check = None if audit is None else lambda ref: audit(at(ref))
+        check = None if audit is None else lambda ref: audit(replace(self, ref=ref))
         with transaction(self.location, self.ref, engine_of(self.spark), message, check) as ref:
-            yield at(ref)
+            yield replace(self, ref=ref)
+        refresh(session_or_none(self.spark), self.location)
 
     def shallow_clone(
         self, target_uri: str, storage_options: Mapping[str, str] | None = None, record: bool = True

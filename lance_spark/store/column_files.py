@@ -61,8 +61,17 @@ def fill_fragment(job: FillJob, number: int, batches: Iterable[pa.RecordBatch]) 
 
 def fill_fragments(job: FillJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """FILLED of all fragments that have rows in ``batches``: the row addresses first, in their order, then values."""
+    for number, rows in by_fragment(batches):
+        yield from fill_fragment(job, number, map(_without_addresses, rows))
+
+
+def by_fragment(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+    """The rows of each fragment, to be read before those of the next one.
+
+    Raises SchemaMismatch for another order than that of their addresses.
+    """
     for number, parts in groupby(_parts(batches), key=lambda part: part[0]):
-        yield from fill_fragment(job, number, _in_order(number, (part for _, part in parts)))
+        yield number, _in_order(number, (part for _, part in parts))
 
 
 def _write(location: DatasetLocation, fragment: LanceFragment, rows: _Values) -> FilledFile:
@@ -157,7 +166,7 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBa
 
 
 def _in_order(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The values, after a look at the addresses. Raises SchemaMismatch for a row that comes twice or out of turn."""
+    """The rows, after a look at the addresses. Raises SchemaMismatch for a row that comes twice or out of turn."""
     last = -1
     for batch in batches:
         addresses: Any = batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False)
@@ -168,6 +177,9 @@ def _in_order(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
                 "with a key: add_columns(df, on=key).",
             )
         last = addresses[-1]
-        place = batch.schema.get_field_index(ROW_ADDRESS)
-        names = [name for at, name in enumerate(batch.schema.names) if at != place]
-        yield batch.select(names)
+        yield batch
+
+
+def _without_addresses(batch: pa.RecordBatch) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(ROW_ADDRESS)
+    return batch.select([name for at, name in enumerate(batch.schema.names) if at != place])

@@ -36,7 +36,7 @@ def fill_by_function(function: ColumnFunction | type, item: FunctionItem) -> Ite
     scan = Scan(job.location, job.pin, ScanColumns(item.columns), batch_size=item.batch_size)
     call = callable_of(function)
     rows = read_batches(scan, ScanPartition((item.fragment,)))
-    return fill_fragment(job, item.fragment, (_called(call, batch, item) for batch in rows))
+    return fill_fragment(job, item.fragment, (called(call, batch, item) for batch in rows))
 
 
 def callable_of(function: ColumnFunction | type) -> ColumnFunction:
@@ -48,7 +48,8 @@ def callable_of(function: ColumnFunction | type) -> ColumnFunction:
     return _made[function]
 
 
-def _called(function: ColumnFunction, batch: pa.RecordBatch, item: FunctionItem) -> pa.RecordBatch:
+def called(function: ColumnFunction, batch: pa.RecordBatch, item: FunctionItem) -> pa.RecordBatch:
+    """What the function returned for a batch, in the order of the columns. Raises SchemaMismatch."""
     schema = item.job.schema
     found = returned_columns(function(batch), schema)
     for name, column in zip(schema.names, found, strict=True):

@@ -12,6 +12,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.scan.plan import ScanPartition
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
+from lance_spark.store.row_queue import RowQueue
 from lance_spark.store.scanning import Scan, ScanColumns, read_batches
 
 
@@ -29,7 +30,7 @@ def keeping(
     location: DatasetLocation, pin: PinnedVersion, fragment: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Computed values of a fragment, in the place of nulls only; the columns of ``batches`` are those of the schema."""
-    stored = _Rows(read_batches(Scan(location, pin, ScanColumns(tuple(schema.names))), ScanPartition((fragment,))))
+    stored = RowQueue(read_batches(Scan(location, pin, ScanColumns(tuple(schema.names))), ScanPartition((fragment,))))
     for batch in batches:
         there = stored.take(batch.num_rows)
         if there.num_rows < batch.num_rows:
@@ -40,24 +41,3 @@ def keeping(
             known = there.column(place).combine_chunks().cast(field.type)
             columns.append(pc.if_else(known.is_null(), batch.column(place).cast(field.type), known))
         yield pa.RecordBatch.from_arrays(columns, schema.names)
-
-
-class _Rows:
-    """Rows of batches, any number at a time."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches = iter(batches)
-        self._left: pa.Table | None = None
-
-    def take(self, count: int) -> pa.Table:
-        """The next rows; fewer at the end."""
-        while self._left is None or self._left.num_rows < count:
-            batch = next(self._batches, None)
-            if batch is None:
-                break
-            more = pa.Table.from_batches([batch])
-            self._left = more if self._left is None else pa.concat_tables([self._left, more])
-        if self._left is None:
-            return pa.table({})
-        taken, self._left = self._left.slice(0, count), self._left.slice(count)
-        return taken

@@ -43,8 +43,9 @@ def write_parts(task: PartsJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     The rows should come sorted by operation: each change of it begins another fragment.
     """
     job = task.write
+    assert job.start is not None
     found = _Found()
-    row_ids = StableRowIds(job) if task.target.stable_row_ids else None
+    row_ids = StableRowIds(job.plan.location, job.start) if task.target.stable_row_ids else None
     kept = KeptColumns(task, row_ids)
     for operation, run in groupby(_pieces(batches), key=lambda piece: piece[0]):
         rows = (found.noted(operation, batch) for _, batch in run)

@@ -85,9 +85,8 @@ class KeptColumns:
 class StableRowIds:
     """Stable row ids of the table's rows, by their addresses."""
 
-    def __init__(self, job: WriteJob) -> None:
-        assert job.start is not None
-        self._location, self._pin = job.plan.location, job.start
+    def __init__(self, location: DatasetLocation, pin: PinnedVersion) -> None:
+        self._location, self._pin = location, pin
         self._known: dict[int, npt.NDArray[np.int64]] = {}
 
     def give(self, written: list[dict[str, Any]], addresses: Addresses) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +89,9 @@ def changed_columns(spark: SparkSession, uri: str) -> list[object]:
     table.add_columns(Model, schema="v array<float>", vector={"v": 2})
     table.add_columns(spark.createDataFrame([(5, "five")], "id bigint, name string"), on="id")
     table.update_columns({"twice": "id * 3"})
+    table.update_columns(
+        lambda batch: {"twice": [-1] * batch.num_rows}, schema=["twice"], columns=["id"], where="id IN (5, 6)"
+    )
     table.write(spark.sql("SELECT 100L AS id, true AS late"), merge_schema=True)
     wrong = first_line(lambda: table.add_columns(lambda _: {"w": [1]}, schema="w int"))
     (row,) = table.to_df().where("id = 5").collect()
@@ -149,11 +153,19 @@ def changed(spark: SparkSession, uri: str) -> list[object]:
     merge = table.merge(source, on="id").when_matched_update_all().when_not_matched_insert_all()
     results: list[ChangeResult | None] = []
     results += [table.delete("day = 6 AND id > 7"), table.update({"day": "day * 10"}, where="id < 3"), merge.execute()]
-    results += [table.write(source, mode="overwrite", replace_where="day = 100")]
+    results += [table.write(source, mode="overwrite", replace_where="day = 100"), by_index(table)]
     rows = [(found.rows_deleted, found.rows_updated, found.rows_inserted) for found in results if found is not None]
     twice = first_line(lambda: table.merge(source.union(source), on="id").when_matched_update_all().execute())
     wide = first_line(lambda: table.update({"day": "'many'"}))
     return [rows, table.version, table.count_rows(), _only(table.to_df().selectExpr("sum(day)")), twice, wide]
+
+
+def by_index(table: LanceTable) -> ChangeResult:
+    """A merge whose rows executors find through an index, as those of a large table."""
+    table.indexes.create("id", "btree")
+    few = table.query(lambda read: read.where("id IN (500, 700)").selectExpr("id", "7 AS day"))
+    with patch("lance_spark.spark.rows.looking_up.uses_index", return_value=True):
+        return table.merge(few, on="id").when_matched_update_all().execute()
 
 
 def view(spark: SparkSession, uri: str) -> int:

@@ -235,6 +235,28 @@ def test_values_for_the_rows_of_a_condition(table):
     assert pairs(table, "y") == {key: y if y is None or y <= 3 else y + 10 for key, y in before.items()}
 
 
+def test_a_function_and_a_frame_for_the_rows_of_a_condition(spark, branch):
+    def negative(batch):
+        assert all(key % 3 == 0 for key in batch["id"].to_pylist()), "a row that was not chosen"
+        return {"x": [-float(key) for key in batch["id"].to_pylist()]}
+
+    def twice(expected):
+        assert pairs(branch, "x") == expected
+        key = next(key for key, value in expected.items() if value == -27)
+        assert pairs(branch, "x", filter="x = -27") == {key: -27}
+
+    expected = {key: -key if key % 3 == 0 and key > 5 else x for key, x in pairs(branch, "x").items()}
+    branch.update_columns(negative, schema=["x"], columns=["id"], where="id % 3 = 0 AND x > 2.5", batch_size=2)
+    twice(expected)
+    frame = spark.createDataFrame([(6, 1.0), (7, 2.0), (8, None), (1000, 1.0)], "id int, x float")
+    branch.update_columns(frame, on="id", where="x > 0 OR id = NULL")  # that of 6 is less by now
+    twice({**expected, 7: 2.0, 8: None})
+    version = branch.version
+    branch.update_columns(lambda _: None, schema=["x"], columns=["id"], where="id < 0")  # no row, no call
+    assert branch.version <= version + 1
+    twice({**expected, 7: 2.0, 8: None})
+
+
 def test_several_changes_in_one_version(table):
     version = table.version
     with table.transaction(message="all of it") as working:
@@ -260,7 +282,9 @@ def test_several_changes_in_one_version(table):
         (lambda t: t.add_columns(t.spark.range(3), on="key"), NotFound, "'key'"),
         (lambda t: t.update_columns({"y": "id"}), NotFound, "'y'"),
         (lambda t: t.update_columns({"x": "'a'"}), SchemaMismatch, "Column 'x'|column 'x'"),
-        (lambda t: t.update_columns(lambda _: {}, schema=["x"], where="id > 3"), Refused, "takes SQL"),
+        (lambda t: t.update_columns({"x": "1"}, where=" "), InvalidOption, "where is a condition"),
+        (lambda t: t.update_columns(lambda _: {}, schema=["x"], where="id + 3"), InvalidOption, "is int, and no cond"),
+        (lambda t: t.update_columns(t.to_df(), on="id", where="nope = 3"), AnalysisException, "nope"),
         (lambda t: t.checkout(version=1).add_columns({"y": "id"}), Refused, "stands at"),
         (lambda t: t.drop_columns("x"), InvalidOption, r"\['x'\]"),
         (lambda t: t.drop_columns(["y"]), NotFound, "'y'"),

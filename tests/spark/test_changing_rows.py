@@ -1,5 +1,4 @@
 """Rows deleted, updated, merged and replaced on Spark's executors, on main and on branches; pylance reads them."""
-# ruff: noqa: ARG005 - conditions take both sides
 
 import dataclasses
 from datetime import date, datetime, timedelta
@@ -8,32 +7,17 @@ from decimal import Decimal
 import lance
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
 from support.local_datasets import contents, written_since
-from support.row_changes import (
-    SCHEMA,
-    ModelClause,
-    changing_table,
-    check_table,
-    modelled,
-    row_ids,
-    rows_of,
-    some,
-)
+from support.merge_cases import PLACES
+from support.row_changes import changing_table, check_table, row_ids, rows_of, some
 
 from lance_spark import LanceTable, register
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.manifest.transactions import MESSAGE
-from lance_spark.spark.rows import looking_up, merging
 from lance_spark.spark.rows.changes import deletion, update
 from lance_spark.spark.rows.engine import change_rows
-from lance_spark.spark.rows.looking_up import looked_up
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
-
-
-PLACES = [("exp", True), (None, False), ("exp", False), (None, True)]
-"""Branch, and whether row ids are stable. The table of merges takes them in turn."""
 
 
 @pytest.fixture(params=PLACES[:2], ids=["stable branch", "plain main"])
@@ -109,152 +93,6 @@ def test_all_rows_of_fragments_may_go(table, location, branch):
     assert rows_of(location, branch) == []
     assert table.merge(source(table.spark, (1, 1, "a")), on="id").when_not_matched_insert_all().execute().rows_inserted
     check_table(location, branch, [{"id": 1, "x": 1, "day": "a"}])
-
-
-UPDATE_ALL = ModelClause("when_matched_update_all")
-INSERT_ALL = ModelClause("when_not_matched_insert_all")
-DELETE = ModelClause("when_matched_delete")
-NEWER = ModelClause("when_matched_update_all", ("source.x > target.x",), lambda t, s: s["x"] > t["x"])
-GONE = ModelClause("when_matched_delete", ("source.day = 'gone'",), lambda t, s: s["day"] == "gone")
-PRUNE = ModelClause("when_not_matched_by_source_delete", ("target.day = 'mon'",), lambda t, s: t["day"] == "mon")
-ROWS = [(1, 5, "a"), (3, 5, "b"), (12, 0, "gone"), (25, 9, "c"), (40, 1, "d"), (None, 7, "n")]
-
-CASES = {
-    "upsert": ("id", ROWS, [UPDATE_ALL, INSERT_ALL]),
-    "update only": ("id", ROWS, [UPDATE_ALL]),
-    "insert only": ("id", ROWS, [INSERT_ALL]),
-    "delete only": ("id", ROWS, [DELETE]),
-    "the first clause whose condition is true": ("id", ROWS, [NEWER, GONE, INSERT_ALL]),
-    "conditions in the other order": ("id", ROWS, [GONE, UPDATE_ALL, INSERT_ALL]),
-    "no clause fits": ("id", [(1, -1, "a")], [NEWER]),
-    "nothing matches": ("id", [(99, 1, "z")], [UPDATE_ALL]),
-    "an empty source": ("id", [], [UPDATE_ALL, INSERT_ALL, PRUNE]),
-    "rows that the source does not have": ("id", ROWS, [UPDATE_ALL, INSERT_ALL, PRUNE]),
-    "all rows that the source does not have": (
-        "id",
-        ROWS,
-        [ModelClause("when_not_matched_by_source_delete")],
-    ),
-    "set columns by both sides": (
-        "id",
-        ROWS,
-        [
-            ModelClause(
-                "when_matched_update",
-                ({"x": "target.x + source.x", "day": "source.day"}, "target.id < 20"),
-                lambda t, s: t["id"] < 20,
-                {"x": lambda t, s: t["x"] + s["x"], "day": lambda t, s: s["day"]},
-            ),
-            ModelClause(
-                "when_not_matched_insert",
-                ({"id": "source.id", "x": "source.x * 2"}, "source.id IS NOT NULL"),
-                lambda t, s: s["id"] is not None,
-                {"id": lambda t, s: s["id"], "x": lambda t, s: s["x"] * 2},
-            ),
-            ModelClause(
-                "when_not_matched_by_source_update",
-                ({"day": "upper(target.day)"}, "target.x = 1"),
-                lambda t, s: t["x"] == 1,
-                {"day": lambda t, s: t["day"].upper()},
-            ),
-        ],
-    ),
-    "a condition that is null is not true": (
-        "id",
-        [(1, None, "a"), (2, 5, "b")],
-        [ModelClause("when_matched_update_all", ("source.x > 0",), lambda t, s: s["x"] is not None and s["x"] > 0)],
-    ),
-    "keys that are null are inserted": ("id", [(None, 1, "a"), (None, 2, "b")], [UPDATE_ALL, INSERT_ALL]),
-    "a new key twice is inserted twice": ("id", [(50, 1, "a"), (50, 2, "b")], [UPDATE_ALL, INSERT_ALL]),
-    "several rows delete one row": ("id", [(1, 1, "a"), (1, 2, "b")], [DELETE, INSERT_ALL]),
-    "of several rows one applies": ("id", [(1, -1, "a"), (1, 2, "b")], [NEWER]),
-    "a condition as the key": (
-        "target.id = source.id AND target.day = 'tue'",
-        ROWS,
-        [UPDATE_ALL, INSERT_ALL],
-    ),
-    "a key of two columns": (["id", "day"], [(1, 7, "mon"), (2, 7, "tue"), (14, 7, "tue")], [UPDATE_ALL, INSERT_ALL]),
-    "a condition without equality": (
-        "target.id BETWEEN source.id AND source.x",
-        [(1, 2, "a"), (15, 16, "b")],
-        [ModelClause("when_matched_update", ({"day": "source.day"},), None, {"day": lambda t, s: s["day"]})],
-    ),
-}
-MATCHES = {
-    "id": lambda t, s: t["id"] is not None and t["id"] == s["id"],
-    "target.id = source.id AND target.day = 'tue'": lambda t, s: t["id"] == s["id"] is not None and t["day"] == "tue",
-    "('id', 'day')": lambda t, s: (t["id"], t["day"]) == (s["id"], s["day"]),
-    "target.id BETWEEN source.id AND source.x": lambda t, s: t["id"] is not None and s["id"] <= t["id"] <= s["x"],
-}
-
-
-# Through an index and through a join the clauses are the same code: a few of them show that both find the same rows.
-BY_INDEX = [name for name, (on, _, clauses) in CASES.items() if on == "id" and "by_source" not in str(clauses)]
-
-
-BY_DAY = {
-    "upsert",
-    "the first clause whose condition is true",
-    "keys that are null are inserted",
-    "set columns by both sides",
-}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in BY_INDEX]
-)
-def test_a_merge_through_an_index_does_what_the_model_does(spark, uri, name, monkeypatch):
-    known, taken = [], []
-    monkeypatch.setattr(looking_up, "uses_index", lambda found: known.append(found) or True)
-    monkeypatch.setattr(merging, "looked_up", lambda *given: taken.append(given[-1]) or looked_up(*given))
-    test_a_merge_does_what_the_model_does(spark, uri, name)
-    assert (known[0].rows, known[0].outside) == (29, 10)
-    (columns,) = taken
-    assert set(columns) <= {"id", "x", "day"}
-    assert name != "upsert" or columns == ["id"]
-
-
-def test_which_columns_a_merge_may_leave_unqualified(spark, uri, monkeypatch):
-    location = changing_table(uri, "exp", stable=False)
-    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
-    gone = source(spark, (1, True), (2, False), columns="id bigint, gone boolean")
-    for indexed in (False, True):
-        monkeypatch.setattr(looking_up, "uses_index", lambda _, indexed=indexed: indexed)
-        with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"):
-            table.merge(gone, on="id").when_matched_delete("id = 1").execute()
-        change = table.merge(gone, on="id").when_matched_update({"x": "9"}, "gone AND day = 'mon'")
-        assert change.execute().rows_updated == 1
-    assert [row["id"] for row in rows_of(location, "exp") if row["x"] == 9] == [1]
-
-
-def test_a_source_whose_column_is_named_as_a_side(spark, uri, monkeypatch):
-    location = changing_table(uri, "exp", stable=False)
-    table = LanceTable.for_path(spark, uri).checkout(branch="exp")
-    monkeypatch.setattr(looking_up, "uses_index", lambda _: True)
-    named = source(spark, (1, True), (2, False), columns="id bigint, target boolean")
-    assert table.merge(named, on="id").when_matched_delete("source.target").execute().rows_deleted == 1
-    assert 1 not in [row["id"] for row in rows_of(location, "exp")]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_merge_does_what_the_model_does(spark, uri, name):
-    on, given, clauses = CASES[name]
-    branch, stable = PLACES[list(CASES).index(name) % len(PLACES)]
-    location = changing_table(uri, branch, stable)
-    before, known = rows_of(location, branch), row_ids(location, branch)
-    table = LanceTable.for_path(spark, uri).checkout(branch=branch or "main")
-    merge = table.merge(source(spark, *given), on=on)
-    for clause in clauses:
-        merge = getattr(merge, clause.method)(*clause.arguments)
-    result = merge.execute(message=name)
-    rows = [dict(zip(SCHEMA.names, row, strict=True)) for row in given]
-    matches = MATCHES[str(tuple(on) if isinstance(on, list) else on)]
-    check_table(location, branch, modelled(before, rows, matches, clauses))
-    after = rows_of(location, branch)
-    assert len(after) - len(before) == result.rows_inserted - result.rows_deleted
-    if stable:
-        now = row_ids(location, branch)
-        assert all(now[key] == known[key] for key in now.keys() & known.keys() if key is not None)
 
 
 @pytest.mark.parametrize("rows", [[(1, 5, "a"), (1, 6, "b")], [(1, 5, "a"), (1, 5, "gone")]])

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from support.frames import ids, load, save
 
+from lance_spark import LanceTable
 from lance_spark.errors import Conflict, CorruptData, NotFound
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_ways")]
@@ -115,3 +116,21 @@ def test_a_dataset_replaced_by_another_one_is_not_mixed_with_it(spark, uri):
     assert isinstance(caught.value, ours) or re.search(
         r"lance_spark\.errors\.(Conflict|NotFound|CorruptData)", str(caught.value)
     )
+
+
+def test_a_new_read_sees_a_change_although_an_older_one_is_cached(spark, uri):
+    lance.write_dataset(batch(0, 5), uri)
+    table = LanceTable.for_path(spark, uri)
+    reads = {
+        "format": lambda: spark.read.format("lance").load(uri),
+        "option": lambda: spark.read.format("lance").option("path", uri).load(),
+        "handle": table.to_df,
+    }
+    old = {name: read().cache() for name, read in reads.items()}
+    assert all(ids(frame) == [0, 1, 2, 3, 4] for frame in old.values())
+    table.delete("id = 1")
+    table.update({"id": "id + 10"}, where="id = 4")
+    for name, read in reads.items():
+        assert ids(read()) == [0, 2, 3, 14], name
+        assert ids(old[name]) == [0, 1, 2, 3, 4], name
+    spark.catalog.clearCache()

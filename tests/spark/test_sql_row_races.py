@@ -8,6 +8,7 @@ from support.local_datasets import pin
 from support.sql_changes import asked, changed, stored, table
 
 from lance_spark import errors
+from lance_spark.manifest.transactions import MESSAGE
 from lance_spark.spark.jvm import row_statements
 
 pytestmark = pytest.mark.spark
@@ -28,9 +29,9 @@ def test_what_was_committed_meanwhile_is_seen(spark, target, monkeypatch):
     changed(spark, "UPDATE lake.ns1.t SET v = v")
     assert analyzed == [[]]
 
-    def later(session, change):
+    def later(session, change, *how):
         lance.write_dataset(table([(2000, "g", 1, 0.0, None)]), target, mode="append")
-        return changing(session, change)
+        return changing(session, change, *how)
 
     monkeypatch.setattr(row_statements, "change_rows", later)
     assert changed(spark, "UPDATE lake.ns1.t SET v = (SELECT max(id) FROM lake.ns1.t) WHERE length(k) = 1")[0] == 7
@@ -56,7 +57,7 @@ MEETINGS = {
 def test_whether_a_change_meets_rows_that_were_added(spark, target, statement, monkeypatch):
     found = []
 
-    def kept(_session, change):
+    def kept(_session, change, *_how):
         found.append(change)
         raise errors.Conflict("kept")
 
@@ -76,13 +77,13 @@ def after_the_first_look(monkeypatch, commit):
     """Let somebody commit once the engine has computed what to do."""
     changing = row_statements.change_rows
 
-    def meanwhile(session, change):
+    def meanwhile(session, change, *how):
         def actions(version):
             found = change.actions(version).localCheckpoint()
             commit()
             return found
 
-        return changing(session, replace(change, actions=actions))
+        return changing(session, replace(change, actions=actions), *how)
 
     monkeypatch.setattr(row_statements, "change_rows", meanwhile)
 
@@ -108,6 +109,27 @@ def test_rows_that_somebody_changes_meanwhile_are_a_conflict(spark, target, monk
     assert stored(target) == asked(spark, f"{ALL} WHERE id > 0")
 
 
+def test_the_session_says_how_often_it_is_computed_again_and_with_which_message(spark, target, monkeypatch):
+    others = [lambda: lance.dataset(target).delete("id = 0"), lambda: lance.dataset(target).delete("id = 1")]
+    after_the_first_look(monkeypatch, lambda: others and others.pop(0)())
+    spark.sql("SET spark.lance.retries = 2")
+    spark.sql("SET spark.lance.commit.message = nightly run")
+    try:
+        assert changed(spark, "UPDATE lake.ns1.t SET v = 1 WHERE length(k) = 1") == (4, 0, 0)
+        changed(spark, "DELETE FROM lake.ns1.t WHERE id = 2")
+        changed(spark, "DELETE FROM lake.ns1.t WHERE id + 0 = 3")
+        versions = range(lance.dataset(target).version - 2, lance.dataset(target).version + 1)
+        found = [lance.dataset(target).read_transaction(version).transaction_properties for version in versions]
+        assert [each[MESSAGE] for each in found] == ["nightly run"] * 3
+        spark.conf.set("spark.lance.retries", "often")
+        with pytest.raises(errors.InvalidOption, match=r"spark\.lance\.retries is 'often'"):
+            spark.sql("DELETE FROM lake.ns1.t")
+    finally:
+        spark.conf.unset("spark.lance.retries")
+        spark.conf.unset("spark.lance.commit.message")
+    assert stored(target) == asked(spark, "SELECT id, k, if(k IS NULL, v, 1), d, s FROM model WHERE id > 3")
+
+
 SETS = {
     "UPDATE lake.ns1.t SET v = 1, k = k WHERE id > 3": {"v"},
     "UPDATE lake.ns1.t SET v = id, s.a = 5 WHERE id + 1 > 3": {"v", "s"},
@@ -123,7 +145,7 @@ def test_an_update_of_some_rows_names_the_columns_that_it_sets(spark, target, st
     """The others are read where rows are written, and not carried there."""
     found = []
 
-    def kept(_session, change):
+    def kept(_session, change, *_how):
         found.append(change)
         raise errors.Conflict("kept")
 

@@ -73,7 +73,7 @@ def check_table(location: DatasetLocation, branch: str | None, expected: Iterabl
             assert multiset(found) == multiset(row for row in expected if row[name] == value), (name, value)
 
 
-def row_ids(location: DatasetLocation, branch: str | None) -> dict[int, tuple[int, int]]:
+def row_ids(location: DatasetLocation, branch: str | None) -> dict[int | None, tuple[int, int]]:
     """(row id, version of creation) by the column id."""
     dataset = lance.dataset(location.branch_uri(branch))
     names = ["id", "_row_created_at_version"]

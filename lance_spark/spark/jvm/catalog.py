@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from lance_spark.actions.catalog import listing
 from lance_spark.actions.metadata_tables import metadata_schema, read_metadata_table
 from lance_spark.actions.read import PinnedRead
 from lance_spark.actions.resolve import resolve
-from lance_spark.errors import InvalidName, NotFound
+from lance_spark.errors import InvalidName, NotFound, Refused
 from lance_spark.options.read import ReadOptions
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.typed import DEFAULT, parse_moment, parse_version_text
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lance_spark.catalog.model import Catalog
+    from lance_spark.location import DatasetLocation
     from lance_spark.refs.typed import TypedRef
     from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.places import Place, Places
@@ -43,6 +44,7 @@ class NativeCatalog(Creating, Altering, Procedures):
     def __init__(self, bridge: Bridge, name: str, places: Places) -> None:
         super().__init__(bridge)
         self._name, self._places = name, places
+        self._asked: dict[tuple[str, ...], str] = {}
 
     def to_string(self) -> str:
         """Java's toString."""
@@ -61,11 +63,30 @@ class NativeCatalog(Creating, Altering, Procedures):
             return self.default("loadTable", wanted, at, *others)  # Spark 4.3: calls one of the other three
         for_reading = at is None or isinstance(at, str | int)
         name = f"{self._name}.{wanted.toString()}"
-        return self._table(self._find(wanted, _travel(at), for_reading), name, for_reading)
+        place = self._find(wanted, _travel(at), for_reading)
+        if place.is_branch:
+            self._asked[tuple(parts_of(wanted))] = place.location.uri
+        return self._table(place, name, for_reading)
+
+    def names_of(self, location: DatasetLocation) -> list[tuple[str, ...]]:
+        """The names, in parts, by which branches of a dataset were asked for."""
+        return [parts for parts, uri in [*self._asked.items()] if uri == location.uri]
 
     def table_exists(self, wanted: Any) -> bool:
         """Whether there is such a table."""
         return self._places.exists(parts_of(wanted))
+
+    def load_changelog(self, wanted: Any, *_range: Any) -> NoReturn:
+        """Raises Refused: what SQL asks for with CHANGES, the change feed tells in Python.
+
+        Pairing the rows before and after a commit takes a shuffle, which a scan of Spark's cannot have inside.
+        """
+        place = self._find(wanted)
+        raise Refused(
+            f"CHANGES of {self._name}.{wanted.toString()} cannot be read by SQL.",
+            hint="In Python: LanceTable.for_path(spark, "
+            f"{place.location.uri!r}).changes(since, until).createOrReplaceTempView('changes').",
+        )
 
     def invalidate_table(self, wanted: Any) -> None:
         """Nothing is kept that could be out of date."""

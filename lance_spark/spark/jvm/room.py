@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.errors import Refused
+from lance_spark.rows.narrow import quoted_name
 from lance_spark.spark.capabilities import Capabilities
 from lance_spark.spark.jvm.bridge import propagate_exceptions
 from lance_spark.spark.jvm.catalog import NativeCatalog, PathCatalog, RootCatalog
@@ -17,6 +18,7 @@ from lance_spark.spark.jvm.detection import catalogs, connect, connected
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lance_spark.location import DatasetLocation
     from lance_spark.spark.jvm.bridge import Bridge
 
 
@@ -40,6 +42,11 @@ class Room:
             catalog = RootCatalog(self.bridge, name, open_catalog(root, storage_options))
         self.catalogs[name] = catalog
         catalogs(self.bridge).put(name, catalog.java())
+
+    def names_of(self, location: DatasetLocation) -> list[str]:
+        """The names by which SQL has asked for branches of a dataset, in Spark's spelling."""
+        found = [(name, *parts) for name, catalog in self.catalogs.items() for parts in catalog.names_of(location)]
+        return [".".join(quoted_name(part) for part in parts) for parts in found]
 
     def drop_catalogs(self) -> None:
         """Take the catalogs out of the session again."""

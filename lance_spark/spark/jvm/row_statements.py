@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_spark.errors import Conflict
+from lance_spark.options.statements import SETTINGS, parse_statement_options
 from lance_spark.rows.model import DELETING, MERGING, UPDATING
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.analyzed_change import AnalyzedChange
@@ -105,11 +106,16 @@ class Change:
     _later: dict[PinnedVersion, AnalyzedChange] = field(default_factory=dict)
 
     def execute(self) -> DataFrame:
-        """Carry it out; one row says how many rows it changed. Raises the errors of ``change_rows``."""
-        verb, first = self.statement.verb, self.first
+        """Carry it out; one row says how many rows it changed. Raises the errors of ``change_rows``.
+
+        Settings of the session give the commit message, and how often it is computed again after a conflict. Raises
+        InvalidOption for what they cannot be.
+        """
+        verb, first, spark = self.statement.verb, self.first, self.statement.bridge.spark
+        options = parse_statement_options({name: spark.conf.get(name, None) for name in SETTINGS})
         predicates = first.predicates() if verb == DELETING else None
         if predicates is not None:
-            deleted = first.table.delete(predicates).rows
+            deleted = first.table.delete(predicates, options.message).rows
             first.refresh()
             return self._counts(deleted=deleted)
         place = first.table.place
@@ -124,7 +130,7 @@ class Change:
             first.condition if verb == DELETING else "",
             first.sets if verb == UPDATING else None,
         )
-        result = change_rows(self.statement.bridge.spark, change)
+        result = change_rows(spark, change, options.message, options.retries)
         first.refresh()
         return self._counts(result.rows_updated, result.rows_deleted, result.rows_inserted)
 

@@ -92,16 +92,16 @@ class StoredTable(NativeTable):
         self.delete(())
         return True
 
-    def delete(self, predicates: Iterable[Any]) -> DeleteResult:
+    def delete(self, predicates: Iterable[Any], message: str | None = None) -> DeleteResult:
         """Delete the rows that all of Spark's predicates hold for; all rows without any."""
         wanted = [*predicates]
         branch = self._place.branch_to_change("delete rows of it")
         if not wanted:
-            return truncate(self._place.location, branch)
+            return truncate(self._place.location, branch, message)
         sql = self._filter(wanted)
         if sql is None:
             raise Refused("Lance could take other rows for this condition than Spark.")
-        return delete_where(self._place.location, branch, sql, engine_of(self.bridge.spark))
+        return delete_where(self._place.location, branch, sql, engine_of(self.bridge.spark), message)
 
     def _filter(self, predicates: Iterable[Any]) -> str | None:
         """Lance's SQL; None where it could mean other rows than Spark's predicates."""

@@ -16,6 +16,8 @@ from lance_spark.rows.clauses import SOURCE, TARGET, Case, Clause, check_clauses
 from lance_spark.rows.model import DELETE, INSERT, MERGING, OPERATION, UPDATE
 from lance_spark.rows.result import ChangeResult
 from lance_spark.schema.projection import ROW_ADDRESS
+from lance_spark.spark.caches import refreshing
+from lance_spark.spark.probing import probe
 from lance_spark.spark.rows.assignment import assigned, expression, quoted
 from lance_spark.spark.rows.engine import RowChange, change_rows
 from lance_spark.spark.rows.looking_up import is_worth_it, looked_up
@@ -23,7 +25,7 @@ from lance_spark.spark.rows.target import TargetRows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import StructField, StructType
 
     Values = Mapping[str, str | Column]
     Condition = str | Column
@@ -75,6 +77,7 @@ class RowMerge:
         """Delete rows of the target that no row of the source matches."""
         return self._with("not matched by source", DELETE, condition)
 
+    @refreshing
     def execute(self, message: str | None = None, retries: int = 0) -> ChangeResult:
         """Run the merge as one version, with this commit message.
 
@@ -115,6 +118,7 @@ class RowMerge:
         fields = {field.name: field for field in rows.schema(pin)}
         for clause in self.clauses:
             check_columns(list(clause.values or ()), list(fields))
+        self._check_sides(rows.schema(pin))
         kept = rows.kept(pin, self._sets)
         how = join_of(self.clauses)
 
@@ -128,6 +132,17 @@ class RowMerge:
             if columns is not None:
                 return self._merged(looked_up(rows, pin, source, key, columns), fields, kept)
         return rows.select(pin, query)
+
+    def _check_sides(self, schema: StructType) -> None:
+        """Raise Spark's error for a clause that names the side on which its rows are not: every value would be null."""
+        sides = {
+            "not matched": self.source.alias(SOURCE),
+            "not matched by source": probe(self.spark, schema).alias(TARGET),
+        }
+        for clause in self.clauses:
+            given = [*(clause.values or {}).values(), *([] if clause.condition is None else [clause.condition])]
+            if clause.case in sides and given:
+                sides[clause.case].select(*map(expression, given)).schema  # noqa: B018 - Spark analyzes it
 
     def _marked(self) -> DataFrame:
         """The source, whose rows a join tells from rows that are not there."""

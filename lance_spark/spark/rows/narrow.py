@@ -16,7 +16,7 @@ from lance_spark.backfill.options import BackfillOptions
 from lance_spark.errors import LanceSparkError
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.rows.narrow import UpdateSize, columns_are_cheaper, columns_may_be_cheaper, quoted_name, set_where
+from lance_spark.rows.narrow import UpdateSize, columns_are_cheaper, columns_may_be_cheaper, quoted_name
 from lance_spark.rows.result import ChangeResult
 from lance_spark.schema.width import row_width
 from lance_spark.spark.column_values import Asked, values_of
@@ -86,7 +86,7 @@ class NarrowUpdate:
                 both = rows.select(F.expr(text), F.expr(f"CASE WHEN true THEN ({text}) ELSE {quoted_name(name)} END"))
                 if not _fits(both, schema[name].dataType):
                     return None
-            asked = Asked(set_where(dict(self.values), self.where), existing=True)
+            asked = Asked(self.values, existing=True, where=self.where)
             return values_of(self.spark, self.location, start, asked, options)
         except (LanceSparkError, PySparkException):
             return None
