@@ -11,11 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lance_spark.actions.attempts import attempts, overtaken
+from lance_spark.actions.clustering import cluster
 from lance_spark.actions.optimize_plan import OPERATION, plan_optimize, work_of
 from lance_spark.actions.rehoming import rehome
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.compaction.choosing import landed, same_sources
-from lance_spark.compaction.model import OptimizeOptions, OptimizePlan, OptimizeResult, RewriteTask, RewrittenTask
+from lance_spark.compaction.model import (
+    OptimizeOptions,
+    OptimizePlan,
+    OptimizeProgress,
+    OptimizeResult,
+    RewriteTask,
+    RewrittenTask,
+)
 from lance_spark.errors import Conflict
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
@@ -37,8 +45,10 @@ def optimize(location: DatasetLocation, branch: str | None, options: OptimizeOpt
     indexes cannot be re-homed because others commit again and again.
     """
     check_writable(location, branch)
+    if options.order is not None:
+        return cluster(location, branch, options, options.order, engine)
     plan, rehomed = _ready_plan(location, branch, options, engine)
-    work = _Rewriting(location, engine, OptimizeResult(plan.pin, plan, options.dry_run, rehomed=rehomed))
+    work = _Rewriting(location, engine, options, OptimizeResult(plan.pin, plan, options.dry_run, rehomed=rehomed))
     if options.dry_run:
         return work.result
     overtaken_tasks = work.carry_out(plan)
@@ -75,8 +85,11 @@ def _ready_plan(
 class _Rewriting:
     """One call: what it did so far."""
 
-    def __init__(self, location: DatasetLocation, engine: Engine, result: OptimizeResult) -> None:
+    def __init__(
+        self, location: DatasetLocation, engine: Engine, options: OptimizeOptions, result: OptimizeResult
+    ) -> None:
         self._location = location
+        self._options = options
         self._engine = engine
         self.result = result
 
@@ -90,7 +103,15 @@ class _Rewriting:
             left += [task for task in group if not same_sources(task, now)]
             if standing:
                 left += self._commit(plan, self._rewrite(plan, standing))
-            _LOG.info("%s: commit %d of %d", self.result, number, len(plan.groups))
+            progress = OptimizeProgress(
+                f"commit {number} of {len(plan.groups)}",
+                self.result.fragments_removed,
+                self.result.plan.sources,
+                self.result.rows,
+                self.result.bytes,
+            )
+            _LOG.info("%s: %s", plan.pin, progress)
+            self._options.tell(progress)
         return left
 
     def _look(self, plan: OptimizePlan) -> tuple[PinnedVersion, dict[int, Fragment]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from lance_spark.compaction.ordering import Ordering
 from lance_spark.errors import InvalidOption
 from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
@@ -14,6 +16,27 @@ from lance_spark.show.words import counted, few, readable
 
 _SHOWN = 20
 """Tasks that a plan shows one by one."""
+
+
+@dataclass(frozen=True)
+class OptimizeProgress:
+    """How far a compaction is."""
+
+    stage: str
+    """What was finished last."""
+    done: int
+    """Fragments that are done."""
+    fragments: int
+    """Fragments that are rewritten in all."""
+    rows: int = 0
+    """Rows that were written anew and committed."""
+    bytes: int = 0
+    """Size of the data files that were committed."""
+
+    def __str__(self) -> str:
+        """``commit 1 of 3: 40 of 120 fragments, 4,000 rows, 1.2 MiB``."""
+        told = f"{self.stage}: {self.done:,} of {counted(self.fragments, 'fragment')}"
+        return f"{told}, {counted(self.rows, 'row')}, {readable(self.bytes)}"
 
 
 @dataclass(frozen=True)
@@ -29,6 +52,10 @@ class OptimizeOptions:
     partial_progress: int = 10
     """How many commits there are at most."""
     dry_run: bool = False
+    order: Ordering | None = None
+    """The order that rows get; None for the one that they have."""
+    progress: Callable[[OptimizeProgress], object] | None = None
+    """Is told how far it is, each time a group of fragments is committed."""
 
     def __post_init__(self) -> None:
         for name in ("target_rows", "partial_progress"):
@@ -37,6 +64,13 @@ class OptimizeOptions:
                 raise InvalidOption(f"{name} is a whole number, at least 1, not {value!r}.")
         if self.where is not None and not self.where.strip():
             raise InvalidOption("where is a condition in SQL.", hint="Leave it out for all fragments.")
+        if self.progress is not None and not callable(self.progress):
+            raise InvalidOption("progress is a function of one value.", hint="For example progress=print.")
+
+    def tell(self, progress: OptimizeProgress) -> None:
+        """Say how far it is, to whom wants to know."""
+        if self.progress is not None:
+            self.progress(progress)
 
 
 class RewriteTask(NamedTuple):
@@ -91,6 +125,12 @@ class OptimizePlan(Shown):
     """Names of inherited indexes that cover the fragments: they are copied first."""
     counts_rows: bool = True
     """Whether the version knows how many rows its fragments have."""
+    order: Ordering | None = None
+    """The order that the rows get; None for the one that they have."""
+    parts: int = 0
+    """Fragments that rows are sorted into."""
+    depth: float = 0.0
+    """In how many of the fragments a row might be, by its values of the columns of the order, on average."""
 
     @cached_property
     def tasks(self) -> tuple[RewriteTask, ...]:
@@ -116,6 +156,9 @@ class OptimizePlan(Shown):
     def summary(self) -> str:
         """In one line, without the version."""
         size = f"{counted(self.rows, 'row')}, {readable(self.bytes)}"
+        if self.order is not None:
+            some = f"{self.sources:,} of {counted(self.fragments, 'fragment')}"
+            return f"{some} by {self.order}, as {self.parts:,}; {size}; depth {self.depth:.1f}"
         return (
             f"{self.sources:,} of {counted(self.fragments, 'fragment')} in {counted(len(self.tasks), 'task')} "
             f"and {counted(len(self.groups), 'commit')}; {size}"
@@ -157,6 +200,10 @@ class OptimizeResult:
     """Tasks, as ids of their fragments, that other commits overtook twice: their rows are as the others left them."""
     rehomed: tuple[str, ...] = ()
     """Names of inherited indexes whose files the branch has itself now."""
+    depth: float | None = None
+    """The plan's depth, as it is now; None where rows kept their order."""
+    uncovered: tuple[str, ...] = ()
+    """Names of indexes that do not cover the rows any more: ``indexes.optimize()`` adds them again."""
 
     def __str__(self) -> str:
         """``exp@9: 12 fragments became 3 in 2 commits; 1,200 rows, 3.4 KiB``."""
@@ -170,6 +217,10 @@ class OptimizeResult:
             )
         elif self.conflicts:
             told = f"{self.version}: nothing was rewritten"
+        if self.depth is not None:
+            told += f"; depth {self.plan.depth:.1f} became {self.depth:.1f}"
+        if self.uncovered:
+            told += f"; not indexed any more: {', '.join(self.uncovered)}"
         return f"{told}; {counted(len(self.conflicts), 'task')} in conflict" if self.conflicts else told
 
     def as_record(self) -> dict[str, Any]:
@@ -186,4 +237,7 @@ class OptimizeResult:
             "commits": self.commits,
             "conflicts": [", ".join(map(str, ids)) for ids in self.conflicts],
             "indexes_rehomed": list(self.rehomed),
+            "depth_before": self.plan.depth if self.plan.order is not None else None,
+            "depth_after": self.depth,
+            "indexes_uncovered": list(self.uncovered),
         }

@@ -10,7 +10,7 @@ from lance_spark.history.fragments import FragmentPair, match
 from lance_spark.manifest.contents import Field, Fragment
 from lance_spark.manifest.transactions import Transaction
 from lance_spark.merge.snapshot import Snapshot
-from lance_spark.merge.trace import ACTION, BEGIN
+from lance_spark.merge.trace import ACTION, BEGIN, REORDERED
 
 _OPEN_COST = 64 * 2**10
 """Bytes charged for opening a fragment."""
@@ -24,7 +24,9 @@ _REPLACES_ALL = "Overwrite"
 
 def changes_no_rows(transaction: Transaction | None) -> bool:
     """Whether a version is known to have the rows of the one before it, so that its fragments need no look."""
-    return transaction is not None and transaction.operation in _CHANGE_NO_ROWS
+    return transaction is not None and (
+        transaction.operation in _CHANGE_NO_ROWS or transaction.properties.get(REORDERED) == "true"
+    )
 
 
 def begins_copy(transaction: Transaction | None) -> bool:

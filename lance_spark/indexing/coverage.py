@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound
 from lance_spark.indexing.kinds import described_kind
 from lance_spark.indexing.model import IndexInfo, IndexRequest
+from lance_spark.manifest.indexes import IndexRecord
 from lance_spark.metadata.indexes import Segment
 
 _INTERNAL = "__"
@@ -147,3 +148,14 @@ def _filled(rows: Rows) -> frozenset[int]:
 
 def _count(fragments: Iterable[int], rows: Rows) -> int:
     return sum(rows.get(fragment, 0) for fragment in fragments)
+
+
+def lost_coverage(
+    before: Iterable[IndexRecord], old: Collection[int], after: Iterable[IndexRecord], new: Collection[int]
+) -> tuple[str, ...]:
+    """Names of the indexes that knew rows of old fragments, and do not know all of the new ones that have them now."""
+    known: dict[str, set[int]] = {}
+    for index in after:
+        known.setdefault(index.name, set()).update(index.fragments or ())
+    names = {index.name for index in before if not index.is_internal and not (index.fragments or set()).isdisjoint(old)}
+    return tuple(sorted(name for name in names if not known.get(name, set()).issuperset(new)))

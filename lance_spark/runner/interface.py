@@ -65,6 +65,20 @@ class Runner(Protocol):
         """
         ...
 
+    def gather(
+        self,
+        stage: str,
+        frame: Frame,
+        function: Callable[[Iterator[bytes]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+        parts: int,
+    ) -> Frame:
+        """The function's batches for all ``rows`` (binary) of each value of ``part`` (bigint), from 0 on.
+
+        All of one part have to fit into memory.
+        """
+        ...
+
     def union(self, frames: Sequence[Frame]) -> Frame:
         """All rows of frames with one schema; of at least one frame."""
         ...

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from lance_spark.runner.interface import Item
@@ -78,6 +79,22 @@ class LocalRunner:
         """The function's table for all rows at once."""
         self._say(stage)
         return function(*frames).cast(schema)
+
+    def gather(
+        self,
+        stage: str,
+        frame: pa.Table,
+        function: Callable[[Iterator[bytes]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+        parts: int,  # noqa: ARG002 - those that there are
+    ) -> pa.Table:
+        """The function's batches, part by part."""
+        self._say(stage)
+        numbers = frame["part"].to_numpy()
+        found = np.unique(numbers).tolist()
+        own = [frame["rows"].filter(pa.array(numbers == number)) for number in found]
+        results = self._each(lambda pieces: list(function(piece.as_py() for piece in pieces)), own)
+        return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
     def union(self, frames: Sequence[pa.Table]) -> pa.Table:
         """All rows."""

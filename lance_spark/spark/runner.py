@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -117,6 +119,26 @@ class SparkRunner:
         self._say(stage)
         return ours.cogroup(theirs).applyInArrow(run, to_spark(schema))
 
+    def gather(
+        self,
+        stage: str,
+        frame: DataFrame,
+        function: Callable[[Iterator[bytes]], Batches],
+        schema: pa.Schema,
+        parts: int,
+    ) -> DataFrame:
+        """A DataFrame with the function's batches; one task writes one part, or two."""
+        # Spark hashes parts to tasks. With as many tasks as parts a third of them would have nothing to do.
+        parted = frame.repartition(2 * max(1, parts), "part").sortWithinPartitions("part")
+
+        def run(batches: Batches) -> Batches:
+            with plainly():
+                for _, pieces in groupby(_cells(batches), key=itemgetter(0)):
+                    yield from function(piece for _, piece in pieces)
+
+        self._say(stage)
+        return parted.mapInArrow(run, to_spark(schema))
+
     def union(self, frames: Sequence[DataFrame]) -> DataFrame:
         """All rows."""
         whole = frames[0]
@@ -146,7 +168,8 @@ class SparkRunner:
     @contextmanager
     def _described(self, stage: str) -> Iterator[None]:
         """Name the jobs inside in Spark's UI, and raise our own errors as what they are."""
-        tag = f"lance {self._operation}: {stage}"
+        # Spark refuses a comma, such as that of a large number.
+        tag = f"lance {self._operation}: {stage}".replace(",", "")
         self._spark.addTag(tag)
         try:
             yield
@@ -158,6 +181,13 @@ class SparkRunner:
     def _cores(self) -> int:
         """Cores of the executors: the number of partitions Spark gives a range by itself."""
         return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
+
+
+def _cells(batches: Batches) -> Iterator[tuple[int, bytes]]:
+    """Part and rows of each row."""
+    for batch in batches:
+        for part, piece in zip(batch.column("part"), batch.column("rows"), strict=True):
+            yield part.as_py(), piece.as_py()
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

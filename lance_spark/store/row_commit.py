@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lance_spark.layout.names import deletion_path
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.transactions import MESSAGE
-from lance_spark.merge.trace import ADDS_ONLY, MOVED
+from lance_spark.merge.trace import ADDS_ONLY, MOVED, REORDERED
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.rows.messages import Prepared
 from lance_spark.store import files
@@ -36,6 +36,8 @@ class Terms(NamedTuple):
     predicate: str = ""
     """Of a delete, for those who read the history."""
     message: str | None = None
+    reordered: bool = False
+    """Whether it moves all rows of some fragments to new ones, in another order, and changes none."""
 
 
 def commit_rows(location: DatasetLocation, head: PinnedVersion, change: Prepared, terms: Terms) -> PinnedVersion:
@@ -48,6 +50,8 @@ def commit_rows(location: DatasetLocation, head: PinnedVersion, change: Prepared
     }
     if terms.message:
         properties[MESSAGE] = terms.message
+    if terms.reordered:
+        properties[REORDERED] = "true"
     return commit_on(location, head, _operation(open_pinned(location, head), change, terms), properties)
 
 

@@ -91,19 +91,9 @@ class StableRowIds:
 
     def give(self, written: list[dict[str, Any]], addresses: Addresses) -> None:
         """Let rows that were written anew, in this order, keep their row ids."""
-        from lance.fragment import FragmentMetadata, RowIdSequence
-
         if len(np.unique(addresses)) < len(addresses):
             return  # a row that would change twice: the whole change is refused
-        ids = self.at(addresses)
-        start = 0
-        for entry in written:
-            end = start + entry["physical_rows"]
-            with translated(self._location, "writing row ids"):
-                metadata = FragmentMetadata.from_json(json.dumps(entry))
-                metadata.row_id_meta = RowIdSequence(ids[start:end].tolist()).to_inline_metadata()
-                entry.update(metadata.to_json())
-            start = end
+        with_row_ids(self._location, written, self.at(addresses))
 
     def at(self, addresses: Addresses) -> npt.NDArray[np.int64]:
         """The row ids of rows."""
@@ -125,6 +115,20 @@ class StableRowIds:
                 )
             self._known[fragment] = np.array(read_row_ids(bytes(inline)), np.int64)
         return self._known[fragment]
+
+
+def with_row_ids(location: DatasetLocation, written: list[dict[str, Any]], ids: Addresses) -> None:
+    """Give the rows of new fragments, as pylance's JSON, these stable row ids, in their order."""
+    from lance.fragment import FragmentMetadata, RowIdSequence
+
+    start = 0
+    for entry in written:
+        end = start + entry["physical_rows"]
+        with translated(location, "writing row ids"):
+            metadata = FragmentMetadata.from_json(json.dumps(entry))
+            metadata.row_id_meta = RowIdSequence(ids[start:end].tolist()).to_inline_metadata()
+            entry.update(metadata.to_json())
+        start = end
 
 
 def not_live(location: DatasetLocation, pin: PinnedVersion, fragment: int) -> LanceSparkError:

@@ -1,13 +1,17 @@
 """Compaction on Spark's executors: tasks, results and conditions cross, and pylance reads what they made."""
 
 import lance
+import pyarrow as pa
 import pytest
 from support.small_fragments import all_covered, append, check_rows, covered, fragmented, sizes
 
 from lance_spark import LanceTable
 from lance_spark.actions.optimize import optimize
 from lance_spark.compaction.model import OptimizeOptions
+from lance_spark.compaction.ordering import ordering_of
 from lance_spark.errors import InvalidOption, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.runner.work import Work
 from lance_spark.spark.engines import engine_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
@@ -41,3 +45,37 @@ def test_the_verb_of_a_handle(spark, uri):
         with pytest.raises(Refused, match="stands at a tag or version"):
             standing.optimize()
     assert LanceTable.for_path(None, uri).optimize().commits == 0
+
+
+@pytest.mark.parametrize(("kind", "stable"), [("sort_by", True), ("zorder", False)])
+def test_another_order_on_executors(spark, uri, kind, stable):
+    fragmented(uri, stable, inherited=8, own=0)
+    lance.dataset(uri).delete("id = 7")
+    before = lance.dataset(uri).to_table(with_row_id=stable).sort_by("id")
+    order = ordering_of(**{"sort_by": None, "zorder": None, kind: ["k", "s"]})
+    engine = engine_for("spark", lambda: spark, parallelism=2)
+    result = optimize(DatasetLocation.at(uri), None, OptimizeOptions(target_rows=20, order=order), engine)
+    assert (result.fragments_removed, result.fragments_added, result.rows) == (8, 4, 79)
+    assert result.depth < result.plan.depth / 2
+    assert lance.dataset(uri).to_table(with_row_id=stable).sort_by("id") == before
+    check_rows(uri, {*range(80)} - {7})
+
+
+def test_another_order_by_the_verb_of_a_handle(spark, uri):
+    fragmented(uri, stable=False)
+    table, told = LanceTable.for_path(spark, uri), []
+    assert table.optimize(sort_by="k", target_rows=20, progress=told.append).commits == 1
+    assert str(told[-1]).startswith("committed: 4 of 4 fragments, 40 rows")
+    assert lance.dataset(uri).to_table()["k"].to_pylist() == [key for key in range(5) for _ in range(8)]
+    assert table.checkout(branch="exp").optimize(zorder=["k", "id"], target_rows=20, dry_run=True).plan.sources == 4
+
+
+def test_a_stage_may_have_a_large_number_in_its_name(spark):
+    """Spark refuses tags with commas: 1,000 fragments could not be rewritten."""
+
+    def numbered(item):
+        yield pa.record_batch([pa.array([item])], ["n"])
+
+    runner = engine_for("spark", lambda: spark, parallelism=2).for_work("optimize", Work())
+    stage, schema = "rewrite 1,000 fragments", pa.schema([("n", pa.int64())])
+    assert runner.collect(stage, runner.flat_map(stage, [1, 2], numbered, schema))["n"].to_pylist() == [1, 2]

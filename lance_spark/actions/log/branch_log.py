@@ -17,7 +17,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, decode_contents
 from lance_spark.manifest.decode import decode_head
 from lance_spark.manifest.transactions import UNKNOWN
-from lance_spark.merge.trace import ACTION, SOURCE, read_trace
+from lance_spark.merge.trace import ACTION, REORDERED, SOURCE, read_trace
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.resolve import missing
@@ -189,18 +189,18 @@ class BranchLog:
             source=properties.get(SOURCE),
             message=None if transaction is None else transaction.message,
             total_rows=self._rows.rows(contents) if contents.counts_rows else count_rows(context.location, pin),
-            stat=self._stat(contents, operation) if context.stat else None,
+            stat=self._stat(contents, operation, REORDERED in properties) if context.stat else None,
             tags=context.tags(pin),
             heads=context.heads(pin),
             forks=context.forks(pin),
             parents=(*self._first_parent(here), *self._taken_in(properties)),
         )
 
-    def _stat(self, contents: Contents, operation: str) -> Stat | None:
+    def _stat(self, contents: Contents, operation: str, reordered: bool) -> Stat | None:
         if self.previous is None:
             return stat_of_all(contents) if contents.head.version == 1 or operation == _STARTS else None
         counted = contents.counts_rows and self.previous.counts_rows
-        return stat(match(self.previous, contents), counted, moved=operation == _MOVES_ROWS)
+        return stat(match(self.previous, contents), counted, moved=reordered or operation == _MOVES_ROWS)
 
     def _first_parent(self, here: StoredVersion) -> tuple[PinnedVersion, ...]:
         fork = self.fork

@@ -1,0 +1,1 @@
+"""Upkeep of a table: one module per part of ``python -m benchmarks.upkeep``."""
