@@ -119,6 +119,7 @@ def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
         "retain_versions": arguments.retain_versions,
         "versions": frozenset(arguments.version) or None,
         "commit_window": _span(arguments, "commit_window"),
+        "undo_window": _span(arguments, "undo_window"),
         "unverified_age": _span(arguments, "unverified_age"),
         "delete_unverified": arguments.delete_unverified or None,
         "keep_fork_versions": False if arguments.drop_fork_versions else None,
@@ -228,6 +229,9 @@ def parser() -> argparse.ArgumentParser:
         "--commit-window",
         metavar="SPAN",
         help="versions this young stay whatever is said: at least the longest job that commits (default 1d)",
+    )
+    which.add_argument(
+        "--undo-window", metavar="SPAN", help="how long moved or deleted refs can be restored (default 7d)"
     )
     which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
     files = made.add_argument_group("files that no version names")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from lance_spark.actions.reflog import give_up_name, keep_deleted, recorded
 from lance_spark.actions.resolve import resolve
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
 from lance_spark.layout.names import versions_directory
@@ -12,8 +13,10 @@ from lance_spark.refs.edit import check_create_branch, check_delete_branch
 from lance_spark.refs.listing import BranchList
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, RefTable
 from lance_spark.refs.names import check_branch_name, check_new_branch_name
+from lance_spark.refs.parse import BRANCHES, ref_file
+from lance_spark.refs.resolve import missing
 from lance_spark.store import files, refs
-from lance_spark.store.dropping import drop_branch
+from lance_spark.store.dropping import drop_branch, drop_ref
 from lance_spark.store.unfinished import clear_unfinished
 
 
@@ -77,9 +80,13 @@ def check_new(location: DatasetLocation, name: str) -> None:
 
 
 def _check_free(location: DatasetLocation, name: str) -> None:
-    """As check_new. Also removes what a killed creation of the branch left behind."""
+    """As check_new. Also removes what a killed creation of the branch left behind, or a deletion that was undoable.
+
+    Whoever makes a branch of the same name gives up what can be restored, as before there was anything to restore.
+    """
     check_new(location, name)
-    if files.list_names(location, versions_directory(name)) and not clear_unfinished(location, name):
+    left = bool(files.list_names(location, versions_directory(name)))
+    if left and not give_up_name(location, name) and not clear_unfinished(location, name):
         raise AlreadyExists(
             f"The directory of branch '{name}' is still there, without its ref file.",
             hint="Another job may be creating it right now, or was killed at that: try again in a minute. If that does "
@@ -93,6 +100,21 @@ def delete_branch(location: DatasetLocation, name: str) -> None:
     table = refs.read_refs(location)
     check_delete_branch(table, name)
     drop_branch(location, name, partial(check_unneeded, location, table.branches[name]))
+
+
+def set_aside_branch(location: DatasetLocation, name: str) -> None:
+    """Delete a branch so that it can be restored for a while: its files stay, see ``actions.reflog``.
+
+    Raises as :func:`delete_branch`.
+    """
+    check_branch_name(name)
+    table = refs.read_refs(location)
+    check_delete_branch(table, name)
+    content = files.read(location, ref_file(BRANCHES, name))
+    if content is None:
+        raise missing("branch", name, table.branches)
+    with recorded(location, keep_deleted(location, name, content.decode())):
+        drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
 
 
 def check_unneeded(location: DatasetLocation, branch: Branch) -> None:

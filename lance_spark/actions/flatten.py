@@ -6,7 +6,7 @@ from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.merge.copying import copy_each
 from lance_spark.actions.rehoming import index_copies
 from lance_spark.actions.relocate.relocate import trace_of
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.compaction.flattening import FlattenResult, inherited_copies, reads_elsewhere
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
@@ -29,7 +29,7 @@ def flatten(location: DatasetLocation, branch: str | None, engine: Engine) -> Fl
     Indexes come first, so that each version is sound. A call that was killed is made again, and uses its copies.
     Raises Refused for files that were named by hand, CorruptData for an index without files, NotFound, Conflict.
     """
-    check_writable(location, branch)
+    check_mergeable(location, branch)
     files: dict[str, Copy] = {}
     names: set[str] = set()
     for _ in attempts():

@@ -14,7 +14,7 @@ from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.clustering import cluster
 from lance_spark.actions.optimize_plan import OPERATION, plan_optimize, work_of
 from lance_spark.actions.rehoming import rehome
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.compaction.choosing import landed, same_sources
 from lance_spark.compaction.model import (
     OptimizeOptions,
@@ -44,7 +44,7 @@ def optimize(location: DatasetLocation, branch: str | None, options: OptimizeOpt
     once, and then named in the result. Raises Refused, NotFound, InvalidOption for a bad condition, and Conflict where
     indexes cannot be re-homed because others commit again and again.
     """
-    check_writable(location, branch)
+    check_mergeable(location, branch)
     if options.order is not None:
         return cluster(location, branch, options, options.order, engine)
     plan, rehomed = _ready_plan(location, branch, options, engine)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from lance_spark.actions.branches import check_unneeded, create_branch_at
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_delete_branch
+from lance_spark.refs.lifetime import only_lifetime
 from lance_spark.refs.model import Branch, PinnedVersion
 from lance_spark.refs.names import MAIN, check_branch_name, check_new_branch_name
 from lance_spark.store import datasets, refs
@@ -33,7 +35,7 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
     if new in table.branches:
         raise AlreadyExists(f"Branch '{new}' already exists.", hint="Choose another name, or delete it first.")
     branch = table.branches[old]
-    if branch.metadata:
+    if not only_lifetime(branch.metadata):
         raise Refused(
             f"Branch '{old}' cannot be renamed: its ref file holds metadata, which would be lost.",
             hint=_otherwise(old, new),
@@ -51,6 +53,9 @@ def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
     """
     branch = check_rename(location, old, new)
     created = create_branch_at(location, new, _fork(location, branch, new))
+    if branch.metadata:
+        refs.replace_metadata(location, new, branch.metadata)
+        created = replace(created, metadata=branch.metadata)
     try:
         _check_untouched(location, old, new)
         check_delete_branch(refs.read_refs(location), old)

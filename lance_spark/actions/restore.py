@@ -23,6 +23,7 @@ from lance_spark.runner.interface import Engine
 from lance_spark.store import datasets, files, merge_commit, relocate_commit, version_reader
 from lance_spark.store.commits import check_nothing_missing
 from lance_spark.store.index_commit import commit_indexes
+from lance_spark.store.protection import check_unprotected
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersi
     A commit that was cleaned up meanwhile could be neither checked nor restored.
     """
     check_nothing_missing(location, head)
+    check_unprotected(location, pin.branch)
     restored = datasets.restore(location, pin)
     if restored != head.version + 1:
         between = ", ".join(str(version) for version in range(head.version + 1, restored))

@@ -100,8 +100,8 @@ def _beside_parent(
         alone,
         parent=parent or MAIN,
         common=str(graph.pin(bases[0])) if len(bases) == 1 else None,
-        ahead=_since(location, graph, newest, other),
-        behind=_since(location, graph, other, newest),
+        ahead=changes_since(location, graph, newest, other),
+        behind=changes_since(location, graph, other, newest),
     )
 
 
@@ -119,12 +119,12 @@ def _tracking(
     held = graph.held(newest, there)
     nodes = ((pair, node_of(graph, follows, pair)) for pair in follows.pairs)
     known = max((pair.remote for pair, node in nodes if held.get(node.chain, -1) >= node.version), default=0)
-    ahead = _since(location, graph, newest, there)
+    ahead = changes_since(location, graph, newest, there)
     related = bool(graph.bases(newest, there))
     return Tracking(name, follows.remote, follows.branch or MAIN, last.remote, ahead, last.remote - known, related)
 
 
-def _since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: PinnedVersion) -> int:
+def changes_since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: PinnedVersion) -> int:
     """Versions of a side's own chain, with changes of their own, that the other one does not have."""
     held = graph.held(other, side)
     known = held.get(graph.node(side).chain, -1)

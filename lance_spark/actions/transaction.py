@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from lance_spark.actions.branches import create_branch_at, delete_branch
 from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefSpec
@@ -33,7 +33,7 @@ def transaction(
     """
     if target.tag is not None or target.version is not None or target.as_of is not None:
         raise Refused("A transaction needs a branch to publish to.", hint="Use checkout(branch=...), or no ref at all.")
-    check_writable(location, target.branch)
+    check_mergeable(location, target.branch)
     name = f"transaction-{uuid.uuid4().hex}"
     create_branch_at(location, name, pin_latest(location, target.branch))
     try:

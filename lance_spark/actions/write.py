@@ -89,7 +89,10 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
         check_new(location, str(options.branch))
         return start
     if options.branch is None:
-        return find_latest(location, None)
+        newest = find_latest(location, None)
+        if newest is not None:
+            check_writable(location, None)
+        return newest
     try:
         check_writable(location, options.branch)
     except NotFound as missing:

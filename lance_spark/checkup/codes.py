@@ -100,7 +100,12 @@ MEANINGS = {
     VERSION_TWICE: Meaning(WARNING, "A version has two manifests.", "Let the migration of manifest names end."),
     TAG_DANGLING: Meaning(ERROR, "A tag names a version that is not there.", "Delete the tag, or move it."),
     PARENT_GONE: Meaning(WARNING, "A branch was made from a branch that is gone.", "Merge or delete the branch."),
-    NO_REF: Meaning(NOTE, "A directory of a branch has versions and no ref.", "Remove it if no job is creating it."),
+    NO_REF: Meaning(
+        NOTE,
+        "A directory of a branch has versions and no ref.",
+        "If lance-git reflog says that the branch was deleted, it can be restored, and expire-refs removes the "
+        "directory. Otherwise remove it if no job is creating it.",
+    ),
     UNCOMMITTED: Meaning(NOTE, "Files that no version names lie around for long.", "Run a cleanup."),
     CLONE_GONE: Meaning(NOTE, "A recorded clone is not there.", "Delete its tag if it is gone for good."),
 }

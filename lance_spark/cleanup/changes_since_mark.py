@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lance_spark.cleanup.references import ChainSpan
-from lance_spark.cleanup.retention import Verdict
+from lance_spark.cleanup.retention import Verdict, retained_by_ref
 from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.refs.model import Branch
+from lance_spark.refs.reflog import FORGOTTEN, RefChange
 
 
 def newly_live(
@@ -56,11 +57,20 @@ def _needed(before: Survey, after: Survey, chain: Chain, window_ns: int | None) 
     known = {_origin(branch) for branch in before.refs.branches.values()}
     new = [branch for branch in after.refs.branches.values() if _origin(branch) not in known]
     named = {tag.version for tag in after.refs.tags.values() if tag.branch == chain.branch}
+    known_changes = {change.id for change in before.changes}
+    undoable = [change for change in after.changes if change.id not in known_changes and change.state != FORGOTTEN]
+    named |= {change.before.target.version for change in undoable if change.before and _on(change, chain)}
     named |= {branch.parent_version for branch in new if branch.parent_branch == chain.branch}
     needed = {position for position, manifest in enumerate(chain.versions) if manifest.version in named}
     if window_ns is not None:
         needed |= {position for position, manifest in enumerate(chain.versions) if manifest.modified_ns >= window_ns}
+    retained = retained_by_ref(after, chain)  # as the ref says by now: it may ask for more than it did at the mark
+    needed |= set(range(max(0, len(chain.versions) - retained), len(chain.versions)))
     return needed | {len(chain.versions) - 1}
+
+
+def _on(change: RefChange, chain: Chain) -> bool:
+    return change.before is not None and change.before.target.branch == chain.branch
 
 
 def _origin(branch: Branch) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, RefTable, Tag
+from lance_spark.refs.reflog import decode, encode
 
 FORMAT = 1
 
@@ -103,6 +104,7 @@ def _survey(survey: Survey) -> dict[str, Any]:
             [branch.name, branch.parent_branch, branch.parent_version, branch.created_at.isoformat(), branch.identity]
             for branch in survey.refs.branches.values()
         ],
+        "changes": {change.id: encode(change).decode() for change in survey.changes},
         "tags": [[tag.name, tag.branch, tag.version] for tag in survey.refs.tags.values()],
         "chains": [
             {
@@ -143,6 +145,8 @@ def _read_survey(entry: Mapping[str, Any], location: DatasetLocation) -> Survey:
         ),
         refs=RefTable({branch.name: branch for branch in branches}, {tag.name: tag for tag in tags}),
         recorded_clones=entry["recorded_clones"],
+        # A plan of an older version has none: then every recorded change counts as newer than the plan.
+        changes=tuple(decode(key, text.encode()) for key, text in entry.get("changes", {}).items()),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from lance_spark.errors import InvalidOption
 from lance_spark.refs.names import MAIN
+from lance_spark.refs.reflog import DEFAULT_UNDO_WINDOW
 
 DEFAULT_OLDER_THAN = timedelta(days=14)
 DEFAULT_UNVERIFIED_AGE = timedelta(days=7)
@@ -71,6 +72,9 @@ class CleanupPolicy:
     long as the longest job that commits to the dataset. Lance finds conflicts by the versions that were committed since
     a job began. It misses a conflict with a version that was removed meanwhile: rows that this version deleted come
     back. Zero is for when no other job commits."""
+    undo_window: timedelta = DEFAULT_UNDO_WINDOW
+    """How long versions stay that a tag was on before it was moved or deleted, or that a branch was made from which was
+    deleted with its files kept: so that they can be restored. Zero gives that up."""
     delete_unverified: bool = False
     """Delete files that no version names whatever their age. Only safe while no job writes."""
     unverified_age: timedelta = DEFAULT_UNVERIFIED_AGE
@@ -94,7 +98,7 @@ class CleanupPolicy:
     def __post_init__(self) -> None:
         if self.versions is not None:
             object.__setattr__(self, "versions", frozenset(self.versions))
-        for name in ("unverified_age", "commit_window"):
+        for name in ("unverified_age", "commit_window", "undo_window"):
             if getattr(self, name) < timedelta(0):
                 raise InvalidOption(f"{name} cannot be negative.")
         for pattern, choice in self.tags.items():

@@ -19,7 +19,7 @@ else:
 _RULE = ("older_than", "before_version", "retain_versions", "versions")
 _LISTS = ("clones", "clones_from", "known_bases")
 _FLAGS = ("delete_unverified", "keep_fork_versions")
-_SPANS = ("commit_window", "unverified_age")
+_SPANS = ("commit_window", "undo_window", "unverified_age")
 _KNOWN = (*_RULE, *_LISTS, *_FLAGS, *_SPANS, "on_tagged", "branches", "tags")
 
 

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta, timezone
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import Refused
-from lance_spark.refs.model import Branch, Tag
+from lance_spark.refs.lifetime import Lifetime
+from lance_spark.refs.model import Branch, RefTable, Tag
 from lance_spark.refs.names import is_own_tag
 from lance_spark.sync.merge_notes import merged_notes
 
@@ -20,12 +21,14 @@ CLOCK_MARGIN = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NANOSECONDS = 1_000
 """In a microsecond."""
-LATEST, TAGGED, FORK, MERGED, JOB, BY_POLICY, CLONE, DETACHED, NO_REF = (
+LATEST, TAGGED, FORK, MERGED, JOB, RETAINED, UNDO, BY_POLICY, CLONE, DETACHED, NO_REF = (
     "latest",
     "tagged",
     "fork of a branch",
     "base of the next merge",
     "a job under way may need it",
+    "retained by its branch",
+    "may be restored",
     "by the policy",
     "of a clone",
     "detached",
@@ -81,7 +84,7 @@ def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, clock: RunCl
         rule = policy.rule_for(chain.branch)
         if rule is None or not chain.has_ref:
             continue
-        times, eligible = _Times.of(rule, policy.commit_window, clock), set(_eligible(chain, rule))
+        times, eligible = _Times.of(rule, policy.commit_window, clock), set(_eligible(survey, chain, rule))
         open_ages = [at for at, manifest in enumerate(chain.versions) if times.leave_open(manifest, at in eligible)]
         if eligible and open_ages:
             unknown[index] = open_ages
@@ -125,12 +128,13 @@ def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) ->
     """
     verdicts = []
     tagged_old: list[Tag] = []
+    former = former_refs(survey, clock.now_ns, policy.undo_window)
     for index, chain in enumerate(survey.chains):
         known = ages.get(index, {})
-        old = _old(chain, policy, clock, known)
+        old = _old(survey, chain, policy, clock, known)
         needed = _needed_by_jobs(chain, policy.commit_window, clock, known)
         tagged_old += _tags_that_forbid(survey, policy, chain, old - needed)
-        verdicts.append(_verdict(survey, policy, chain, old, needed))
+        verdicts.append(_verdict(survey, policy, chain, old, needed, former))
     if tagged_old:
         names = ", ".join(f"'{tag.name}' ({tag.branch or 'main'}@{tag.version})" for tag in tagged_old[:10])
         raise Refused(
@@ -140,13 +144,15 @@ def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) ->
     return verdicts
 
 
-def _old(chain: Chain, policy: CleanupPolicy, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
+def _old(survey: Survey, chain: Chain, policy: CleanupPolicy, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
     """Positions that match the policy, even if something else keeps them."""
     rule = policy.rule_for(chain.branch)
     if chain.repository or rule is None or not chain.has_ref:
         return set()
     # Files from after the beginning of the run stay, manifests too: the report must not say that their versions go.
-    eligible = [position for position in _eligible(chain, rule) if chain.versions[position].modified_ns < clock.now_ns]
+    eligible = [
+        position for position in _eligible(survey, chain, rule) if chain.versions[position].modified_ns < clock.now_ns
+    ]
     if rule.older_than is None:
         return set(eligible)
     cutoff, times = clock.before(rule.older_than), _Times.of(rule, policy.commit_window, clock)
@@ -174,14 +180,25 @@ def _needed_by_jobs(chain: Chain, window: timedelta, clock: RunClock, ages: Mapp
     return set()
 
 
-def _eligible(chain: Chain, rule: VersionRule) -> Sequence[int]:
-    """Positions that match all conditions of a rule except for the age; never the latest."""
+def _eligible(survey: Survey, chain: Chain, rule: VersionRule) -> Sequence[int]:
+    """Positions that match all conditions of a rule except for the age; never the latest, nor what the ref retains."""
+    retained = max(rule.retain_versions or 1, retained_by_ref(survey, chain))
     return [
         position
-        for position in range(len(chain.versions) - (rule.retain_versions or 1))
+        for position in range(len(chain.versions) - retained)
         if (rule.before_version is None or chain.versions[position].version < rule.before_version)
         and (rule.versions is None or chain.versions[position].version in rule.versions)
     ]
+
+
+def retained_by_ref(survey: Survey, chain: Chain) -> int:
+    """How many of its newest versions a branch itself asks to keep: a policy never removes more than that allows.
+
+    All of them, if the ref says so in a way that cannot be understood: then nobody knows which may go.
+    """
+    branch = survey.refs.branches.get(chain.branch or "")
+    lifetime = survey.refs.main if chain.branch is None else Lifetime() if branch is None else branch.lifetime
+    return len(chain.versions) if "retain_versions" in lifetime.unreadable else lifetime.retain_versions or 0
 
 
 def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Iterator[Tag]:
@@ -199,15 +216,16 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
             yield tag
 
 
-def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, str]:
+def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: RefTable) -> dict[int, str]:
     """Why versions stay whatever their age, by position."""
     positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
-    reasons = {}
+    reasons = {positions[version]: UNDO for version in former_versions(former, chain) if version in positions}
     if policy.keep_fork_versions:
-        for branch in survey.refs.branches.values():
+        branches = [*survey.refs.branches.values(), *former.branches.values()]
+        for branch in branches:
             if branch.parent_branch == chain.branch and branch.parent_version in positions:
                 reasons[positions[branch.parent_version]] = FORK
-        for version in merge_bases(survey, chain, survey.refs.branches.values()):
+        for version in merge_bases(survey, chain, branches):
             if version in positions:
                 reasons.setdefault(positions[version], MERGED)
     for tag in survey.refs.tags.values():
@@ -216,6 +234,26 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain) -> dict[int, st
     if chain.versions:
         reasons[len(chain.versions) - 1] = LATEST
     return reasons
+
+
+def former_refs(survey: Survey, now_ns: int, window: timedelta) -> RefTable:
+    """Branches and tags, as they were, that can be restored: by the ids of the records that tell of them."""
+    kept = [change for change in survey.changes if change.keeps(now_ns, window)]
+    tags = {
+        change.id: Tag(change.name, change.before.target.branch, change.before.target.version)
+        for change in kept
+        if change.before is not None
+    }
+    branches = {change.id: change.branch for change in kept}
+    return RefTable({key: branch for key, branch in branches.items() if branch is not None}, tags)
+
+
+def former_versions(former: RefTable, chain: Chain) -> set[int]:
+    """Versions of a chain that tags were on, or that branches were made from."""
+    tagged = {tag.version for tag in former.tags.values() if tag.branch == chain.branch}
+    return tagged | {
+        branch.parent_version for branch in former.branches.values() if branch.parent_branch == chain.branch
+    }
 
 
 def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[Branch]) -> Iterator[int]:
@@ -233,11 +271,16 @@ def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[Branch]) -> Ite
                 yield note.at
 
 
-def _verdict(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int]) -> Verdict:
-    pinned = {} if chain.repository else {**dict.fromkeys(old & needed, JOB), **_pinned(survey, policy, chain)}
+def _verdict(
+    survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int], former: RefTable
+) -> Verdict:
+    pinned = {} if chain.repository else {**dict.fromkeys(old & needed, JOB), **_pinned(survey, policy, chain, former)}
     default = CLONE if chain.repository else BY_POLICY if chain.has_ref else NO_REF
+    by_ref = 0 if chain.repository or not chain.has_ref else retained_by_ref(survey, chain)
     reasons = [
-        pinned.get(position) or (None if position in old else default) for position in range(len(chain.versions))
+        pinned.get(position)
+        or (RETAINED if position >= len(chain.versions) - by_ref else None if position in old else default)
+        for position in range(len(chain.versions))
     ] + [CLONE if chain.repository else DETACHED] * len(chain.detached)
     counts = Counter(reason for reason in reasons if reason is not None)
     return Verdict(tuple(reason is not None for reason in reasons), dict(counts))

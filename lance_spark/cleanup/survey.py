@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import RefTable
 from lance_spark.refs.names import MAIN
+from lance_spark.refs.reflog import RefChange
 
 
 class VersionFile(NamedTuple):
@@ -66,6 +67,8 @@ class Survey:
     """Of the dataset that is cleaned."""
     recorded_clones: Mapping[str, str] = field(default_factory=dict)
     """Tag that protects a cloned version, to the clone's URI."""
+    changes: tuple[RefChange, ...] = ()
+    """Changes of refs that are recorded: what they need to be taken back stays for a while."""
 
     @property
     def location(self) -> DatasetLocation:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from decimal import Decimal
 
 from lance_spark.errors import InvalidOption
+from lance_spark.show.spans import from_span as from_span
+from lance_spark.show.spans import to_span as to_span
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])i?)?b?", re.IGNORECASE)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
-_LONGEST_SPAN = 10_000 * 365 * 86_400
 _LARGEST = 2**63 - 1
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
@@ -54,24 +53,6 @@ def to_int(option: str, value: str, minimum: int = 0) -> int:
     if not minimum <= number <= _LARGEST:
         raise _bad(option, value, f"a whole number of at least {minimum}, below 2^63")
     return number
-
-
-def to_span(option: str, value: str) -> timedelta:
-    """A span of time: ``14d``, ``36h``, ``90m``, ``0s``, ``2w``."""
-    match = _SPAN.fullmatch(value.strip())
-    seconds = Decimal(match[1]) * _SECONDS[match[2].lower()] if match else Decimal(-1)
-    if not 0 <= seconds <= _LONGEST_SPAN:
-        raise _bad(option, value, "a span such as 14d, 36h, 90m or 0s")
-    return timedelta(seconds=float(seconds))
-
-
-def from_span(span: timedelta) -> str:
-    """A span of time as :func:`to_span` reads it, in the largest unit that makes a whole number: ``14d``, ``36h``."""
-    seconds = span.total_seconds()
-    for unit in ("d", "h", "m"):
-        if seconds and seconds % _SECONDS[unit] == 0:
-            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
-    return f"{seconds:g}s"
 
 
 def to_bytes(option: str, value: str) -> int:

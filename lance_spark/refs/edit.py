@@ -45,6 +45,12 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
                 f"Branch '{name}' cannot be deleted: its directory lies among the files of branch '{other}'.",
                 hint="Delete its ref file and its own files by hand.",
             )
+    if refs.branches[name].lifetime.protected:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: it is protected.",
+            hint=f"If it has to go: lance-git branch --alter {name} --no-protected, or branches.alter('{name}', "
+            "protected=False).",
+        )
     children = sorted(branch.name for branch in refs.branches.values() if branch.parent_branch == name)
     if children:
         raise Refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lance_spark.refs.lifetime import Lifetime
 from lance_spark.refs.model import Branch, Tag
 from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.show.words import counted
@@ -14,12 +15,20 @@ SHOWN = 20
 
 def branch_grid(branches: Iterable[Branch]) -> Grid:
     """Branches as a table."""
-    return Grid(("branch", "made from", "made"), tuple(branch.row for branch in branches))
+    return _grid(("branch", "made from", "made"), [(branch.row, branch.lifetime) for branch in branches])
 
 
 def tag_grid(tags: Iterable[Tag]) -> Grid:
     """Tags as a table."""
-    return Grid(("tag", "version", "made"), tuple(tag.row for tag in tags))
+    return _grid(("tag", "version", "made"), [(tag.row, tag.lifetime) for tag in tags])
+
+
+def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], Lifetime]]) -> Grid:
+    """With a column for lifetimes if there is one."""
+    told = [str(lifetime) for _, lifetime in rows]
+    if not any(told):
+        return Grid(header, tuple(row for row, _ in rows))
+    return Grid((*header, "lifetime"), tuple((*row, said) for (row, _), said in zip(rows, told, strict=True)))
 
 
 def more(count: int, shown: int) -> tuple[str, ...]:

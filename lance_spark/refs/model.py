@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from lance_spark.refs.lifetime import Lifetime, read_lifetime
 from lance_spark.refs.names import MAIN
 from lance_spark.show.card import Card, Shown
 from lance_spark.show.words import moment
@@ -31,6 +32,11 @@ class Branch(Shown):
     not record it, it is made from the name and the time of creation."""
 
     @property
+    def lifetime(self) -> Lifetime:
+        """How long it lives, who owns it, whether it is protected."""
+        return read_lifetime(self.metadata)
+
+    @property
     def fork(self) -> PinnedVersion | None:
         """The version that it descends from; None for a branch that shares nothing with the one it was created from."""
         return None if ROOT in self.metadata else PinnedVersion(self.parent_branch, self.parent_version)
@@ -42,7 +48,7 @@ class Branch(Shown):
 
     def _card(self) -> Card:
         name, origin, created = self.row
-        facts = (("made from", origin), ("made", created))
+        facts = (("made from", origin), ("made", created), ("lifetime", str(self.lifetime)))
         return Card(type(self).__name__, name, f"from {origin}, made {created}", facts)
 
 
@@ -57,6 +63,18 @@ class Tag(Shown):
     created_at: datetime | None = None
     """Time of creation, UTC; None where an older writer did not record it."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    changed_at: datetime | None = None
+    """When it was put where it is, UTC; None where that is not recorded, or cannot be understood."""
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """How long it lives, and who owns it."""
+        return read_lifetime(self.metadata)
+
+    @property
+    def target(self) -> PinnedVersion:
+        """The tagged version."""
+        return PinnedVersion(self.branch, self.version)
 
     @property
     def row(self) -> tuple[str, str, str]:
@@ -66,7 +84,8 @@ class Tag(Shown):
     def _card(self) -> Card:
         name, version, created = self.row
         made = f", made {created}" if created else ""
-        return Card(type(self).__name__, name, f"at {version}{made}", (("version", version), ("made", created)))
+        facts = (("version", version), ("made", created), ("lifetime", str(self.lifetime)))
+        return Card(type(self).__name__, name, f"at {version}{made}", facts)
 
 
 @dataclass(frozen=True)
@@ -75,6 +94,8 @@ class RefTable:
 
     branches: Mapping[str, Branch]
     tags: Mapping[str, Tag]
+    main: Lifetime = field(default_factory=Lifetime)
+    """What is said of main, where that was looked up."""
 
 
 @dataclass(frozen=True)

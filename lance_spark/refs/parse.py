@@ -16,9 +16,13 @@ from uuid import NAMESPACE_OID, uuid5
 
 from lance_spark.errors import CorruptData
 from lance_spark.refs.model import Branch, Tag
+from lance_spark.refs.names import MAIN
 
 BRANCHES = "_refs/branches"
 TAGS = "_refs/tags"
+MAIN_FILE = "_refs/lance_spark/main.json"
+"""Metadata of main, which has no ref file: as those of branches, an object with ``metadata``. Not the metadata of the
+table: versions, branches and clones would inherit them, and a restore or an overwrite would take them back."""
 _SUFFIX = ".json"
 _UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, OSError)
 """What decoding raises for a value of the wrong kind, or for a number that is not a time."""
@@ -58,15 +62,38 @@ def parse_tag(name: str, content: bytes) -> Tag:
     entry = _decode("tag", name, content)
     try:
         created = _either(entry, "createdAt", "created_at", default=None)
+        made = None if created is None else _rfc3339(created)
         return Tag(
             name=name,
             branch=_text_or_none(entry.get("branch")),
             version=int(entry["version"]),
-            created_at=None if created is None else _rfc3339(created),
+            created_at=made,
             metadata=dict(entry.get("metadata") or {}),
+            changed_at=_changed_at(_either(entry, "updatedAt", "updated_at", default=None), made),
         )
     except _UNEXPECTED as problem:
         raise _corrupt("tag", name, problem) from None
+
+
+def _changed_at(updated: Any, made: datetime | None) -> datetime | None:
+    """When a tag was last put where it is. One that cannot be read is not known: it only matters for what expires."""
+    try:
+        return made if updated is None else _rfc3339(updated)
+    except _UNEXPECTED:
+        return None
+
+
+def parse_main(content: bytes) -> dict[str, str]:
+    """The metadata of main. Raises CorruptData."""
+    try:
+        return {str(key): str(value) for key, value in _decode("branch", MAIN, content)["metadata"].items()}
+    except _UNEXPECTED as problem:
+        raise _corrupt("branch", MAIN, problem) from None
+
+
+def main_file(metadata: Mapping[str, str]) -> bytes:
+    """The file with the metadata of main."""
+    return json.dumps({"metadata": dict(metadata)}, indent=2).encode()
 
 
 _REQUIRED = object()

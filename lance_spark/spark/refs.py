@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from lance_spark.actions import branches as branch_actions
 from lance_spark.actions import tags as tag_actions
 from lance_spark.actions.glance import look_at_branches, look_at_tags
+from lance_spark.actions.lifetimes import alter_branch, alter_tag, check_settings
 from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.actions.reflog import restore_branch, restore_tag
 from lance_spark.actions.resolve import resolve
-from lance_spark.errors import Refused
+from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import parse_ref
 from lance_spark.refs.model import Branch, RefSpec, Tag
@@ -20,11 +22,14 @@ from lance_spark.spark.caches import refreshing
 from lance_spark.spark.engines import engine_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from pyspark.sql import SparkSession
+    from typing_extensions import Unpack
 
     from lance_spark.merge.result import MergeResult
+    from lance_spark.refs.lifetime import BranchSettings, Lifetime, TagSettings
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,17 +44,53 @@ class Branches(Shown):
         return branch_actions.list_branches(self.location)
 
     def create(
-        self, name: str, branch: str | None = None, tag: str | None = None, version: int | None = None
+        self,
+        name: str,
+        branch: str | None = None,
+        tag: str | None = None,
+        version: int | None = None,
+        **settings: Unpack[BranchSettings],
     ) -> Branch:
         """Create a branch from a branch, tag or version; from the newest version of main by default.
 
-        Raises InvalidName with the broken rule, AlreadyExists, NotFound.
+        ``settings`` are those of :meth:`alter`. Raises InvalidName with the broken rule, AlreadyExists, NotFound.
         """
-        return branch_actions.create_branch(self.location, name, spec_of(branch=branch, tag=tag, version=version))
+        check_settings(settings)
+        made = branch_actions.create_branch(self.location, name, spec_of(branch=branch, tag=tag, version=version))
+        if not settings:
+            return made
+        alter_branch(self.location, name, settings)
+        return branch_actions.find_branch(self.location, name) or made
 
-    def delete(self, name: str) -> None:
-        """Delete a branch and its own files. Refused while another branch or a tag needs it."""
-        branch_actions.delete_branch(self.location, name)
+    def alter(self, name: str, unset: Sequence[str] = (), **settings: Unpack[BranchSettings]) -> Lifetime:
+        """Change how long a branch lives and who may write to it; returns what holds then. "main" is a name, too.
+
+        ``expire_after`` is a span (``"30d"``, a timedelta) from the newest version to when
+        :meth:`LanceTable.expire_refs` deletes the branch; ``retain_versions`` how many versions every cleanup keeps;
+        ``owner`` a text. A ``protected`` branch takes merges and upkeep only, and is not deleted. What is left out
+        stays; ``unset`` removes settings by name.
+        Raises InvalidOption, NotFound, and Refused for main, which cannot expire.
+        """
+        return alter_branch(self.location, branch_or_none(name), settings, unset)
+
+    def delete(self, name: str, keep_files: bool = False) -> None:
+        """Delete a branch and its own files. Refused while another branch or a tag needs it, or it is protected.
+
+        With ``keep_files`` the files stay until :meth:`LanceTable.expire_refs` takes them, a week later by default, and
+        :meth:`restore` brings the branch back until then.
+        """
+        (branch_actions.set_aside_branch if keep_files else branch_actions.delete_branch)(self.location, name)
+
+    def restore(self, name: str) -> Branch:
+        """Bring back a branch that was deleted with its files kept.
+
+        Raises AlreadyExists if it is there, NotFound if nothing of it is left, Refused if files that it reads are gone.
+        """
+        restore_branch(self.location, name)
+        found = branch_actions.find_branch(self.location, name)
+        if found is None:
+            raise Conflict(f"Branch '{name}' was deleted again a moment ago.")
+        return found
 
     @refreshing
     def merge(
@@ -84,12 +125,26 @@ class Tags(Shown):
         """All tags, by name."""
         return tag_actions.list_tags(self.location)
 
-    def create(self, name: str, branch: str | None = None, version: int | None = None) -> None:
+    def create(
+        self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]
+    ) -> None:
         """Tag a version; the newest of the branch (main by default) where no version is given.
 
-        Raises InvalidName with the broken rule, NotFound, and AlreadyExists: tags never move silently.
+        ``settings`` are those of :meth:`alter`. Raises InvalidName with the broken rule, NotFound, and AlreadyExists:
+        tags never move silently.
         """
+        check_settings(settings, tag=True)
         tag_actions.create_tag(self.location, name, spec_of(branch=branch, version=version))
+        if settings:
+            alter_tag(self.location, name, settings)
+
+    def alter(self, name: str, unset: Sequence[str] = (), **settings: Unpack[TagSettings]) -> Lifetime:
+        """Change how long a tag lives; returns what holds then.
+
+        ``expire_after`` is a span (``"30d"``, a timedelta) after the tag was made or moved, ``owner`` a text. What is
+        left out stays; ``unset`` removes settings by name. Raises InvalidOption, NotFound and Refused.
+        """
+        return alter_tag(self.location, name, settings, unset)
 
     def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
         """Point an existing tag at another version. Raises NotFound."""
@@ -98,6 +153,14 @@ class Tags(Shown):
     def delete(self, name: str) -> None:
         """Delete a tag. Raises NotFound."""
         tag_actions.delete_tag(self.location, name)
+
+    def restore(self, name: str) -> None:
+        """Put a tag back to where it was before it was moved or deleted last.
+
+        Raises NotFound if no record tells or the version is gone, AlreadyExists for a deleted tag that was made again,
+        and Refused for one that something else moved since.
+        """
+        restore_tag(self.location, name)
 
     def _card(self) -> Card:
         return look_at_tags(type(self).__name__, self.location)

@@ -13,6 +13,7 @@ from lance_spark.actions.fsck.undo import undo
 from lance_spark.actions.storage import storage
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.spark.engines import engine_of
+from lance_spark.spark.ref_verbs import RefVerbs
 from lance_spark.spark.session import session_or_none
 from lance_spark.spark.types import to_spark
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from lance_spark.usage.report import StorageReport
 
 
-class UpkeepVerbs:
+class UpkeepVerbs(RefVerbs):
     """Verbs of a table that look at all of its refs and files. On threads where that is quick."""
 
     spark: SparkSession | None

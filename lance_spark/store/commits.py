@@ -15,6 +15,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.store.datasets import pin_version
 from lance_spark.store.failures import translated
+from lance_spark.store.protection import check_commit
 from lance_spark.store.version_listing import newest_first
 
 
@@ -29,8 +30,9 @@ def commit_on(
 
     ``retries`` is how often pylance tries again when another commit took the number meanwhile.
 
-    Raises Conflict when a version committed since then cannot be combined with the operation, or is missing, or when
-    the version that was read was replaced; then nothing was committed.
+    Raises Refused for what a protected branch does not take, and Conflict when a version committed since then cannot be
+    combined with the operation, or is missing, or when the version that was read was replaced; then nothing was
+    committed.
     """
     import lance
     from lance.dataset import Transaction
@@ -38,6 +40,7 @@ def commit_on(
     if read.stamp is not None:
         check_still_there(location, read)
     check_nothing_missing(location, read)
+    check_commit(location, read.branch, operation, properties or {})
     with translated(location, "committing"):
         dataset = lance.LanceDataset.commit(
             location.branch_uri(read.branch),

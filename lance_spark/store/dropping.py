@@ -29,9 +29,17 @@ def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] 
     Raises PermissionDenied if the ref file may not be removed, and StorageFailure if files of the branch could not be
     removed; then the ref file is gone already.
     """
+    drop_ref(location, name, check)
+    drop_files(location, name)
+
+
+def drop_files(location: DatasetLocation, name: str) -> None:
+    """Remove the own files of a branch whose ref file is gone; those of branches below it stay. Safe to repeat.
+
+    Raises StorageFailure if files could not be removed.
+    """
     from lance_spark.store.deleting import BATCH, delete_batch, remove_empty_directories  # slow to import
 
-    _drop_ref(location, ref_file(BRANCHES, name), check)
     # The listing is complete before the first deletion: files of a new branch of that name must stay.
     paths = iter(_own_files(location, name))
     directories: set[str] = set()
@@ -44,7 +52,9 @@ def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] 
     remove_empty_directories(location, sorted(directories))
 
 
-def _drop_ref(location: DatasetLocation, path: str, check: Callable[[], None] | None) -> None:
+def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
+    """Remove a branch's ref file and nothing else; ``check`` as for :func:`drop_branch`."""
+    path = ref_file(BRANCHES, name)
     content = files.read(location, path)
     files.delete(location, [path])
     if check is None or content is None:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
-from lance_spark.refs.parse import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
+from lance_spark.refs.parse import (
+    BRANCHES,
+    MAIN_FILE,
+    TAGS,
+    main_file,
+    parse_branch,
+    parse_main,
+    parse_tag,
+    ref_file,
+    ref_name,
+)
 from lance_spark.store import files
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
@@ -136,6 +146,35 @@ def move_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> Non
 def delete_tag(location: DatasetLocation, name: str) -> None:
     """Delete a tag."""
     TagWriter(location).delete(name)
+
+
+def read_main(location: DatasetLocation) -> dict[str, str]:
+    """The metadata of main; empty where nothing was said. Raises CorruptData."""
+    content = files.read(location, MAIN_FILE)
+    return {} if content is None else parse_main(content)
+
+
+def replace_main(location: DatasetLocation, metadata: Mapping[str, str]) -> None:
+    """Set all key-value pairs of main."""
+    from lance_spark.store.plans import write_file  # pulls in pyarrow, for which commands do not wait
+
+    directory, _, name = MAIN_FILE.rpartition("/")
+    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, main_file(metadata))
+
+
+def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, str] | None:
+    """The metadata of a branch (None for main); None where there is no such branch. Raises CorruptData."""
+    if branch is None:
+        return read_main(location)
+    found = read_branch(location, branch)
+    return None if found is None else dict(found.metadata)
+
+
+def replace_tag_metadata(location: DatasetLocation, tag: str, metadata: Mapping[str, str]) -> None:
+    """Set all key-value pairs of a tag's ref."""
+    dataset = open_latest(location)
+    with translated(location, f"changing the metadata of tag '{tag}'"):
+        dataset.tags.replace_metadata(tag, dict(metadata))
 
 
 def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[str, str]) -> None:

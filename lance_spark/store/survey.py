@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from lance_spark.errors import CorruptData, NotFound
 from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.layout.names import branch_root, read_manifest_name, versions_directory
 from lance_spark.location import DatasetLocation
+from lance_spark.refs.lifetime import read_lifetime
 from lance_spark.refs.model import RefTable
 from lance_spark.refs.names import is_dataset_directory
 from lance_spark.refs.parse import BRANCHES, TAGS, parse_branch, parse_tag, ref_name
@@ -21,6 +23,7 @@ from lance_spark.store import files, refs
 from lance_spark.store.filesystem import entries
 from lance_spark.store.listing import list_range
 from lance_spark.store.parallel import each
+from lance_spark.store.reflog import read_changes
 from lance_spark.store.uri import locate
 
 CLONES = "_clones"
@@ -38,9 +41,17 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
     Refs are read before versions: a branch that is made in between has a directory, at worst without a ref.
     Raises NotFound for a declared clone that is missing, CorruptData for a ref file that cannot be read.
     """
-    first: list[Callable[[DatasetLocation], Any]] = [refs.read_ref_files, recorded_clones, branch_directories]
-    table, recorded, directories = each(location, lambda read: read(location), first)
-    return _survey(location, _First(table, recorded, frozenset(table.branches), directories), clones, clones_from)
+    first: list[Callable[[DatasetLocation], Any]] = [
+        refs.read_ref_files,
+        refs.read_main,
+        recorded_clones,
+        branch_directories,
+        read_changes,
+    ]
+    table, main, recorded, directories, changes = each(location, lambda read: read(location), first)
+    table = replace(table, main=read_lifetime(main))
+    known = _First(table, recorded, frozenset(table.branches), directories)
+    return replace(_survey(location, known, clones, clones_from), changes=changes)
 
 
 class DamagedRef(NamedTuple):

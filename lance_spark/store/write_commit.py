@@ -14,6 +14,7 @@ from lance_spark.store.commits import check_nothing_missing, check_still_there
 from lance_spark.store.creating import create_dataset
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.failures import translated
+from lance_spark.store.protection import check_unprotected
 from lance_spark.write.plan import WriteJob, WritePlan
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def commit(job: WriteJob, fragments: Sequence[str]) -> int:
             _check_same_columns(plan, job.start)
         else:
             check_nothing_missing(plan.location, job.start)
+        check_unprotected(plan.location, job.start.branch)
         arguments = {"read_version": job.start.version}
     try:
         with translated(plan.location, "committing"):

@@ -50,6 +50,10 @@ def test_listing_as_json(flights):
         "versions": 3,
         "files": len(own),
         "own_bytes": sum(path.stat().st_size for path in own),
+        "expire_after": None,
+        "retain_versions": None,
+        "owner": None,
+        "protected": False,
     }
     assert [entry["name"] for entry in listed["branches"]] == ["main", "both", "exp", "idle"]
     assert listed["branches"][0]["own_bytes"] is None
@@ -73,8 +77,9 @@ def test_delete(flights):
         trial.out,
     )
     assert "exp" in names(flights)
-    done = call(flights, "branch", "-d", "exp", "--yes", "--json").json
+    done = call(flights, "branch", "-d", "exp", "--yes", "--purge", "--json").json
     assert (done["action"], done["branch"], done["versions"], done["dry_run"]) == ("delete", "exp", 2, False)
+    assert done["restorable"] is False
     assert names(flights) == {"idle", "both"}
     assert not (flights / "tree" / "exp").exists()
     assert ids(flights) == [10, 20, 30]

@@ -7,6 +7,8 @@ from datetime import timedelta
 import lance
 from support.command_line import append, call, config, ids
 
+AT_ONCE = ("--commit-window", "0s", "--undo-window", "0s")
+
 
 def versions(flights):
     return [entry["version"] for entry in lance.dataset(str(flights)).versions()]
@@ -15,16 +17,25 @@ def versions(flights):
 def test_a_dry_run_deletes_nothing_and_a_run_what_was_said(flights):
     for name in ("v1", "both"):
         call(flights, "tag", "-d", name, "--yes")
-    planned = call(flights, "gc", "--older-than", "0s", "--commit-window", "0s", "--json").json
+    planned = call(flights, "gc", "--older-than", "0s", *AT_ONCE, "--json").json
     assert (planned["executed"], planned["to_delete"]["files"] > 0) == (False, True)
     assert versions(flights) == [1, 2, 3, 4]
-    told = call(flights, "gc", "--older-than", "0s", "--commit-window", "0s").out
+    told = call(flights, "gc", "--older-than", "0s", *AT_ONCE).out
     assert "dry run:" in told.splitlines()[-1]
-    done = call(flights, "gc", "--older-than", "0s", "--commit-window", "0s", "--execute", "--yes", "--json").json
+    done = call(flights, "gc", "--older-than", "0s", *AT_ONCE, "--execute", "--yes", "--json").json
     assert (done["executed"], done["totals"]["deleted"]) == (True, planned["to_delete"])
     assert versions(flights) == [3, 4]  # exp was made from 3
     assert ids(flights) == [10, 20, 30]
     assert ids(flights, "exp") == [10, 20, 31, 32]
+
+
+def test_versions_of_deleted_tags_stay_for_a_week(flights):
+    for name in ("v1", "both"):
+        call(flights, "tag", "-d", name, "--yes")
+    call(flights, "gc", "--older-than", "0s", "--commit-window", "0s", "--execute", "--yes")
+    assert 1 in versions(flights)
+    call(flights, "tag", "--restore", "v1")
+    assert lance.dataset(str(flights), version="v1").to_table()["id"].to_pylist() == [10]
 
 
 def test_the_default_is_two_weeks_and_retain_counts(flights, tmp_path):

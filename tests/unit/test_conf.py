@@ -191,7 +191,7 @@ def test_every_target_of_the_bundle_says_where_the_dataset_is():
 def test_the_example_policy_has_the_keys_that_a_policy_has():
     policy = tomllib.loads((CONF / "cleanup-policy.toml").read_text())
     rules, tags = policy.pop("branches"), policy.pop("tags")
-    versions = {"older_than", "retain_versions", "commit_window", "keep_fork_versions", "on_tagged"}
+    versions = {"older_than", "retain_versions", "commit_window", "undo_window", "keep_fork_versions"} | {"on_tagged"}
     files = {"unverified_age", "delete_unverified", "clones", "clones_from", "known_bases"}
     assert set(policy) == versions | files
     rule_keys = {"older_than", "before_version", "retain_versions", "versions"}

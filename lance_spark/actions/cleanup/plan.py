@@ -27,6 +27,7 @@ from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.layout.file_kinds import MANIFEST, Roots
 from lance_spark.layout.key_ranges import KeyRange, tile
 from lance_spark.location import DatasetLocation
+from lance_spark.refs.reflog import kept_branches
 from lance_spark.runner.interface import Engine, Frame, Runner
 from lance_spark.store import plans
 from lance_spark.store.listing import list_range
@@ -187,8 +188,14 @@ def _checked(survey: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
 
 def _warnings(survey: Survey, policy: CleanupPolicy) -> Iterator[str]:
     """What a user should know about the dataset, and about the policy."""
+    deleted = {change.name for change in kept_branches(survey.changes)}
     for _, chain in survey.owned():
-        if not chain.has_ref:
+        if not chain.has_ref and chain.name in deleted:
+            yield (
+                f"Branch '{chain.name}' was deleted and can be restored. Kept: lance-git expire-refs --execute takes "
+                "its files in time."
+            )
+        elif not chain.has_ref:
             yield (
                 f"tree/{chain.branch} has versions but no ref: a branch in the making, or what is left of a deleted "
                 "one. Kept."

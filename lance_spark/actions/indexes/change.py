@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.indexes.build import SegmentBuilder
 from lance_spark.actions.indexes.look import Look, look_at
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.backfill.keys import field_ids
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, Refused
 from lance_spark.indexing.coverage import BuildPlan, covered, find_index, plan_create, plan_optimize, whole
@@ -76,7 +76,7 @@ def optimize_indexes(
 
 def drop_index(location: DatasetLocation, branch: str | None, name: str, message: str | None = None) -> IndexResult:
     """Drop an index from a branch; older versions and other branches keep it. Raises NotFound, Conflict."""
-    check_writable(location, branch)
+    check_mergeable(location, branch)
     for left in attempts():
         look = look_at(location, pin_latest(location, branch))
         found = find_index(look.indexes, name)
@@ -99,7 +99,7 @@ def _changed(
     decide: Callable[[Look], _Decision],
     message: str | None,
 ) -> IndexResult:
-    check_writable(location, branch)
+    check_mergeable(location, branch)
     builder = SegmentBuilder(location, branch, engine)
     with builder.discarding():
         for left in attempts():

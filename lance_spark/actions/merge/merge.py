@@ -9,7 +9,7 @@ from lance_spark.actions.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.actions.merge.execute import replay
 from lance_spark.actions.merge.plan import Request
 from lance_spark.actions.resolve import check_branch
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.ancestry import Node
@@ -48,7 +48,7 @@ def merge(
     Readers see the branch before or after, never between. Commits made meanwhile are kept: the merge is planned again
     on top of them. Raises Conflict, naming what clashes, Refused and NotFound; then the branch is as it was.
     """
-    check_writable(location, into)
+    check_mergeable(location, into)
     check_branch(location, source.branch)
     if source.branch == into:
         raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint="Name another branch to merge.")

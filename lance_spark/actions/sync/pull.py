@@ -10,7 +10,7 @@ from lance_spark.actions.merge.merge import MergeOptions, base_of, merge, rememb
 from lance_spark.actions.sync.fetch import FetchOptions, fetch
 from lance_spark.actions.sync.result import PullResult
 from lance_spark.actions.sync.tracking_branches import Remote, followed
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.delta import delta
@@ -50,7 +50,7 @@ def pull(
     branch of the user's own. Raises as fetch and merge do.
     """
     options = options or MergeOptions()
-    check_writable(local, into)
+    check_mergeable(local, into)
     fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
     head = pin_latest(local, following_name(remote.name, branch))
     merged = _merge(_Target(local, into, engine), remote, branch, head, options)

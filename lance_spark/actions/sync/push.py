@@ -13,7 +13,7 @@ from lance_spark.actions.sync.fetch import FetchOptions, check_free, fetch
 from lance_spark.actions.sync.publish_ancestry import tell
 from lance_spark.actions.sync.result import PushResult
 from lance_spark.actions.sync.tracking_branches import Remote, followed, is_own_push, node_of, pusher, write_down
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable, check_writable
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.result import MergeResult
@@ -49,7 +49,7 @@ def push(
     process pushed a moment ago; then nothing was changed. The next push finishes what a killed push left.
     """
     options = options or PushOptions()
-    check_writable(local, branch)
+    check_mergeable(local, branch)
     latest = find_latest(remote.location, None)
     if latest is None or _is_half_made(local, remote, latest):
         _check_never_fetched(local, remote)
@@ -57,6 +57,8 @@ def push(
             return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
         _create_remote(local, remote, branch)
     exists = branch is None or refs.read_branch(remote.location, branch) is not None
+    if exists:
+        check_writable(remote.location, branch)
     fetched = fetch(local, remote, engine, FetchOptions(branches=[branch] if exists else None))
     if not exists and options.dry_run:
         return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)

@@ -8,6 +8,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.store import refs
+from lance_spark.store.protection import check_unprotected
 from lance_spark.sync.tracking import Follows, following_name, read_follows
 
 ORIGIN = "origin"
@@ -34,7 +35,13 @@ def check_own(location: DatasetLocation, branch: str | None) -> None:
 
 
 def check_writable(location: DatasetLocation, branch: str | None) -> None:
-    """Raise NotFound for a branch that does not exist, and Refused for one that follows a remote's branch."""
+    """Raise NotFound for a branch that does not exist, Refused for one that follows a remote's, or is protected."""
+    check_mergeable(location, branch)
+    check_unprotected(location, branch)
+
+
+def check_mergeable(location: DatasetLocation, branch: str | None) -> None:
+    """As check_writable, for merges and for upkeep that leaves all rows as they are: a protected branch takes those."""
     ref = None if branch is None else refs.read_branch(location, branch)
     if ref is None:
         check_branch(location, branch)

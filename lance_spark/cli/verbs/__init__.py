@@ -10,6 +10,7 @@ VERBS = {
     "switch": "checkout",
     "tag": "tag",
     "log": "log",
+    "reflog": "reflog",
     "show": "show",
     "status": "status",
     "diff": "diff",
@@ -23,6 +24,7 @@ VERBS = {
     "push": "push",
     "relocate": "relocate",
     "gc": "gc",
+    "expire-refs": "expire_refs",
     "du": "du",
     "fsck": "fsck",
 }

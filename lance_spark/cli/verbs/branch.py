@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from lance_spark.actions.branches import create_branch_at, delete_branch, find_branch, list_branches
+from lance_spark.actions.branches import (
+    create_branch_at,
+    delete_branch,
+    find_branch,
+    list_branches,
+    set_aside_branch,
+)
+from lance_spark.actions.lifetimes import alter_branch, branch_lifetime, check_settings
+from lance_spark.actions.reflog import find_restorable, restore_branch
 from lance_spark.actions.rename import check_rename, rename_branch
 from lance_spark.actions.resolve import all_refs, version_numbers
 from lance_spark.actions.sync.write_guards import follower_refused
 from lance_spark.actions.workspace import set_branch
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
+from lance_spark.cli.lifetimes import branch_options, check_settings_fit, settings_of, told
 from lance_spark.cli.output import age, stamp, version_json
 from lance_spark.cli.session import Session
 from lance_spark.errors import AlreadyExists, InvalidOption, Refused
 from lance_spark.refs.edit import check_delete_branch
+from lance_spark.refs.lifetime import SETTINGS
 from lance_spark.refs.model import Branch, PinnedVersion
-from lance_spark.refs.names import MAIN, check_branch_name, check_new_branch_name
+from lance_spark.refs.names import MAIN, branch_or_none, check_branch_name, check_new_branch_name
 from lance_spark.show.words import counted
 from lance_spark.sync.tracking import Follows, read_follows
 
@@ -37,6 +48,11 @@ class BranchArguments:
     ref: str | None
     delete: str | None
     move: tuple[str, str] | None
+    restore: str | None
+    purge: bool
+    alter: str | None
+    settings: dict[str, Any]
+    unset: tuple[str, ...]
     remotes: bool
     everything: bool
     verbose: bool
@@ -44,9 +60,12 @@ class BranchArguments:
     yes: bool
 
     def __post_init__(self) -> None:
-        ways = [self.name is not None, self.delete is not None, self.move is not None]
-        if sum(ways) > 1:
-            raise InvalidOption("Create, -d and -m do not go together.", hint="One branch at a time.")
+        ways = (self.name, self.delete, self.move, self.alter, self.restore)
+        if sum(way is not None for way in ways) > 1:
+            raise InvalidOption("Create, -d, -m, --restore and --alter do not go together.", hint="One at a time.")
+        if self.purge and self.delete is None:
+            raise InvalidOption("--purge goes with -d only.")
+        check_settings_fit(self.alter, self.settings, self.unset, self.name is not None)
 
 
 @verb("branch")
@@ -54,6 +73,9 @@ class BranchArguments:
 @click.argument("ref", required=False)
 @click.option("-d", "--delete", metavar="NAME", help="Delete a branch that nothing else needs.")
 @click.option("-m", "--move", nargs=2, metavar="OLD NEW", help="Rename a branch that has no versions of its own yet.")
+@click.option("--restore", metavar="NAME", help="Bring back a branch that was deleted with -d.")
+@click.option("--purge", is_flag=True, help="With -d: remove its files at once, so that nothing can be restored.")
+@branch_options
 @click.option("-r", "--remotes", is_flag=True, help="List the branches that follow a remote's.")
 @click.option(
     "-a", "--all", "everything", is_flag=True, help="List your own branches and those that follow a remote's."
@@ -68,32 +90,60 @@ def command(session: Session, /, **given: Any) -> None:
     A new branch NAME starts at REF, by default the newest version of the current branch. No data is copied. Branches
     such as origin/main follow a remote's; only a fetch writes to them, and they are not listed without -r or -a.
     """
-    asked = BranchArguments(**given)
+    settings = settings_of(given)
+    asked = BranchArguments(settings=settings, **{name: given[name] for name in given.keys() - set(SETTINGS)})
     if asked.delete is not None:
         _delete(session, asked, asked.delete)
     elif asked.move is not None:
         _rename(session, asked, *asked.move)
+    elif asked.restore is not None:
+        _restore(session, asked, asked.restore)
+    elif asked.alter is not None:
+        _alter(session, asked, asked.alter)
     elif asked.name is not None:
-        create(session, asked.name, asked.ref, asked.dry_run)
+        create(session, asked.name, asked.ref, asked.dry_run, asked.settings)
     else:
         _list(session, asked)
 
 
-def create(session: Session, name: str, ref: str | None, dry_run: bool) -> PinnedVersion:
+def create(
+    session: Session, name: str, ref: str | None, dry_run: bool, settings: Mapping[str, Any] | None = None
+) -> PinnedVersion:
     """Create a branch at a ref and say so; returns the version it starts at."""
     check_new_branch_name(name)
+    check_settings(settings or {})
     _check_no_remote(session, name)
     pin = session.resolve(ref)
     if find_branch(session.location, name) is not None:
         raise AlreadyExists(f"Branch '{name}' already exists.", hint=f"lance-git switch {name} goes to it.")
     if not dry_run:
         create_branch_at(session.location, name, pin)
+        if settings:
+            alter_branch(session.location, name, settings)
     would = "would be created" if dry_run else "created"
     session.output.show(
         {"action": "create", "branch": name, "at": version_json(pin), "dry_run": dry_run},
         f"Branch '{name}' {would} at {pin}.",
     )
     return pin
+
+
+def _restore(session: Session, asked: BranchArguments, name: str) -> None:
+    check_branch_name(name)
+    pin = find_restorable(session.location, name) if asked.dry_run else restore_branch(session.location, name)
+    session.output.show(
+        {"action": "restore", "branch": name, "at": version_json(pin), "dry_run": asked.dry_run},
+        f"Branch '{name}' {'would be' if asked.dry_run else 'was'} restored at {pin}.",
+    )
+
+
+def _alter(session: Session, asked: BranchArguments, name: str) -> None:
+    after = alter_branch(session.location, branch_or_none(name), asked.settings, asked.unset, asked.dry_run)
+    would = "would be" if asked.dry_run else "was"
+    session.output.show(
+        {"action": "alter", "branch": name, **after.as_record(), "dry_run": asked.dry_run},
+        f"Branch '{name}' {would} altered{told(after)}.",
+    )
 
 
 def _check_no_remote(session: Session, name: str) -> None:
@@ -114,7 +164,8 @@ def _list(session: Session, asked: BranchArguments) -> None:
     entries: list[dict[str, Any]] = []
     if asked.everything or not asked.remotes:
         main = {"name": MAIN, "current": current == MAIN, "fork": None, "created_at": None, "follows": None}
-        entries.append({**main, **details.get(MAIN, {})})
+        lifetime = branch_lifetime(session.location, None)
+        entries.append({**main, **lifetime.as_record(), **details.get(MAIN, {})})
     entries += [
         {
             "name": branch.name,
@@ -122,6 +173,7 @@ def _list(session: Session, asked: BranchArguments) -> None:
             "fork": version_json(_fork(branch)),
             "created_at": stamp(branch.created_at),
             "follows": _follows_json(read_follows(branch)),
+            **branch.lifetime.as_record(),
             **details.get(branch.name, {}),
         }
         for branch in chosen
@@ -173,14 +225,20 @@ def _verbose_text(session: Session, branches: list[Branch], entries: list[dict[s
     from lance_spark.show.words import readable
 
     created = {branch.name: (_origin(branch), age(branch.created_at)) for branch in branches}
-    rows = []
+    lifetimes = {branch.name: str(branch.lifetime) for branch in branches}
+    lifetimes[MAIN] = str(branch_lifetime(session.location, None))
+    rows: list[tuple[str, ...]] = []
     for entry in entries:
         name, head = entry["name"], entry["head"]
         fork, made = created.get(name, ("", ""))
         size = "" if entry["own_bytes"] is None else readable(entry["own_bytes"])
         shown = "none" if head is None else str(head)
-        rows.append(("*" if entry["current"] else "", name, shown, fork, made, str(entry["versions"]), size))
-    header = ("", "branch", "newest", "made from", "made", "versions", "own size")
+        rows.append(
+            ("*" if entry["current"] else "", name, shown, fork, made, str(entry["versions"]), size, lifetimes[name])
+        )
+    header: tuple[str, ...] = ("", "branch", "newest", "made from", "made", "versions", "own size", "lifetime")
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
     current = [row for row, entry in enumerate(entries) if entry["current"]]
     return session.output.table(header, rows, right=(2, 5, 6), bright=current) if rows else ""
 
@@ -211,6 +269,8 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
 
     branch = table.branches[name]
     follows = read_follows(branch)
+    # A fetch makes a following branch again, under the same name: nothing is to be restored.
+    keeps = follows is None and not asked.purge
     own = own_files(session.location, table.branches)[name]
     written = max(0, len(own.versions) - 1)
     origin = f"made from {_origin(branch)}" if follows is None else f"which follows {_origin(branch)}"
@@ -220,11 +280,16 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
     )
     if not asked.dry_run:
         confirm(f"{what}, will be deleted.{'' if follows is None else f' {FORGOTTEN}'}", asked.yes)
-        delete_branch(session.location, name)
+        (set_aside_branch if keeps else delete_branch)(session.location, name)
     data = {"action": "delete", "branch": name, "versions": written, "files": own.files, "own_bytes": own.bytes}
+    data["restorable"] = keeps
     session.output.show(
         {**data, "dry_run": asked.dry_run}, f"{what}, {'would be' if asked.dry_run else 'was'} deleted."
     )
+    if keeps and not asked.dry_run:
+        session.output.note(
+            f"lance-git branch --restore {name} brings it back; expire-refs removes its files after a week."
+        )
     if follows is not None:
         session.output.note(f"lance-git fetch {follows.remote} {follows.branch or MAIN} makes it again.")
 

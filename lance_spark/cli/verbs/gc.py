@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     metavar="SPAN",
     help="Versions this young stay: at least the longest job that commits.  [default: 1d]",
 )
+@click.option("--undo-window", metavar="SPAN", help="How long reflog's versions can be restored.  [default: 7d]")
 @click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
 @click.option("--known-base", multiple=True, metavar="URI", help="A base path, with all below it, to ignore.")
 @click.option("--execute", is_flag=True, help="Delete; without, only say what would go.")
@@ -70,7 +71,7 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
 
 
 def _policy(
-    older_than: str | None, retain: int | None, commit_window: str | None, policy: Any, known_base: tuple[str, ...]
+    older_than: str | None, retain: int | None, policy: Any, known_base: tuple[str, ...], **windows: str | None
 ) -> CleanupPolicy:
     from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.policy_file import parse_policy
@@ -79,9 +80,10 @@ def _policy(
     given: dict[str, Any] = {
         "older_than": None if older_than is None else to_span("--older-than", older_than),
         "retain_versions": retain,
-        "commit_window": None if commit_window is None else to_span("--commit-window", commit_window),
         "known_bases": (*base.known_bases, *known_base),
     }
+    for name, text in windows.items():
+        given[name] = None if text is None else to_span(f"--{name.replace('_', '-')}", text)
     return replace(base, **{name: value for name, value in given.items() if value is not None})
 
 

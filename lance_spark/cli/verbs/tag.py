@@ -8,14 +8,18 @@ from typing import Any
 import click
 
 from lance_spark.actions.expressions import resolve_expression
+from lance_spark.actions.lifetimes import alter_tag, check_settings
+from lance_spark.actions.reflog import find_former, restore_tag
 from lance_spark.actions.resolve import all_refs
 from lance_spark.actions.tags import cloned_by, create_tag, delete_tag, find_tag, list_tags, move_tag
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
+from lance_spark.cli.lifetimes import check_settings_fit, settings_of, tag_options, told
 from lance_spark.cli.output import age, stamp, version_json
 from lance_spark.cli.session import Session
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, Refused
 from lance_spark.refs.edit import check_existing_tag
+from lance_spark.refs.lifetime import TAG_SETTINGS
 from lance_spark.refs.model import PinnedVersion, RefSpec, Tag
 from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name, is_merge_tag, is_own_tag
 
@@ -29,6 +33,10 @@ class TagArguments:
     delete: str | None
     force: bool
     old: str | None
+    restore: str | None
+    alter: str | None
+    settings: dict[str, Any]
+    unset: tuple[str, ...]
     show_all: bool
     dry_run: bool
     yes: bool
@@ -36,6 +44,10 @@ class TagArguments:
     def __post_init__(self) -> None:
         if self.name is not None and self.delete is not None:
             raise InvalidOption("Create and -d do not go together.", hint="One tag at a time.")
+        ways = (self.name, self.delete, self.alter, self.restore)
+        if sum(way is not None for way in ways) > 1 and (self.alter or self.restore):
+            raise InvalidOption("--alter and --restore go with no other tag.", hint="One tag at a time.")
+        check_settings_fit(self.alter, self.settings, self.unset, self.name is not None)
         if self.old is not None and not (self.force and self.name is not None):
             raise InvalidOption("--old goes with -f NAME only.", hint="lance-git tag -f NAME REF --old main@5")
         if self.force and self.name is None and self.delete is None:
@@ -48,6 +60,8 @@ class TagArguments:
 @click.option("-d", "--delete", metavar="NAME", help="Delete a tag.")
 @click.option("-f", "--force", is_flag=True, help="Move a tag that exists; with -d, also one that protects a clone.")
 @click.option("--old", metavar="REF", help="With -f: the version the tag is at now. Then it asks no question.")
+@click.option("--restore", metavar="NAME", help="Take back the last -f or -d of a tag.")
+@tag_options
 @click.option("-a", "--all", "show_all", is_flag=True, help="List also tags that protect what clones and merges read.")
 @dry_run_option
 @yes_option
@@ -58,9 +72,14 @@ def command(session: Session, /, **given: Any) -> None:
     A new tag NAME is at REF, by default the newest version of the current branch. Tagged versions survive every
     cleanup.
     """
-    asked = TagArguments(**given)
+    settings = settings_of(given, tag=True)
+    asked = TagArguments(settings=settings, **{name: given[name] for name in given.keys() - set(TAG_SETTINGS)})
     if asked.delete is not None:
         _delete(session, asked, asked.delete)
+    elif asked.restore is not None:
+        _restore(session, asked, asked.restore)
+    elif asked.alter is not None:
+        _alter(session, asked, asked.alter)
     elif asked.name is not None:
         _put(session, asked, asked.name)
     else:
@@ -69,14 +88,47 @@ def command(session: Session, /, **given: Any) -> None:
 
 def _list(session: Session, show_all: bool) -> None:
     tags = [tag for tag in list_tags(session.location) if show_all or not is_own_tag(tag.name)]
-    entries = [{"name": tag.name, **version_json(_target(tag)), "created_at": stamp(tag.created_at)} for tag in tags]
-    rows = [(tag.name, str(_target(tag)), age(tag.created_at) if tag.created_at else "") for tag in tags]
-    text = session.output.table(("tag", "version", "made"), rows) if rows else ""
+    entries = [
+        {
+            "name": tag.name,
+            **version_json(_target(tag)),
+            "created_at": stamp(tag.created_at),
+            **{key: value for key, value in tag.lifetime.as_record().items() if key in TAG_SETTINGS},
+        }
+        for tag in tags
+    ]
+    header, rows = ("tag", "version", "made", "lifetime"), [_row(tag) for tag in tags]
+    shown = len(header) if any(row[-1] for row in rows) else len(header) - 1
+    text = session.output.table(header[:shown], [row[:shown] for row in rows]) if rows else ""
     session.output.show({"dataset": session.location.uri, "tags": entries}, text)
+
+
+def _row(tag: Tag) -> tuple[str, ...]:
+    return tag.name, str(_target(tag)), age(tag.created_at) if tag.created_at else "", str(tag.lifetime)
+
+
+def _restore(session: Session, asked: TagArguments, name: str) -> None:
+    check_tag_name(name)
+    pin = find_former(session.location, name) if asked.dry_run else restore_tag(session.location, name)
+    session.output.show(
+        {"action": "restore", "tag": name, "at": version_json(pin), "dry_run": asked.dry_run},
+        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put back on {pin}.",
+    )
+
+
+def _alter(session: Session, asked: TagArguments, name: str) -> None:
+    check_tag_name(name)
+    after = alter_tag(session.location, name, asked.settings, asked.unset, asked.dry_run)
+    told_of = {key: value for key, value in after.as_record().items() if key in TAG_SETTINGS}
+    session.output.show(
+        {"action": "alter", "tag": name, **told_of, "dry_run": asked.dry_run},
+        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} altered{told(after)}.",
+    )
 
 
 def _put(session: Session, asked: TagArguments, name: str) -> None:
     check_new_tag_name(name)
+    check_settings(asked.settings, tag=True)
     pin = session.resolve(asked.ref)
     before = find_tag(session.location, name)
     if before is not None:
@@ -86,6 +138,8 @@ def _put(session: Session, asked: TagArguments, name: str) -> None:
         raise Conflict(f"Tag '{name}' does not exist, so it is not at {asked.old}.", hint="Leave --old out.")
     if not asked.dry_run:
         create_tag(session.location, name, _spec(pin))
+        if asked.settings:
+            alter_tag(session.location, name, asked.settings)
     session.output.show(
         {"action": "create", "tag": name, "at": version_json(pin), "was": None, "dry_run": asked.dry_run},
         f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put on {pin}.",
@@ -103,6 +157,8 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
     if not asked.dry_run:
         confirm(f"Tag '{name}' will be moved from {was} to {pin}.", asked.yes or asked.old is not None)
         move_tag(session.location, name, _spec(pin))
+        if asked.settings:
+            alter_tag(session.location, name, asked.settings)
     session.output.show(
         {
             "action": "move",
@@ -137,7 +193,7 @@ def _delete(session: Session, asked: TagArguments, name: str) -> None:
 
 
 def _target(tag: Tag) -> PinnedVersion:
-    return PinnedVersion(tag.branch, tag.version)
+    return tag.target
 
 
 def _spec(pin: PinnedVersion) -> RefSpec:

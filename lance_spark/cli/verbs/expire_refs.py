@@ -1,0 +1,58 @@
+"""``lance-git expire-refs``: delete branches and tags that have come to their end."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import click
+
+from lance_spark.cli.command import dry_run_option, verb, yes_option
+from lance_spark.cli.confirm import confirm
+from lance_spark.cli.exit_codes import PARTLY_DONE
+from lance_spark.cli.session import Session
+from lance_spark.errors import InvalidOption
+from lance_spark.options.text import to_span
+from lance_spark.show.words import counted
+
+
+@verb("expire-refs")
+@click.option(
+    "--warn", default="7d", metavar="SPAN", help="How long a warning stands before its ref goes.  [default: 7d]"
+)
+@click.option(
+    "--undo-window", default="7d", metavar="SPAN", help="How long files of deleted branches stay.  [default: 7d]"
+)
+@click.option("--force", is_flag=True, help="Delete branches with changes that nothing else has, too.")
+@click.option("--execute", is_flag=True, help="Warn and delete; without, only say what would happen.")
+@dry_run_option
+@yes_option
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> int:
+    """Delete branches and tags that have expired.
+
+    Only those made or altered with --expire-after have an end. The first run that sees it coming writes a warning into
+    the ref; a later one deletes the ref when the end and the warning are over. Only says what would happen, unless
+    --execute is given. Kept: branches with unmerged changes, protected ones, and what another ref or a clone needs.
+    Also takes the files of branches that were deleted with branch -d so long ago that nobody restores them.
+    """
+    from lance_spark.actions.expiry import carry_out, plan_expiry
+    from lance_spark.refs.expiry_plan import ExpiryOptions
+
+    execute, yes, force = given["execute"], given["yes"], given["force"]
+    if execute and given["dry_run"]:
+        raise InvalidOption("--execute and --dry-run do not go together.")
+    now = datetime.now(timezone.utc)
+    options = ExpiryOptions(to_span("--warn", given["warn"]), to_span("--undo-window", given["undo_window"]), force)
+    plan = plan_expiry(session.location, now, options)
+    if not execute:
+        session.output.show(plan.as_document(), str(plan))
+        return 0
+    if plan.expired:
+        if not yes:
+            click.echo(str(plan), err=True)
+        confirm(f"{counted(len(plan.expired), 'ref')} of {session.location.uri} will be deleted.", yes)
+    report = carry_out(session.location, plan, now)
+    session.output.show(json.loads(report.to_json()), str(report))
+    return 0 if report.complete else PARTLY_DONE

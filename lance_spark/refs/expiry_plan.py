@@ -1,0 +1,266 @@
+"""What is known of branches and tags that may expire, and what becomes of them: values that can be stored. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from lance_spark.errors import CorruptData
+from lance_spark.refs.lifetime import Lifetime, Warned
+from lance_spark.refs.reflog import DEFAULT_UNDO_WINDOW
+from lance_spark.show.card import Card, Grid, Shown
+from lance_spark.show.spans import from_span, to_span
+from lance_spark.show.words import counted, moment
+
+BRANCH, TAG, DELETED_BRANCH = "branch", "tag", "deleted branch"
+"""Kinds. The files of a deleted branch are kept for a while, so that it can be restored."""
+KEPT, WARN, WARNED, EXPIRED, UNMERGED, NEEDED, PROTECTED, UNKNOWN = (
+    "kept",
+    "to be warned of",
+    "warned of",
+    "expired",
+    "unmerged",
+    "needed",
+    "protected",
+    "not known",
+)
+"""States of refs. Only what is expired goes."""
+DELETED, TOLD, STAYED = "deleted", "warned of", "stayed"
+"""What became of a ref."""
+DEFAULT_WARN = timedelta(days=7)
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ExpiryOptions:
+    """How refs expire."""
+
+    warn: timedelta = DEFAULT_WARN
+    """How long a warning stands before its ref goes. Zero deletes without any."""
+    undo_window: timedelta = DEFAULT_UNDO_WINDOW
+    """How long the files of a deleted branch are kept."""
+    force: bool = False
+    """Delete branches although nothing else has their changes, or although that is not known."""
+
+
+@dataclass(frozen=True)
+class RefRecord:
+    """What is known of a branch or tag."""
+
+    kind: str
+    name: str
+    at: str = ""
+    """``branch@version``: a branch's newest version, or the one that is tagged; "" if there is none to be found."""
+    moment: datetime | None = None
+    """When it was last changed: the commit of a branch's newest version, or when the tag was put there. UTC; None if
+    nothing says it."""
+    lifetime: Lifetime = field(default_factory=Lifetime)
+    identity: str = ""
+    """Tells a branch from a later one of the same name."""
+    follows: str = ""
+    """What the branch follows, ``main of origin``; "" for the user's own."""
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """Its end; None if it has none, or it is not known."""
+        if self.moment is None or self.lifetime.expire_after is None:
+            return None
+        try:
+            return self.moment + self.lifetime.expire_after
+        except OverflowError:
+            return None
+
+
+@dataclass(frozen=True)
+class ExpiryEntry:
+    """What becomes of a ref."""
+
+    record: RefRecord
+    state: str
+    why: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Kind and name."""
+        return self.record.kind, self.record.name
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """As a row of a table: ref, version, expires, warned since, state, why."""
+        end, warned = self.record.expires_at, self.record.lifetime.warned
+        since = "" if warned is None or warned.of != end else moment(warned.since)
+        return (
+            f"{self.record.kind} {self.record.name}",
+            self.record.at,
+            moment(end) if end else "never",
+            since,
+            self.state,
+            self.why,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class ExpiryPlan(Shown):
+    """What would become of all branches and tags of a dataset. It can be printed, stored and carried out."""
+
+    dataset: str
+    """URI."""
+    now: datetime
+    """The time by which the ends were counted, UTC."""
+    entries: tuple[ExpiryEntry, ...]
+    options: ExpiryOptions = ExpiryOptions()
+
+    def of(self, *states: str) -> tuple[ExpiryEntry, ...]:
+        """The refs in some states."""
+        return tuple(entry for entry in self.entries if entry.state in states)
+
+    @property
+    def expired(self) -> tuple[ExpiryEntry, ...]:
+        """The refs that go, in the order in which they can."""
+        return self.of(EXPIRED)
+
+    @property
+    def to_warn(self) -> tuple[ExpiryEntry, ...]:
+        """The refs that get a warning."""
+        return self.of(WARN)
+
+    def as_document(self) -> dict[str, Any]:
+        """As JSON values; :func:`from_document` reads them."""
+        return {
+            "format": _FORMAT,
+            "dataset": self.dataset,
+            "now": self.now.isoformat(),
+            "warn": from_span(self.options.warn),
+            "undo_window": from_span(self.options.undo_window),
+            "force": self.options.force,
+            "refs": [_entry_document(entry) for entry in self.entries],
+        }
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.as_document(), indent=2)
+
+    def grid(self, everything: bool = False) -> Grid:
+        """The refs that have an end as a table, or all."""
+        rows = (entry.row for entry in self.entries if everything or entry.state != KEPT or entry.record.expires_at)
+        return Grid(("ref", "at", "expires", "warned since", "state", "why"), tuple(rows))
+
+    @property
+    def summary(self) -> str:
+        """How many refs are in which state."""
+        return _counts(entry.state for entry in self.entries) or "no branches and no tags"
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, self.dataset, self.summary, grids=(self.grid(),))
+
+
+@dataclass(frozen=True)
+class ExpiryOutcome:
+    """What became of one ref."""
+
+    kind: str
+    name: str
+    at: str
+    outcome: str
+    why: str = ""
+    """Why it stayed."""
+
+
+@dataclass(frozen=True, repr=False)
+class ExpiryReport(Shown):
+    """What was done."""
+
+    plan: ExpiryPlan
+    outcomes: tuple[ExpiryOutcome, ...]
+    """Of the refs that were to be deleted or warned of."""
+
+    def of(self, outcome: str) -> tuple[ExpiryOutcome, ...]:
+        """Those that ended so."""
+        return tuple(each for each in self.outcomes if each.outcome == outcome)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was done that was planned."""
+        return not self.of(STAYED)
+
+    def to_json(self) -> str:
+        """Plan and outcomes as text."""
+        done = [dict(vars(outcome)) for outcome in self.outcomes]
+        return json.dumps({**self.plan.as_document(), "outcomes": done}, indent=2)
+
+    @property
+    def summary(self) -> str:
+        """How many refs ended how."""
+        return _counts(each.outcome for each in self.outcomes) or "nothing to do"
+
+    def _card(self) -> Card:
+        rows = ((f"{each.kind} {each.name}", each.at, each.outcome, each.why) for each in self.outcomes)
+        grids = (Grid(("ref", "at", "outcome", "why"), tuple(rows)), self.plan.grid())
+        return Card(type(self).__name__, self.plan.dataset, self.summary, grids=grids)
+
+
+def from_document(document: Mapping[str, Any]) -> ExpiryPlan:
+    """A plan that was stored. Raises CorruptData."""
+    try:
+        if document["format"] != _FORMAT:
+            raise ValueError(f"it has format {document['format']}, not {_FORMAT}")
+        return ExpiryPlan(
+            dataset=str(document["dataset"]),
+            now=_time(document["now"]),
+            entries=tuple(_read_entry(entry) for entry in document["refs"]),
+            options=ExpiryOptions(
+                to_span("warn", document["warn"]),
+                to_span("undo_window", document["undo_window"]),
+                bool(document["force"]),
+            ),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise CorruptData(f"The expiry plan cannot be read: {problem}.", hint="Make the plan again.") from None
+
+
+def _entry_document(entry: ExpiryEntry) -> dict[str, Any]:
+    record = entry.record
+    warned, end = record.lifetime.warned, record.expires_at
+    return {
+        "kind": record.kind,
+        "name": record.name,
+        "at": record.at,
+        "changed": None if record.moment is None else record.moment.isoformat(),
+        "expires": None if end is None else end.isoformat(),
+        "state": entry.state,
+        "why": entry.why,
+        **record.lifetime.as_record(),
+        "warned": None if warned is None else str(warned),
+        "unreadable": list(record.lifetime.unreadable),
+        "identity": record.identity,
+        "follows": record.follows,
+    }
+
+
+def _read_entry(entry: Mapping[str, Any]) -> ExpiryEntry:
+    span, warned = entry["expire_after"], entry["warned"]
+    lifetime = Lifetime(
+        expire_after=None if span is None else to_span("expire_after", span),
+        retain_versions=entry["retain_versions"],
+        owner=entry["owner"],
+        protected=bool(entry["protected"]),
+        warned=None if warned is None else Warned(*map(_time, warned.split())),
+        unreadable=tuple(entry["unreadable"]),
+    )
+    changed = None if entry["changed"] is None else _time(entry["changed"])
+    record = RefRecord(
+        entry["kind"], entry["name"], entry["at"], changed, lifetime, entry["identity"], entry["follows"]
+    )
+    return ExpiryEntry(record, entry["state"], entry["why"])
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(timezone.utc)
+
+
+def _counts(words: Iterable[str]) -> str:
+    return ", ".join(f"{counted(number, 'ref')} {word}" for word, number in Counter(words).items())

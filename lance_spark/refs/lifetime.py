@@ -1,0 +1,199 @@
+"""How long a branch or tag lives, and who may write to it: kept in the metadata of its ref file. Pure.
+
+pylance keeps the map ``metadata`` of a ref file whenever it rewrites the file (a tag that is moved, metadata that is
+replaced), and drops every other key that it does not know. So that is the place. The default branch has no ref file,
+and pylance makes none; what is said of main is in a file of ours, see :mod:`lance_spark.refs.parse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import TypedDict, TypeVar
+
+from lance_spark.errors import InvalidOption
+from lance_spark.show.spans import from_span, to_span
+from lance_spark.show.words import counted
+
+EXPIRE_AFTER, RETAIN_VERSIONS, OWNER, PROTECTED = (
+    "lance_spark.expire_after",
+    "lance_spark.retain_versions",
+    "lance_spark.owner",
+    "lance_spark.protected",
+)
+_Value = TypeVar("_Value")
+WARNED = "lance_spark.expiry_warned"
+"""When an expiry first said that the ref is about to go, and which end it spoke of."""
+_KEYS = {"expire_after": EXPIRE_AFTER, "retain_versions": RETAIN_VERSIONS, "owner": OWNER, "protected": PROTECTED}
+TAG_SETTINGS = ("expire_after", "owner")
+"""What can be said of a tag: it has one version, which nobody writes to."""
+SETTINGS = tuple(_KEYS)
+"""What can be said of a branch."""
+
+
+class BranchSettings(TypedDict, total=False):
+    """The arguments for the lifetime of a branch; one that is left out stays as it is."""
+
+    expire_after: str | timedelta
+    retain_versions: int
+    owner: str
+    protected: bool
+
+
+class TagSettings(TypedDict, total=False):
+    """The arguments for the lifetime of a tag; one that is left out stays as it is."""
+
+    expire_after: str | timedelta
+    owner: str
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A warning that a ref is about to go."""
+
+    since: datetime
+    """UTC."""
+    of: datetime
+    """The end that was announced. If the ref ends at another time by now, nobody was warned of that."""
+
+    def __str__(self) -> str:
+        return f"{self.since.isoformat()} {self.of.isoformat()}"
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """What a ref says about itself."""
+
+    expire_after: timedelta | None = None
+    """A branch ends so long after its newest version was committed, a tag so long after it was put where it is."""
+    retain_versions: int | None = None
+    """How many of its newest versions every cleanup keeps, whatever the policy says."""
+    owner: str | None = None
+    """Whom to ask."""
+    protected: bool = False
+    """Whether only merges may write to it, and nobody delete it."""
+    warned: Warned | None = None
+    unreadable: tuple[str, ...] = ()
+    """Names of what was written by something else and cannot be understood. Then nothing is deleted on account of it,
+    and a branch with such a protection is protected."""
+
+    def __str__(self) -> str:
+        said = [f"expires after {from_span(self.expire_after)}"] if self.expire_after is not None else []
+        said += [f"keeps {counted(self.retain_versions, 'version')}"] if self.retain_versions is not None else []
+        said += [f"owner {self.owner}"] if self.owner else []
+        said += ["protected"] if self.protected else []
+        return ", ".join([*said, *(f"{name} not understood" for name in self.unreadable)])
+
+    def as_record(self) -> dict[str, object]:
+        """As JSON values; what is not set is None."""
+        span = None if self.expire_after is None else from_span(self.expire_after)
+        return {
+            "expire_after": span,
+            "retain_versions": self.retain_versions,
+            "owner": self.owner,
+            "protected": self.protected,
+        }
+
+
+def read_lifetime(metadata: Mapping[str, str]) -> Lifetime:
+    """What the metadata of a ref says. Never raises: see ``Lifetime.unreadable``."""
+    unreadable: list[str] = []
+
+    def value(name: str, read: Callable[[str], _Value]) -> _Value | None:
+        text = metadata.get(_KEYS[name])
+        try:
+            return None if text is None else read(text)
+        except ValueError:
+            unreadable.append(name)
+            return None
+
+    span = value("expire_after", partial(to_span, "expire_after"))
+    versions, owner = value("retain_versions", _positive), value("owner", str)
+    protected = value("protected", _boolean)
+    return Lifetime(
+        expire_after=span,
+        retain_versions=versions,
+        owner=owner,
+        protected=bool(protected) or "protected" in unreadable,
+        warned=_read_warned(metadata),
+        unreadable=tuple(unreadable),
+    )
+
+
+def changed_metadata(
+    metadata: Mapping[str, str], settings: Mapping[str, object], unset: Iterable[str] = (), tag: bool = False
+) -> dict[str, str]:
+    """The metadata of a ref with settings put and others removed; everything else stays.
+
+    Raises InvalidOption for an unknown setting or a value that cannot be.
+    """
+    known = TAG_SETTINGS if tag else SETTINGS
+    for name in (*settings, *unset):
+        if name not in known:
+            raise InvalidOption(
+                f"A {'tag' if tag else 'branch'} has no setting '{name}'.", hint=f"There are {', '.join(known)}."
+            )
+    put = {_KEYS[name]: _text(name, value) for name, value in settings.items() if value is not None}
+    gone = {_KEYS[name] for name in unset}
+    both = sorted(gone & put.keys())
+    if settings.get("protected") is False:
+        gone.add(PROTECTED)
+        del put[PROTECTED]
+    if both:
+        raise InvalidOption(f"'{both[0].rpartition('.')[2]}' is set and unset at once.")
+    if EXPIRE_AFTER in gone or EXPIRE_AFTER in put:
+        gone.add(WARNED)  # the warning was about another end
+    return {**{key: value for key, value in metadata.items() if key not in gone}, **put}
+
+
+def with_warning(metadata: Mapping[str, str], warned: Warned) -> dict[str, str]:
+    """The metadata of a ref after a warning."""
+    return {**metadata, WARNED: str(warned)}
+
+
+def only_lifetime(metadata: Mapping[str, str]) -> bool:
+    """Whether there is nothing in the metadata of a ref but its lifetime."""
+    return metadata.keys() <= {*_KEYS.values(), WARNED}
+
+
+def _text(name: str, value: object) -> str:
+    if name == "expire_after":
+        span = value if isinstance(value, timedelta) else to_span(name, str(value))
+        if span <= timedelta(0):
+            raise InvalidOption("expire_after must be longer than nothing.", hint="Give a span such as 30d.")
+        return from_span(span)
+    if name == "retain_versions":
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InvalidOption(f"retain_versions is {value!r}, but it must be a whole number of at least 1.")
+        return str(value)
+    if name == "protected":
+        if not isinstance(value, bool):
+            raise InvalidOption(f"protected is {value!r}, but it must be True or False.")
+        return str(value).lower()
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidOption(f"owner is {value!r}, but it must be a text.", hint="To remove it: unset=['owner'].")
+    return value
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+def _read_warned(metadata: Mapping[str, str]) -> Warned | None:
+    """None for a warning that cannot be read: then the ref is warned of again."""
+    try:
+        since, of = (datetime.fromisoformat(part) for part in metadata.get(WARNED, "").split())
+        return Warned(since.astimezone(timezone.utc), of.astimezone(timezone.utc))
+    except ValueError:
+        return None
