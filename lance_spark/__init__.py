@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lance_spark.spark.datasource import LanceDataSource
     from lance_spark.spark.registering import capabilities, register, unregister
     from lance_spark.spark.table import LanceTable
+    from lance_spark.upkeep.policy import MaintenancePolicy
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "LanceCatalog",
     "LanceDataSource",
     "LanceTable",
+    "MaintenancePolicy",
     "VersionRule",
     "capabilities",
     "register",
@@ -35,6 +37,7 @@ _HOMES = {
     "LanceCatalog": "lance_spark.spark.catalog",
     "LanceDataSource": "lance_spark.spark.datasource",
     "LanceTable": "lance_spark.spark.table",
+    "MaintenancePolicy": "lance_spark.upkeep.policy",
     "capabilities": "lance_spark.spark.registering",
     "register": "lance_spark.spark.registering",
     "unregister": "lance_spark.spark.registering",

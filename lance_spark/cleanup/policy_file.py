@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Any
 
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
-from lance_spark.errors import InvalidOption
-from lance_spark.options.text import check_known, to_span
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from lance_spark.options.sections import Section, read_toml
 
 _RULE = ("older_than", "before_version", "retain_versions", "versions")
 _LISTS = ("clones", "clones_from", "known_bases")
 _FLAGS = ("delete_unverified", "keep_fork_versions")
 _SPANS = ("commit_window", "undo_window", "unverified_age")
 _KNOWN = (*_RULE, *_LISTS, *_FLAGS, *_SPANS, "on_tagged", "branches", "tags")
+_ON_TAGGED = ("error", "keep")
 
 
 def parse_policy(text: str) -> CleanupPolicy:
@@ -28,59 +21,36 @@ def parse_policy(text: str) -> CleanupPolicy:
 
     Raises InvalidOption, naming the key, for text that is not TOML, an unknown key or a bad value.
     """
-    try:
-        given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise InvalidOption(f"The policy file is no TOML: {problem}.") from None
-    check_known(given, _KNOWN, "the cleanup policy of")
-    values: dict[str, Any] = {**_rule(given, "")}
-    values |= {name: tuple(_strings(name, given[name])) for name in _LISTS if name in given}
-    values |= {name: _typed(name, given[name], bool, "true or false") for name in _FLAGS if name in given}
-    values |= {name: _span(name, given[name]) for name in _SPANS if name in given}
-    if "on_tagged" in given:
-        values["error_if_tagged_old_versions"] = _choice("on_tagged", given["on_tagged"]) == "error"
-    branches = _typed("branches", given.get("branches", {}), dict, "a table")
-    values["branches"] = {pattern: _branch_rule(pattern, rule) for pattern, rule in branches.items()}
-    tags = _typed("tags", given.get("tags", {}), dict, "a table")
-    values["tags"] = {pattern: _choice(f"tags.{pattern}", choice) for pattern, choice in tags.items()}
+    return policy_of(read_toml(text))
+
+
+def policy_of(given: Mapping[str, Any], place: str = "") -> CleanupPolicy:
+    """The policy that the tables of a TOML file describe. ``place`` is the name of the table, with a dot behind it."""
+    policy = Section(given, "the cleanup policy", place)
+    policy.check(_KNOWN)
+    values: dict[str, Any] = {**_rule(policy)}
+    values |= {name: policy.texts(name) for name in _LISTS if name in policy}
+    values |= {name: policy.flag(name) for name in _FLAGS if name in policy}
+    values |= {name: policy.span(name) for name in _SPANS if name in policy}
+    if "on_tagged" in policy:
+        values["error_if_tagged_old_versions"] = policy.choice("on_tagged", _ON_TAGGED) == "error"
+    branches, tags = policy.section("branches"), policy.section("tags")
+    values["branches"] = {pattern: _branch_rule(branches, pattern) for pattern in branches.given}
+    values["tags"] = {pattern: tags.choice(pattern, _ON_TAGGED) for pattern in tags.given}
     return CleanupPolicy(**values)
 
 
-def _branch_rule(pattern: str, rule: object) -> VersionRule:
-    table = _typed(f"branches.{pattern}", rule, dict, "a table")
-    check_known(table, _RULE, f"branch '{pattern}' in the cleanup policy of")
-    return VersionRule(**_rule(table, f"branches.{pattern}."))
+def _branch_rule(branches: Section, pattern: str) -> VersionRule:
+    rule = branches.section(pattern)
+    rule.check(_RULE, f"branch '{pattern}' in ")
+    return VersionRule(**_rule(rule))
 
 
-def _rule(given: Mapping[str, object], where: str) -> dict[str, Any]:
-    readers: dict[str, Callable[[str, object], Any]] = {
-        "older_than": _span,
-        "before_version": lambda name, value: _typed(name, value, int, "a number"),
-        "retain_versions": lambda name, value: _typed(name, value, int, "a number"),
-        "versions": _numbers,
+def _rule(section: Section) -> dict[str, Any]:
+    readers = {
+        "older_than": section.span,
+        "before_version": section.number,
+        "retain_versions": section.number,
+        "versions": section.numbers,
     }
-    return {name: read(where + name, given[name]) for name, read in readers.items() if name in given}
-
-
-def _span(name: str, value: object) -> timedelta:
-    return to_span(name, _typed(name, value, str, 'a span such as "14d"'))
-
-
-def _numbers(name: str, value: object) -> frozenset[int]:
-    return frozenset(_typed(name, number, int, "a list of numbers") for number in _typed(name, value, list, "a list"))
-
-
-def _strings(name: str, value: object) -> list[str]:
-    return [_typed(name, text, str, "a list of texts") for text in _typed(name, value, list, "a list of texts")]
-
-
-def _choice(name: str, value: object) -> str:
-    if value in ("error", "keep"):
-        return str(value)
-    raise InvalidOption(f"'{name}' in the cleanup policy is {value!r}.", hint='Write "error" or "keep".')
-
-
-def _typed(name: str, value: object, kind: type, example: str) -> Any:
-    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-        return value
-    raise InvalidOption(f"'{name}' in the cleanup policy is {value!r}.", hint=f"Write {example}.")
+    return {name: read(name) for name, read in readers.items() if name in section}

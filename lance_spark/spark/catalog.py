@@ -22,6 +22,7 @@ from lance_spark.actions.catalog.reading import open_table
 from lance_spark.catalog.names import identify_table
 from lance_spark.refs.model import RefSpec
 from lance_spark.show.card import Card, Shown
+from lance_spark.spark.catalog_upkeep import CatalogUpkeep
 from lance_spark.spark.saving import write_table
 from lance_spark.spark.session import needed_session
 from lance_spark.spark.table import LanceTable
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from lance_spark.spark.saving import SaveMode
 
 
-class LanceCatalog(Shown):
+class LanceCatalog(CatalogUpkeep, Shown):
     """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
 
     A name is ``"ns1.ns2.flights"``, with backticks around a part that holds a dot, or a list of its parts. Namespace

@@ -1,4 +1,4 @@
-"""``t.storage()``, ``t.fsck()`` and its repairs: what refs cost, and whether all is there."""
+"""``t.storage()``, ``t.fsck()`` and its repairs, ``t.maintain()``: what refs cost, and whether all is there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lance_spark.actions.fsck.undo import undo
 from lance_spark.actions.storage import storage
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.spark.engines import engine_of
+from lance_spark.spark.maintaining import maintain_table
 from lance_spark.spark.ref_verbs import RefVerbs
 from lance_spark.spark.session import session_or_none
 from lance_spark.spark.types import to_spark
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from lance_spark.checkup.report import FsckReport
     from lance_spark.location import DatasetLocation
     from lance_spark.spark.engines import Where
+    from lance_spark.spark.maintaining import Policy
+    from lance_spark.upkeep.report import MaintenanceReport
     from lance_spark.usage.report import StorageReport
 
 
@@ -44,7 +47,7 @@ class UpkeepVerbs(RefVerbs):
         """
         report = storage(self.location, CleanupPolicy(clones=tuple(clones)), engine_of(self.spark, where))
         session = session_or_none(self.spark)
-        return report if session is None else replace(report, frame=partial(_data_frame, session))
+        return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def fsck(
         self,
@@ -69,7 +72,7 @@ class UpkeepVerbs(RefVerbs):
         else:
             report = fsck(self.location, options, engine, now)
         session = session_or_none(self.spark)
-        return report if session is None else replace(report, frame=partial(_data_frame, session))
+        return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def undo_repair(self, record: str = "last") -> RepairResult:
         """Take back a repair, by the id of its record.
@@ -79,6 +82,16 @@ class UpkeepVerbs(RefVerbs):
         """
         return undo(self.location, record)
 
+    def maintain(self, policy: Policy | None = None, execute: bool = False, where: Where = "auto") -> MaintenanceReport:
+        """Look after the whole dataset, main and all branches: check, compaction, indexes, expiry of refs, cleanup.
 
-def _data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+        ``policy`` is a :class:`MaintenancePolicy`, or the words of a policy file as a dictionary. Without ``execute``
+        the report says what would be done. What goes wrong is in the report. Raises InvalidOption for a policy that
+        cannot be, NotFound, StorageFailure.
+        """
+        return maintain_table(self.spark, self.location, policy, execute, where)
+
+
+def data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """The rows of a report."""
     return spark.createDataFrame(rows, to_spark(rows.schema))

@@ -124,9 +124,24 @@ def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
 
 
 def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> None:
-    """Write a report to a path or a URI. Raises StorageFailure."""
+    """Write a report to a path or a URI, at once. Raises StorageFailure."""
+    directory, name = _place_of(path, storage_options)
+    write_file(directory, name, report.encode())
+
+
+def read_report(path: str, storage_options: Mapping[str, str]) -> str | None:
+    """What was written to a path or a URI; None where nothing was. Raises StorageFailure, CorruptData."""
+    directory, name = _place_of(path, storage_options)
+    content = files.read(directory, name)
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        raise CorruptData(f"{path} is no text.") from None
+
+
+def _place_of(path: str, storage_options: Mapping[str, str]) -> tuple[DatasetLocation, str]:
     directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
-    write_file(locate(directory or "/", storage_options), name, report.encode())
+    return locate(directory or "/", storage_options), name
 
 
 def _write_durably(path: str, content: bytes) -> None:

@@ -67,6 +67,23 @@ def rows(root, *parts):
 ALL = ["ns1", "ns1.declared", "ns1.ns2", "ns1.ns2.flights", "trips"]
 
 
+def test_du_has_a_row_a_table_the_largest_first_and_what_cannot_be_looked_at_as_its_error(lake):
+    told = catalog(lake, "du")
+    assert told.code == 0
+    assert told.out.splitlines()[1].split()[0] == "ns1.ns2.flights"
+    assert told.out.splitlines()[-1].startswith("3 tables, ")
+    data = catalog(lake, "du", "ns1", "--json").json
+    assert [row["table"] for row in data["tables"]] == ["ns1.ns2.flights", "ns1.declared"]
+    assert data["tables"][0]["report"]["refs"]
+    refs = lake / "trips.lance" / "_refs" / "tags"
+    refs.mkdir(parents=True)
+    (refs / "broken.json").write_text("{")
+    broken = catalog(lake, "du")
+    assert broken.code == 22
+    assert "1 table could not be looked at" in broken.out
+    assert catalog(lake, "du", "nowhere").code == 10
+
+
 def test_ls_lists_one_level_or_all_and_a_table_alone(shared):
     assert catalog(shared, "ls").out.splitlines() == ["ns1.", "trips"]
     assert catalog(shared, "ls", "ns1").out.splitlines() == ["ns1.declared", "ns1.ns2."]

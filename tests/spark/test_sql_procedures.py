@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from lance_spark import errors
+from lance_spark.actions.lifetimes import alter_tag
 
 pytestmark = pytest.mark.spark
 
@@ -55,6 +56,19 @@ def test_fsck(spark, flights):
     *_, record = call(spark, "lake.system.fsck('ns1.flights', execute => true)")
     flights.undo_repair(record["path"])
     assert not [name for name in lance.dataset(flights.location.uri).branches.list() if name.startswith("repair/")]
+
+
+def test_storage_and_expire_refs(spark, flights):
+    listed = call(spark, "lake.system.storage(table => 'ns1.flights')")
+    rows = {row["ref"]: row for row in listed if row["kind"] == "branch"}
+    assert rows["exp/delays"]["owned_bytes"] > 0
+    assert rows["main"]["by_kind"]["data"] > 0
+    assert rows["main"]["freed_bytes"] is None
+    alter_tag(flights.location, "v2013", {"expire_after": "1s"})
+    (told,) = call(spark, "lake.system.expire_refs(table => 'ns1.flights', dry_run => false)")
+    assert (told["kind"], told["name"], told["outcome"]) == ("tag", "v2013", "warned of")
+    assert told["expires"].year >= 2000
+    assert "v2013" in lance.dataset(flights.location.uri).tags.list()
 
 
 def test_what_a_procedure_refuses(spark, flights):

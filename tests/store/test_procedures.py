@@ -1,6 +1,8 @@
 """Procedures: each does what the action does, returns rows, and says what the action says; pylance reads the rest."""
 
 import os
+import time
+from datetime import timedelta
 
 import lance
 import pytest
@@ -9,6 +11,7 @@ from support.local_datasets import contents, numbers, written_since
 
 from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.lifetimes import alter_branch, alter_tag
 from lance_spark.actions.procedures.procedure import Context
 from lance_spark.actions.procedures.registry import PROCEDURES, find_procedure
 from lance_spark.errors import AlreadyExists, Conflict, InvalidName, InvalidOption, NotFound, Refused
@@ -237,3 +240,31 @@ def test_fsck_finds_says_and_repairs(call, uri):
     (made,) = lance.dataset(uri).branches.list()
     assert (ids(uri, made), done[1]["path"]) == ([0, 1, 2], made)
     assert "--undo" in done[2]["do"]
+
+
+def test_storage(call, uri):
+    lance.dataset(uri).create_branch("exp")
+    append(uri, numbers(5, 10), "exp")
+    records = {(row["kind"], row["ref"]): row for row in call("storage")}
+    assert records.keys() >= {("branch", "main"), ("branch", "exp"), ("old versions", "exp")}
+    assert records["branch", "exp"]["freed_bytes"] >= records["branch", "exp"]["owned_bytes"] > 0
+    assert records["branch", "main"]["freed_bytes"] is None
+
+
+def test_expire_refs(call, lake, uri):
+    call("create_branch", name="exp")
+    call("create_tag", name="v1")
+    call("create_tag", name="stays")
+    location = lake.table("ns.t")
+    alter_branch(location, "exp", {"expire_after": "1s"})
+    alter_tag(location, "v1", {"expire_after": timedelta(milliseconds=1)})
+    assert {row["state"] for row in call("expire_refs")} == {"to be warned of"}
+    (told,) = [row for row in call("expire_refs", dry_run=False) if row["kind"] == "tag"]
+    assert (told["name"], told["outcome"]) == ("v1", "warned of")
+    assert lance.dataset(uri).tags.list().keys() == {"v1", "stays"}
+    time.sleep(1)
+    gone = call("expire_refs", dry_run=False, warn="0s")
+    assert {(row["name"], row["outcome"]) for row in gone} == {("exp", "deleted"), ("v1", "deleted")}
+    assert (lance.dataset(uri).tags.list().keys(), lance.dataset(uri).branches.list().keys()) == ({"stays"}, set())
+    with pytest.raises(InvalidOption):
+        call("expire_refs", warn="soon")

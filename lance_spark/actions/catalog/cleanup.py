@@ -10,7 +10,7 @@ from lance_spark.actions.catalog.orphans import DATASET, INTERRUPTED, Orphan, co
 from lance_spark.actions.catalog.overview import overview
 from lance_spark.actions.cleanup.multi_table import FleetOptions, FleetTable, clean_fleet
 from lance_spark.catalog.model import MANIFEST, Catalog, is_inside
-from lance_spark.catalog.names import TABLE
+from lance_spark.catalog.names import TABLE, Name, identify_namespace
 from lance_spark.cleanup.catalog_report import ORPHAN, LakeReport, Upkeep, catalog_policy, without
 from lance_spark.cleanup.multi_table import State, failed
 from lance_spark.cleanup.retention import EPOCH, nanoseconds
@@ -27,7 +27,7 @@ It is written again by itself when there are 12."""
 
 
 @dataclass(frozen=True)
-class _Lake:
+class Lake:
     """What is in a catalog's directory."""
 
     tables: tuple[FleetTable, ...]
@@ -44,7 +44,7 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
     Clones among the tables keep what they read, also those that are deregistered. Directories that no row names go
     after a day. Raises only if the catalog itself cannot be read, or if there is nothing at all in its place.
     """
-    lake = _lake(catalog)
+    lake = find_tables(catalog)
     compacted, problem = _compact(catalog, options.execute)
     itself = [FleetTable(_ITSELF, catalog.manifest)] if catalog.reads_manifest else []
     policies = {**(options.policies or {}), _ITSELF: catalog_policy(options.policy)}
@@ -68,10 +68,14 @@ def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: dat
     return LakeReport(catalog.uri, replace(report, rows=[*report.rows, *lost]), upkeep, notes)
 
 
-def _lake(catalog: Catalog) -> _Lake:
+def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:
+    """What is in a catalog's directory; of a namespace only its tables are cleaned, the others are readers.
+
+    Raises NotFound if nothing at all is there, or if there is no such namespace.
+    """
     tables: dict[str, FleetTable] = {}
     lost, notes = [], []
-    for item in overview(catalog, recursive=True):
+    for item in overview(catalog, identify_namespace(namespace), recursive=True):
         name = str(item.identifier)
         if item.kind != TABLE:
             continue
@@ -88,7 +92,24 @@ def _lake(catalog: Catalog) -> _Lake:
     readers = [
         FleetTable(f"the directory {name}", catalog.at(name), is_cleaned=False) for name in others if is_inside(name)
     ]
-    return _Lake(tuple(tables.values()), tuple(readers), tuple(lost), tuple(notes))
+    return Lake(tuple(tables.values()), tuple(readers), tuple(lost), tuple(notes))
+
+
+def clean_itself(
+    catalog: Catalog, options: FleetOptions, engine: Engine, now: datetime
+) -> tuple[list[Upkeep], list[str]]:
+    """Clean up a catalog's own table, and directories that no row names; what became of them, and notes."""
+    if not catalog.reads_manifest:
+        return [], []
+    compacted, problem = _compact(catalog, options.execute)
+    policies = {_ITSELF: catalog_policy(options.policy)}
+    itself = [FleetTable(_ITSELF, catalog.manifest)]
+    fleet = clean_fleet(itself, replace(options, policies=policies), engine, nanoseconds(now - EPOCH))
+    upkeep = [Upkeep.of_catalog(MANIFEST, row, compacted) for row in fleet.rows if row["state"] != "empty"]
+    if problem is not None:
+        upkeep = [replace(each, error=each.error or problem.message) for each in upkeep]
+    orphans, notes = _orphans(catalog, options.execute, now)
+    return [*upkeep, *orphans], notes
 
 
 def _compact(catalog: Catalog, execute: bool) -> tuple[str, LanceSparkError | None]:

@@ -60,7 +60,7 @@ def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, engine: Eng
     since the epoch, by which all ages are counted.
     """
     uris = {table.name: table.location.uri for table in tables}
-    looks = _looks_at(tables, engine)
+    looks = looks_at(tables, engine)
     blind = unreadable(looks)
     if blind:
         rows = [
@@ -81,7 +81,7 @@ def clean_fleet(tables: Sequence[FleetTable], options: FleetOptions, engine: Eng
     return FleetReport(sorted(done, key=lambda row: row["table"]), options.execute, runner.name)
 
 
-def _looks_at(tables: Sequence[FleetTable], engine: Engine) -> list[dict[str, Any]]:
+def looks_at(tables: Sequence[FleetTable], engine: Engine) -> list[dict[str, Any]]:
     """Rows of LOOKS about all tables."""
     runner = engine.for_work(OPERATION, Work(tables=len(tables)))
     looks = runner.flat_map("look for clones", _dealt(tables, runner), look_at, LOOKS)

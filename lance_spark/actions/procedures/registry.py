@@ -15,6 +15,7 @@ from lance_spark.actions.procedures.migrating import MIGRATE
 from lance_spark.actions.procedures.optimizing import OPTIMIZE
 from lance_spark.actions.procedures.procedure import Procedure
 from lance_spark.actions.procedures.restoring import RESTORE
+from lance_spark.actions.procedures.storing import EXPIRE_REFS, STORAGE
 from lance_spark.actions.procedures.tags import CREATE_TAG, DROP_TAG
 from lance_spark.errors import NotFound
 
@@ -33,6 +34,8 @@ PROCEDURES: Mapping[str, Procedure] = {
         CLEANUP,
         OPTIMIZE,
         FSCK,
+        STORAGE,
+        EXPIRE_REFS,
         CLONE,
         MIGRATE,
     )

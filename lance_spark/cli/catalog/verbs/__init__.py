@@ -15,5 +15,6 @@ VERBS = {
     "migrate": "migrate",
     "doctor": "doctor",
     "fsck": "fsck",
+    "du": "du",
 }
 """Name of a verb, and the file of this package that has it; in the order of the help."""

@@ -1,0 +1,162 @@
+"""Maintenance: keeps the tables of a lake fast, small and sound, on main and on every branch.
+
+    spark-submit jobs/maintain.py s3://lake --policy policy.toml                      # what would be done, and why
+    spark-submit jobs/maintain.py s3://lake --policy policy.toml --execute            # do it
+    spark-submit jobs/maintain.py s3://lake/flights.lance --execute --for 2h          # one table, for two hours
+
+Each table is checked when that is due, compacted, its indexes are brought up to date, refs whose time is over go, and
+then old versions and files that nothing needs. Damage that a check finds stops what deletes from that table. Nothing of
+one table stops another.
+
+With --for the most valuable tables come first, and what time does not allow is left for the next run. --state remembers
+that, and when each table was checked.
+
+Exit codes: 0 done, also where time left something; 6 something went wrong, or a check found damage; 2 bad option; 10
+not found; 20 the store did not answer; 21 no permission; another code of one error that all tables ended with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import get_args
+
+from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.target import dataset_at
+from lance_spark.actions.upkeep.job import Selection, UpkeepOptions
+from lance_spark.actions.upkeep.maintain import maintain
+from lance_spark.errors import InvalidOption, LanceSparkError
+from lance_spark.options.storage import storage_from
+from lance_spark.spark.engines import Where
+from lance_spark.spark.maintaining import clocks, shared_engine
+from lance_spark.spark.session import JobSession, add_log_level
+from lance_spark.store.plans import read_report, write_report
+from lance_spark.upkeep.memory import Memory, read_memory
+from lance_spark.upkeep.page import to_html
+from lance_spark.upkeep.policy import STEPS, MaintenancePolicy
+from lance_spark.upkeep.policy_file import parse_maintenance
+from lance_spark.upkeep.prometheus import to_prometheus
+from lance_spark.upkeep.report import MaintenanceReport
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit code."""
+    arguments = parser().parse_args(argv)
+    try:
+        with JobSession("lance maintenance", arguments.log_level, _say) as session:
+            report = run(arguments, session)
+        print(report)
+        write(arguments, report)
+    except LanceSparkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return report.exit_code
+
+
+def run(arguments: argparse.Namespace, session: JobSession) -> MaintenanceReport:
+    """Plan, and carry out, as the arguments say."""
+    storage = storage_from(arguments.storage)
+    dataset_at(arguments.uri, storage)  # not the directory of a branch
+    catalog = open_catalog(arguments.uri, storage, arguments.catalog_mode)
+    engine = shared_engine(arguments.where, session, arguments.parallelism)
+    return maintain(catalog, options_of(arguments), engine, time.time_ns())
+
+
+def options_of(arguments: argparse.Namespace) -> UpkeepOptions:
+    """What the arguments say."""
+    return UpkeepOptions(
+        policy=_policy(arguments),
+        execute=arguments.execute,
+        selection=Selection(
+            frozenset(arguments.only), frozenset(arguments.skip), tuple(arguments.table), tuple(arguments.skip_table)
+        ),
+        memory=_memory(arguments),
+        side_by_side=arguments.tables_at_once,
+        **clocks(arguments.time),
+        max_deletes_per_second=arguments.max_deletes_per_second,
+        say=_say,
+    )
+
+
+def write(arguments: argparse.Namespace, report: MaintenanceReport) -> None:
+    """Write the files that were asked for."""
+    storage = storage_from(arguments.storage)
+    if arguments.report:
+        write_report(arguments.report, report.to_json(), storage)
+    if arguments.html:
+        write_report(arguments.html, to_html(report), storage)
+    if arguments.metrics:
+        write_report(arguments.metrics, to_prometheus(report), storage)
+    if arguments.state and report.executed:
+        write_report(arguments.state, report.memory.to_json(), storage)
+
+
+def _policy(arguments: argparse.Namespace) -> MaintenancePolicy:
+    if not arguments.policy:
+        return MaintenancePolicy()
+    text = read_report(arguments.policy, storage_from(arguments.storage))
+    if text is None:
+        raise InvalidOption(f"There is no policy file {arguments.policy}.", hint="Give its path or URI.")
+    return parse_maintenance(text)
+
+
+def _memory(arguments: argparse.Namespace) -> Memory:
+    text = read_report(arguments.state, storage_from(arguments.storage)) if arguments.state else None
+    return Memory() if text is None else read_memory(text)
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("uri", metavar="ROOT|URI", help="a catalog's directory, or a dataset: a path or a URI")
+    made.add_argument(
+        "--catalog-mode",
+        choices=("v1", "v2", "compatibility"),
+        default="compatibility",
+        help="what counts as a table there: directories, rows of __manifest, or both (default)",
+    )
+    what = made.add_argument_group("what is done")
+    what.add_argument(
+        "--policy", metavar="FILE", help="a policy as TOML, its path or URI: rules by step, table and branch"
+    )
+    what.add_argument("--execute", action="store_true", help="do it; without, only say what would be done")
+    what.add_argument("--only", choices=STEPS, action="append", default=[], help="only this step (repeatable)")
+    what.add_argument("--skip", choices=STEPS, action="append", default=[], help="not this step (repeatable)")
+    what.add_argument(
+        "--table", metavar="PATTERN", action="append", default=[], help="only tables of that name (repeatable)"
+    )
+    what.add_argument("--skip-table", metavar="PATTERN", action="append", default=[], help="not those (repeatable)")
+    what.add_argument(
+        "--for", metavar="SPAN", dest="time", help="no step begins after this time, e.g. 2h; the most valuable first"
+    )
+    told = made.add_argument_group("what is written")
+    told.add_argument("--report", metavar="FILE", help="the report as JSON")
+    told.add_argument("--html", metavar="FILE", help="the report as one page, with a chart of bytes by kind")
+    told.add_argument("--metrics", metavar="FILE", help="metrics for Prometheus' textfile collector: a name in .prom")
+    told.add_argument("--state", metavar="FILE", help="what runs remember: the last checks, and what was left")
+    how = made.add_argument_group("how")
+    how.add_argument("--tables-at-once", type=int, default=4, metavar="N", help="tables side by side (default 4)")
+    how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side of one step (default: the cores)")
+    how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tables together")
+    how.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
+    how.add_argument(
+        "--where",
+        choices=get_args(Where),
+        default="auto",
+        help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
+    )
+    how.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
+    add_log_level(how)
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Maintenance: what is to be done to tables, and doing it."""

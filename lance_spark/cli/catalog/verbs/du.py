@@ -1,0 +1,28 @@
+"""``lance-catalog du``: what the tables take."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from lance_spark.cli.catalog.session import CatalogSession
+from lance_spark.cli.command import verb
+
+
+@verb("du")
+@click.argument("namespace", default="")
+@click.pass_obj
+def command(session: CatalogSession, namespace: str) -> int:
+    """Tell what each table takes, and how much of it no ref needs.
+
+    Without NAMESPACE all tables, else those in it and in the namespaces below. The largest come first.
+    """
+    from lance_spark.actions.catalog.storage import catalog_storage
+    from lance_spark.runner.local import LocalRunner
+
+    report = catalog_storage(session.catalog, LocalRunner(), namespace)
+    grid = report.grid().text()
+    text = "\n\n".join(part for part in (grid, report.summary()) if part)
+    session.output.show(json.loads(report.to_json()), text)
+    return report.exit_code

@@ -1,0 +1,161 @@
+"""jobs/maintain.py as people call it, without Spark: what it prints and writes, exit codes, the policies we show."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import lance
+import pytest
+from support.catalogs import make_table
+from support.cleanup_datasets import append
+
+from lance_spark.actions.catalog.namespaces import create_namespace
+from lance_spark.actions.catalog.opening import open_catalog
+
+ROOT = Path(__file__).parents[2]
+POLICY = """
+[compaction]
+small_fragments = 2
+[cleanup]
+older_than = "0s"
+commit_window = "0s"
+"""
+
+
+@pytest.fixture(scope="module")
+def job():
+    spec = importlib.util.spec_from_file_location("maintain_job", ROOT / "jobs" / "maintain.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Three tables of three fragments; with a policy beside them."""
+    catalog = open_catalog(str(tmp_path / "lake"))
+    create_namespace(catalog, "ns1")
+    for name in ("ns1.a", "ns1.b", "c"):
+        uri = make_table(catalog, name).location.uri
+        for start in (10, 20):
+            append(uri, start)
+        lance.dataset(uri).create_branch("exp/a")
+    (tmp_path / "policy.toml").write_text(POLICY)
+    return tmp_path
+
+
+def place(lake, name):
+    (found,) = (lake / "lake").glob(f"*{name}*")
+    return found
+
+
+@pytest.fixture
+def maintain(job, lake, capsys):
+    def run(*words, policy="policy.toml"):
+        given = ("--policy", str(lake / policy)) if policy else ()
+        code = job.main([str(lake / "lake"), "--local", *given, *words])
+        said = capsys.readouterr()
+        return code, said.out.splitlines(), said.err
+
+    return run
+
+
+def outputs(lake):
+    return [
+        word
+        for name, file in (("report", "r.json"), ("html", "r.html"), ("metrics", "m.prom"), ("state", "s.json"))
+        for word in (f"--{name}", str(lake / file))
+    ]
+
+
+def test_a_dry_run_an_execution_and_a_second_one_that_finds_little(maintain, lake):
+    code, said, _ = maintain(*outputs(lake))
+    assert (code, said[-1].startswith("dry run: 3 tables: ")) == (0, True)
+    assert not (lake / "s.json").exists()
+    assert len(lance.dataset(str(place(lake, "c.lance"))).get_fragments()) == 3
+    assert json.loads((lake / "r.json").read_text())["executed"] is False
+    code, said, told = maintain(*outputs(lake), "--execute")
+    assert (code, said[-1].startswith("3 tables: ")) == (0, True)
+    assert "ns1.a: done" in told.splitlines()
+    assert [len(lance.dataset(str(place(lake, name))).get_fragments()) for name in ("$a", "$b", "c.lance")] == [1, 1, 1]
+    report = json.loads((lake / "r.json").read_text())
+    assert [table["state"] for table in report["tables"]] == ["done"] * 3
+    assert report["freed_bytes"] > 0
+    assert (lake / "r.html").read_text().startswith("<!DOCTYPE html>")
+    assert 'lance_maintenance_complete{root="' in (lake / "m.prom").read_text()
+    assert len(json.loads((lake / "s.json").read_text())["tables"]) == 3
+    assert not [path for path in lake.iterdir() if path.suffix == ".tmp"]
+    code, said, _ = maintain(*outputs(lake), "--execute")
+    report = json.loads((lake / "r.json").read_text())
+    assert code == 0
+    assert {step["state"] for table in report["tables"] for step in table["steps"] if step["step"] != "cleanup"} == {
+        "nothing"
+    }
+
+
+def test_a_damaged_table_ends_the_job_with_6_and_the_others_are_done(maintain, lake):
+    sorted((place(lake, "$b") / "data").iterdir())[0].unlink()
+    code, said, _ = maintain("--execute", *outputs(lake))
+    assert code == 6
+    assert any(line.startswith("ns1.b: fsck: ") for line in said)
+    report = json.loads((lake / "r.json").read_text())
+    assert {table["table"]: table["state"] for table in report["tables"]}["ns1.a"] == "done"
+    assert re.search(r'table_sound\{[^}]*"ns1.b"\} 0', (lake / "m.prom").read_text())
+    code, _, _ = maintain("--execute", "--skip-table", "ns1.b", *outputs(lake))
+    assert code == 0
+    assert maintain("--execute", *outputs(lake))[0] == 6
+
+
+def test_no_time_leaves_all_of_it_for_the_next_run(maintain, lake):
+    code, said, _ = maintain("--execute", "--for", "0s", *outputs(lake))
+    assert code == 0
+    assert "left for next time" in said[-1]
+    state = json.loads((lake / "s.json").read_text())["tables"]
+    assert {each["left"] for each in state.values()} == {1}
+    code, said, _ = maintain("--execute", "--for", "1h", *outputs(lake))
+    assert (code, "left" in said[-1]) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--for", "soon"), 2, "for"),
+        (("--tables-at-once", "0"), 2, "at a time"),
+        (("--policy", "nowhere.toml"), 2, "nowhere.toml"),
+        (("--where", "local", "--state", "policy.toml"), 22, "state"),
+    ],
+)
+def test_what_is_refused(job, lake, monkeypatch, capsys, words, code, said):
+    monkeypatch.chdir(lake)
+    assert job.main(["lake", *words]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_place_without_tables_is_not_found_and_a_branch_is_no_dataset(job, lake, tmp_path, capsys):
+    assert job.main([str(tmp_path / "nowhere"), "--local"]) == 10
+    assert job.main([f"{place(lake, 'c.lance')}/tree/exp/a", "--local"]) == 2
+    assert "branch 'exp/a'" in capsys.readouterr().err
+
+
+def test_one_dataset_without_a_policy(job, lake, capsys):
+    assert job.main([str(place(lake, "c.lance")), "--local", "--only", "compaction", "--only", "fsck"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == "dry run: 1 table: 1 step to do, 0 B would be freed"
+
+
+@pytest.mark.parametrize("source", ["page", "conf"])
+def test_the_policies_that_we_show_run(maintain, lake, source):
+    text = (ROOT / "conf" / "maintenance-policy.toml").read_text()
+    if source == "page":
+        page = (ROOT / "docs" / "maintenance-job.md").read_text()
+        text = re.search(r"<!-- policy -->\n```toml\n(.*?)```", page, re.DOTALL)[1]
+    (lake / "shown.toml").write_text(text)
+    code, _, _ = maintain("--execute", *outputs(lake), policy="shown.toml")
+    assert code == 0
+    tables = {table["table"]: table for table in json.loads((lake / "r.json").read_text())["tables"]}
+    steps = {step["step"] + (step["branch"] or ""): step["state"] for step in tables["ns1.a"]["steps"]}
+    assert "compactionexp/a" not in steps
+    assert steps["cleanup"] == ("done" if source == "page" else "nothing")
