@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.merge.ancestry import Graph, trace_of
 from lance_spark.actions.merge.copying import copy_files
-from lance_spark.actions.merge.plan import Request, plan_replay
+from lance_spark.actions.merge.plan import plan_replay
+from lance_spark.actions.merge.request import Request
 from lance_spark.actions.relocate.base_paths import BasePathResolver
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Conflict, NotCommittable, Refused

@@ -17,7 +17,7 @@ from lance_spark.errors import CorruptData
 from lance_spark.layout.names import deletion_path
 from lance_spark.manifest.decode import head_of
 from lance_spark.manifest.flags import check_flags
-from lance_spark.manifest.fragments import NO_FRAGMENTS, compare
+from lance_spark.manifest.fragments import NO_FRAGMENTS, compare, field_end
 from lance_spark.manifest.framing import manifest_span, section_span
 from lance_spark.manifest.messages import NO_BASE, parse, text
 from lance_spark.manifest.model import ManifestHead
@@ -100,6 +100,8 @@ class IndexSegment(NamedTuple):
     base_id: int | None
     fragments: frozenset[int] = frozenset()
     """Ids of the fragments whose rows it knows."""
+    kind: tuple[str, tuple[bytes, ...]] = ("", ())
+    """What it is, with its parameters: type of the message, and its fields in some order, as writers have none."""
 
 
 class Contents:
@@ -221,7 +223,11 @@ def decode_contents(content: bytes) -> Contents:
 
 
 def _fragment(record: bytes) -> Fragment:
-    fragment = parse("OneFragment", record).fragments[0]
+    return fragment_of(parse("OneFragment", record).fragments[0])
+
+
+def fragment_of(fragment: Any) -> Fragment:
+    """A fragment from its message."""
     deletion = fragment.deletion_file if fragment.HasField("deletion_file") else None
     return Fragment(
         id=fragment.id,
@@ -249,7 +255,20 @@ def _index(index: Any) -> IndexSegment:
         fields=tuple(index.fields),
         base_id=_base(index.base_id),
         fragments=frozenset(BitMap.deserialize(index.fragment_bitmap)) if index.fragment_bitmap else frozenset(),
+        kind=(text(index.index_details.type_url), _fields(bytes(index.index_details.value))),
     )
+
+
+def _fields(message: bytes) -> tuple[bytes, ...]:
+    """The fields of a message, sorted; all in one where they cannot be told apart."""
+    found, here, ended = [], 0, message + b"\0"  # a number that is cut off ends there
+    while here < len(message):
+        after = field_end(ended, here)
+        if after is None or after > len(message):
+            return (message,)
+        found.append(message[here:after])
+        here = after
+    return tuple(sorted(found))
 
 
 def _base(base_id: int) -> int | None:

@@ -139,14 +139,14 @@ def _first_fragment(content: bytes, message: Span) -> int:
     """Where the first fragment record begins; the end of the message, or a field that cannot be skipped, if none."""
     here = message.start
     while here < message.end and content[here] != _FRAGMENT:
-        after = _field_end(content, here)
+        after = field_end(content, here)
         if after is None or after > message.end:
             break
         here = after
     return here
 
 
-def _field_end(content: bytes, here: int) -> int | None:
+def field_end(content: bytes, here: int) -> int | None:
     """Where the field that begins here ends; None for a wire type that manifests do not have."""
     tag, here = _varint(content, here)
     kind = tag & 7

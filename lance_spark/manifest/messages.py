@@ -136,6 +136,7 @@ _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         2: ("fields", "int32#"),
         3: ("name", "string"),
         5: ("fragment_bitmap", "bytes"),
+        6: ("index_details", "IndexDetails"),
         9: ("base_id", _BASE_ID),
     },
     "Indexes": {1: ("indices", "WholeIndex*")},

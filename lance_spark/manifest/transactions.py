@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lance_spark.errors import CorruptData
+from lance_spark.manifest.contents import Fragment, fragment_of
 from lance_spark.manifest.framing import Span, manifest_span, section_span
 from lance_spark.manifest.messages import parse, text
 
@@ -45,6 +46,10 @@ class Rewritten(NamedTuple):
     """Ids."""
     new: tuple[str, ...]
     """Their data files: ids are given to new fragments by the commit. Each fragment has one."""
+    before: tuple[Fragment, ...] = ()
+    """The old fragments, with the rows that were deleted at that time."""
+    after: tuple[Fragment, ...] = ()
+    """The new fragments."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,8 @@ def _rewritten(transaction: Any) -> tuple[Rewritten, ...]:
         Rewritten(
             tuple(int(fragment.id) for fragment in group.old),
             tuple(text(file.path) for fragment in group.new for file in fragment.files),
+            tuple(map(fragment_of, group.old)),
+            tuple(map(fragment_of, group.new)),
         )
         for group in groups
     )

@@ -43,13 +43,25 @@ class Assembly:
     """Field ids in ours, by field ids of theirs that differ."""
     row_ids: RowIds | None = None
     """None without stable row ids."""
+    masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows that new fragments come without, by ids in theirs: of those a file is written."""
+    dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Deleted rows of new fragments, by ids in theirs, where it matters."""
 
     @classmethod
     def of(cls, sides: Sides, change: MergeChange, placed: Placed, fields: Mapping[int, int]) -> Assembly:
         """The assembly of a planned change."""
         if not sides.ours.contents.has_stable_row_ids:
-            return cls(sides.theirs, placed, fields)
-        return cls(sides.theirs, placed, fields, row_ids(sides, change))
+            return cls(sides.theirs, placed, fields, masks=change.followed.masks)
+        return cls(sides.theirs, placed, fields, row_ids(sides, change), change.followed.masks, change.followed.dead)
+
+    def mixed(self, change: MergeChange) -> list[Fragment]:
+        """New fragments whose rows could not keep their ids, unless some of these rows are deleted."""
+        return [
+            fragment
+            for fragment in change.added
+            if fragment.deletion is not None and fragment.id not in self.masks and self._kept(fragment) is None
+        ]
 
     def check_row_ids(self, change: MergeChange) -> None:
         """Raise NotCommittable for rows that cannot keep their stable ids."""
@@ -69,7 +81,10 @@ class Assembly:
         kept = self._kept_rows(fragment)
         if kept:
             result["row_id_meta"] = {"Inline": list(write_row_ids(kept))}
-        result["deletion_file"] = self._deletion(fragment, result["deletion_file"], self.placed.ids[fragment.id])
+        if fragment.id in self.masks:
+            result["deletion_file"] = None  # another one is written
+        else:
+            result["deletion_file"] = self._deletion(fragment, result["deletion_file"], self.placed.ids[fragment.id])
         return result
 
     def replaced(self, replacement: Replacement, ours: Json, theirs: Json) -> Json:
@@ -114,9 +129,7 @@ class Assembly:
         return {**deletion, "base_id": base}
 
     def _kept_rows(self, fragment: Fragment) -> list[int]:
-        if self.row_ids is None or not fragment.row_ids:
-            return []
-        kept = kept_row_ids(read_row_ids(fragment.row_ids), self.row_ids.known)
+        kept = self._kept(fragment)
         if kept is None:
             raise NotCommittable(
                 f"Fragment {fragment.id} of {self.theirs.pin} mixes rows from before the base with new ones, so its "
@@ -124,6 +137,13 @@ class Assembly:
                 hint="Merge a version from before the branch was compacted.",
             )
         return kept
+
+    def _kept(self, fragment: Fragment) -> list[int] | None:
+        """The ids that the fragment takes along; None if old and new rows are mixed."""
+        if self.row_ids is None or not fragment.row_ids:
+            return []
+        dead = self.masks.get(fragment.id) or self.dead.get(fragment.id) or ()
+        return kept_row_ids(read_row_ids(fragment.row_ids), self.row_ids.known, frozenset(dead))
 
 
 def row_ids(sides: Sides, change: MergeChange) -> RowIds:
@@ -140,7 +160,7 @@ def row_ids(sides: Sides, change: MergeChange) -> RowIds:
             if base is not None:
                 pairs.append((numbered, ours_of[base.id]))
         same_below = 0
-    renamed: dict[int, int] = {}
+    renamed: dict[int, int] = dict(change.followed.row_ids)
     for theirs, ours in pairs:
         if not same_below or theirs.row_ids != ours.row_ids:
             renamed.update(matched_row_ids(theirs.row_ids, ours.row_ids))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lance_spark.manifest.contents import Field, Fragment
 from lance_spark.merge.columns import ColumnChanges
+from lance_spark.merge.rewrites import Rewrite
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.merge.steps import Steps
 
@@ -56,6 +58,8 @@ class Sides:
     theirs: Snapshot
     our_steps: Steps
     their_steps: Steps
+    more_rewrites: tuple[Rewrite, ...] = ()
+    """Compactions before the base, which ours does not descend from."""
     numbering: Snapshot | None = None
     """A version with the rows of the base under their ids in theirs; None if both sides number rows alike, up to the
     base's next row id."""
@@ -69,6 +73,11 @@ class Sides:
     def is_up_to_date(self) -> bool:
         """Whether theirs is the base: there is nothing to take."""
         return _is_same_version(self.theirs, self.base_theirs)
+
+    @property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """All compactions that are known, of either side."""
+        return (*self.our_steps.rewrites, *self.their_steps.rewrites, *self.more_rewrites)
 
     @property
     def fields(self) -> tuple[tuple[Field, ...], tuple[Field, ...], tuple[Field, ...]]:
@@ -85,6 +94,44 @@ def _is_same_version(one: Snapshot, other: Snapshot) -> bool:
     return one.pin.reference == other.pin.reference and one.root == other.root
 
 
+class BasePair(NamedTuple):
+    """A fragment of the base that theirs changed, compacted or removed."""
+
+    before: Fragment
+    """As the chain of theirs has it."""
+    base: Fragment
+    """As the chain of ours has it."""
+    after: Fragment | None
+    """In theirs; None if no fragment there has its files."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Fragments that both sides changed and one of them compacted: their rows have to be looked for one by one."""
+
+    pairs: tuple[BasePair, ...]
+    tied: tuple[Fragment, ...]
+    """New fragments of theirs that may have rows of them."""
+    ours: tuple[Fragment, ...]
+    """Fragments of ours that may have them."""
+    theirs: tuple[Fragment, ...]
+    rewrites: tuple[Rewrite, ...]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a contest came to."""
+
+    deletions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows to delete in fragments of ours, by id."""
+    masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """All rows that new fragments come without, by their ids in theirs: ours has these rows already."""
+    row_ids: Mapping[int, int] = field(default_factory=dict)
+    """Stable ids of rows in ours, by those in theirs."""
+    dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Deleted rows of other new fragments, by id in theirs, where stable ids depend on it."""
+
+
 @dataclass(frozen=True)
 class MergeChange:
     """What ours has to take. Where files go is decided later."""
@@ -99,7 +146,11 @@ class MergeChange:
     """Whether the result has the columns of theirs, as they are."""
     conflicts: tuple[MergeConflict, ...] = ()
     notes: tuple[str, ...] = ()
+    contest: Contest | None = None
+    """What is to be decided row by row."""
+    followed: Followed = field(default_factory=Followed)
 
     def __bool__(self) -> bool:
         """Whether ours would become another version."""
-        return bool(self.added or self.replaced or self.removed or self.columns or self.columns_of_theirs)
+        rows = self.added or self.replaced or self.removed or self.followed.deletions
+        return bool(rows or self.columns or self.columns_of_theirs)

@@ -19,6 +19,8 @@ class Delta:
     """Fragments that only the base has."""
     changed: tuple[tuple[Fragment, Fragment], ...] = ()
     """(of the base, of the side): other rows are deleted, or columns are in other files."""
+    renumbered: tuple[tuple[Fragment, Fragment], ...] = ()
+    """(of the base, of the side): nothing changed but the id, as after a revert of a compaction."""
 
     def __bool__(self) -> bool:
         """Whether anything changed."""
@@ -36,7 +38,7 @@ def delta(base: Snapshot, side: Snapshot) -> Delta:
     else:
         before, after = list(base.contents.fragments()), list(side.contents.fragments())
     known = by_file(before)
-    added, changed, kept = [], [], set()
+    added, changed, renumbered, kept = [], [], [], set()
     for fragment in after:
         origin = counterpart(fragment, known)
         if origin is None:
@@ -45,8 +47,10 @@ def delta(base: Snapshot, side: Snapshot) -> Delta:
         kept.add(origin.id)
         if not (same_files(origin, fragment, side.live) and same_deletion(origin, fragment)):
             changed.append((origin, fragment))
+        elif origin.id != fragment.id:
+            renumbered.append((origin, fragment))
     removed = [fragment for fragment in before if fragment.id not in kept]
-    return Delta(tuple(added), tuple(removed), tuple(changed))
+    return Delta(tuple(added), tuple(removed), tuple(changed), tuple(renumbered))
 
 
 def by_file(fragments: Iterable[Fragment]) -> dict[str, Fragment]:

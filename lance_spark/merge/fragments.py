@@ -9,6 +9,7 @@ from functools import cached_property
 
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.change import MergeChange, Replacement, Sides
+from lance_spark.merge.contest import contest
 from lance_spark.merge.delta import Delta, by_file, counterpart
 from lance_spark.merge.matrix import FRAGMENTS, OTHER_COLUMNS, OTHER_ROWS, Decision, FragmentChange, decide
 from lance_spark.merge.snapshot import Snapshot, columns, same_deletion, same_files
@@ -23,7 +24,11 @@ def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
     removed: list[tuple[Fragment, Fragment]] = []
     reasons: defaultdict[str, list[int]] = defaultdict(list)
     added, reasons["both sides have the same new rows and changed them"] = _added(sides, ours, theirs)
+    contested = contest(sides, ours, theirs, lambda fragments: _in_ours(sides, [*fragments]))
+    aside = {pair.before.id for pair in contested.pairs} if contested is not None else set()
     for meeting in _meetings(sides, ours, theirs):
+        if meeting.before.id in aside:
+            continue
         clashes = [decision.reason for decision in meeting.decisions if meeting.clashes(decision)]
         for reason in clashes:
             reasons[reason].append((meeting.ours or meeting.before).id)
@@ -33,7 +38,7 @@ def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
             elif FragmentChange.UNCHANGED not in meeting.kinds_of_theirs:
                 replaced.append(meeting.replacement(meeting.ours, meeting.theirs))
     conflicts = [sides.conflict(reason, fragments) for reason, fragments in reasons.items() if fragments]
-    return MergeChange(tuple(added), tuple(replaced), tuple(removed), conflicts=tuple(conflicts))
+    return MergeChange(tuple(added), tuple(replaced), tuple(removed), conflicts=tuple(conflicts), contest=contested)
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ def _added(sides: Sides, ours: Delta, theirs: Delta) -> tuple[list[Fragment], li
 
 def _meetings(sides: Sides, ours: Delta, theirs: Delta) -> Iterable[_Meeting]:
     gone = {fragment.id for fragment in ours.removed}
-    changed = {before.id: after for before, after in ours.changed}
+    changed = {before.id: after for before, after in (*ours.changed, *ours.renumbered)}
     pairs: list[tuple[Fragment, Fragment | None]] = [*theirs.changed, *((before, None) for before in theirs.removed)]
     bases = _in_ours(sides, [before for before, _ in pairs])
     for before, after in pairs:

@@ -38,8 +38,10 @@ class FragmentChange(Enum):
     ROWS_UPDATED = "rows updated"
     """Or may have been updated: a version in between is gone."""
     COLUMNS_WRITTEN = "columns written"
-    GONE = "rewritten or gone"
-    """All its rows were deleted, or written to other fragments."""
+    COMPACTED = "compacted"
+    """Its rows are in another fragment, and it is known where."""
+    GONE = "gone"
+    """All its rows were deleted or updated, or nobody knows where they are."""
 
 
 class ColumnEdit(Enum):
@@ -58,8 +60,9 @@ OTHER_COLUMNS = Decision("both, if other columns", "both sides wrote the same co
 # An updated row is a deleted one and a new one: the new copy would lack the values that the other side wrote.
 _OURS_UPDATED = _conflict("ours updated rows of which theirs wrote a column")
 _THEIRS_UPDATED = _conflict("theirs updated rows of which ours wrote a column")
-_OURS_GONE = _conflict("rows that ours rewrote or removed were changed")
-_THEIRS_GONE = _conflict("both sides changed rows that theirs rewrote or removed")
+COMPACTED_OURS = _conflict("theirs wrote a column of rows that ours compacted")
+GONE_OURS = _conflict("rows that ours rewrote or removed were changed")
+GONE_THEIRS = _conflict("both sides changed rows that theirs rewrote or removed")
 _COMMENTED = _conflict("the comment of column '{}' was changed on both sides")
 _ALTERED = _conflict("column '{}' was altered on one side and altered or dropped on the other")
 
@@ -73,14 +76,16 @@ def _matrix(rows: Mapping[Kind, tuple[Decision, ...]]) -> Matrix[Kind]:
     return {(theirs, ours): cell for theirs, row in rows.items() for ours, cell in zip(rows, row, strict=True)}
 
 
+_MOVED, _LOST, _GONE = COMPACTED_OURS, GONE_OURS, GONE_THEIRS  # short, so that the table fits
 # fmt: off
 FRAGMENTS: Matrix[FragmentChange] = _matrix({
-    # of ours:                       UNCHANGED  ROWS_DELETED   ROWS_UPDATED    COLUMNS_WRITTEN   GONE
-    FragmentChange.UNCHANGED:       (_OURS,     _OURS,         _OURS,          _OURS,            _OURS),
-    FragmentChange.ROWS_DELETED:    (_THEIRS,   OTHER_ROWS,    OTHER_ROWS,     _BOTH,            _OURS_GONE),
-    FragmentChange.ROWS_UPDATED:    (_THEIRS,   OTHER_ROWS,    OTHER_ROWS,     _THEIRS_UPDATED,  _OURS_GONE),
-    FragmentChange.COLUMNS_WRITTEN: (_THEIRS,   _BOTH,         _OURS_UPDATED,  OTHER_COLUMNS,    _OURS_GONE),
-    FragmentChange.GONE:            (_THEIRS,   _THEIRS_GONE,  _THEIRS_GONE,   _THEIRS_GONE,     _THEIRS_GONE),
+    # of ours:                       UNCHANGED  ROWS_DELETED  ROWS_UPDATED   COLUMNS_WRITTEN   COMPACTED  GONE
+    FragmentChange.UNCHANGED:       (_OURS,     _OURS,        _OURS,         _OURS,            _OURS,     _OURS),
+    FragmentChange.ROWS_DELETED:    (_THEIRS,   OTHER_ROWS,   OTHER_ROWS,    _BOTH,            _BOTH,     _LOST),
+    FragmentChange.ROWS_UPDATED:    (_THEIRS,   OTHER_ROWS,   OTHER_ROWS,    _THEIRS_UPDATED,  _BOTH,     _LOST),
+    FragmentChange.COLUMNS_WRITTEN: (_THEIRS,   _BOTH,        _OURS_UPDATED, OTHER_COLUMNS,    _MOVED,    _LOST),
+    FragmentChange.COMPACTED:       (_THEIRS,   _BOTH,        _BOTH,         _BOTH,            _BOTH,     _OURS),
+    FragmentChange.GONE:            (_THEIRS,   _GONE,        _GONE,         _GONE,            _BOTH,     _GONE),
 })
 COLUMNS: Matrix[ColumnEdit] = _matrix({
     # of ours:                       UNCHANGED  COMMENTED      ALTERED         DROPPED

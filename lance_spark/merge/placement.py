@@ -83,7 +83,11 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPl
         replacement.theirs for replacement in change.replaced if replacement.deletion and not replacement.both_deleted
     ]
     roots = [theirs.root_of(file) for fragment in with_files for file in fragment.files]
-    roots += [theirs.root_of(fragment.deletion) for fragment in (*change.added, *moved) if fragment.deletion]
+    roots += [
+        theirs.root_of(fragment.deletion)
+        for fragment in (*change.added, *moved)
+        if fragment.deletion and fragment.id not in change.followed.masks
+    ]
     bases, new = _bases(dict.fromkeys(roots), ours, reference)
     names: dict[tuple[Root, str], str] = {}
     copies: dict[tuple[Root, str], Copy] = {}
@@ -102,12 +106,17 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPl
             names[key] = _free_name(root, file, theirs)
             copies[key] = Copy(root, _path(root, file.path), f"data/{names[key]}", file.size, sidecars)
     kept = {path for replacement in change.replaced for path in _paths(replacement.ours)}
-    ids = _ids(change, ours)
+    ids = _ids(change, ours, theirs)
     pairs = [(fragment, ids[fragment.id]) for fragment in change.added]
     pairs += [
         (replacement.theirs, replacement.ours.id) for replacement in change.replaced if replacement.theirs in moved
     ]
-    deletions = [copy for fragment, new_id in pairs for copy in _deletion(fragment, new_id, ours, theirs, bases)]
+    deletions = [
+        copy
+        for fragment, new_id in pairs
+        for copy in _deletion(fragment, new_id, ours, theirs, bases)
+        if fragment.id not in change.followed.masks
+    ]
     return Placed(
         bases=bases,
         new_bases=new,
@@ -151,13 +160,20 @@ def _path(root: Root, path: str) -> str:
     return f"data/{stored_name(path)}" if root.is_dataset else stored_name(path)
 
 
-def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
-    """The name of a deletion file begins with the id of its fragment. So with such a file, ids are chosen here."""
-    if not any(fragment.deletion for fragment in change.added):
-        return {fragment.id: 0 for fragment in change.added}
+def _ids(change: MergeChange, ours: Snapshot, theirs: Snapshot) -> dict[int, int]:
+    """Ids of new fragments; 0 leaves one to the commit.
+
+    The name of a deletion file begins with the id of its fragment, so with such a file, ids are chosen here. An index
+    knows rows by the ids of their fragments, so with one, ids stay if they are free.
+    """
+    added = {fragment.id for fragment in change.added}
+    indexed = any(not added.isdisjoint(segment.fragments) for segment in theirs.contents.indexes)
+    has_deletions = any(fragment.deletion for fragment in change.added)
     free = ours.contents.max_fragment_id + 1
-    if all(fragment.id >= free for fragment in change.added):
+    if (has_deletions or indexed) and all(key >= free for key in added):
         return {fragment.id: fragment.id for fragment in change.added}
+    if not has_deletions:
+        return {fragment.id: 0 for fragment in change.added}
     return {fragment.id: free + count for count, fragment in enumerate(change.added)}
 
 

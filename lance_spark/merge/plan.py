@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from lance_spark.merge.change import MergeChange, MergeConflict, Sides
 from lance_spark.merge.placement import Copy, Placed
 from lance_spark.merge.result import Summary
+from lance_spark.merge.rewrites import Rewrite
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.merge.trace import Trace
 
@@ -22,6 +23,8 @@ class ReplayPlan:
     message: str | None = None
     deletions: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Rows to delete in fragments of ours in which both sides deleted rows: offsets in the fragment, by its id."""
+    rewrites: tuple[Rewrite, ...] = ()
+    """Compactions of theirs that later merges have to know."""
     conflicts: tuple[MergeConflict, ...] = ()
 
     @property
@@ -38,7 +41,7 @@ class ReplayPlan:
     def moves_rows(self) -> bool:
         """Whether rows of ours may have been rewritten into other fragments."""
         left = self.change.removed or any(replacement.deletion for replacement in self.change.replaced)
-        return bool(self.change.added and left)
+        return bool(self.change.added and (left or self.change.followed.deletions))
 
     @property
     def replaces_all(self) -> bool:
@@ -58,11 +61,12 @@ class ReplayPlan:
         before = sum(each.base.physical_rows - each.base.rows for each in change.replaced if each.deletion)
         added = sum(fragment.rows for fragment in change.added)
         removed = sum(ours.rows for _, ours in change.removed)
+        removed += sum(len(rows) for rows in change.followed.deletions.values())
         return Summary(
             versions=len(self.sides.their_steps.all),
             rows_added=added + max(0, before - deleted),
             rows_deleted=removed + max(0, deleted - before),
-            fragments_changed=len(change.replaced),
+            fragments_changed=len(change.replaced) + len(change.followed.deletions),
             columns_added=change.columns.add or self._new_columns(),
             columns_dropped=change.columns.drop,
             files=len(self.copies),

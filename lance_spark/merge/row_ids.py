@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from lance_spark.errors import CorruptData
@@ -36,17 +35,20 @@ def write_row_ids(ids: Sequence[int]) -> bytes:
     return bytes(sequence.SerializeToString())
 
 
-def kept_row_ids(ids: Sequence[int], known: Callable[[int], int | None]) -> list[int] | None:
+def kept_row_ids(
+    ids: Sequence[int], known: Callable[[int], int | None], dead: Collection[int] = frozenset()
+) -> list[int] | None:
     """The ids that a fragment takes along, as ours knows them: those of rows from before the base, which come first.
 
-    ``known`` returns the id of a row in ours; None for a new row. The result is None if old and new rows are mixed, so
-    that the commit could not number the new ones.
+    ``known`` returns the id of a row in ours; None for a new row. Rows at the places ``dead`` are deleted: any id will
+    do for them. The result is None if old and new rows are mixed, so that the commit could not number the new ones.
     """
     known_ids = [known(row) for row in ids]
-    kept = list(takewhile(lambda row: row is not None, known_ids))
-    if any(row is not None for row in known_ids[len(kept) :]):
+    end = max((at + 1 for at, row in enumerate(known_ids) if row is not None and at not in dead), default=0)
+    if any(row is None and at not in dead for at, row in enumerate(known_ids[:end])):
         return None
-    return [row for row in kept if row is not None]
+    free = max((row for row in known_ids if row is not None), default=-1) + 1
+    return [row if row is not None else free + at for at, row in enumerate(known_ids[:end])]
 
 
 def matched_row_ids(theirs: bytes, ours: bytes) -> dict[int, int]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from lance_spark.merge.rewrites import Rewrite
 from lance_spark.refs.names import MAIN
 
 _QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 """Operations that leave every older fragment as it was."""
-_MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project"}
-"""Operations after which a row that left a fragment was deleted, and not rewritten into another fragment."""
+_MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project", "Rewrite"}
+"""Operations after which a row that left a fragment which is still there was deleted, and not written anew."""
 _ADDS_NO_COLUMNS = (_QUIET - {"Clone"}) | {"Delete", "Project", "Rewrite", "Update"}
 _REPLACES_ALL = frozenset({"Overwrite"})
 _IN_NO_CONFLICT = _QUIET - {"UpdateConfig"}
@@ -43,6 +44,8 @@ class Step(NamedTuple):
     """Whether it is known to have left every older fragment as it was."""
     replaced: bool | None = None
     """Whether it replaced the whole table; None if the operation says it."""
+    rewrites: tuple[Rewrite, ...] = ()
+    """What it compacted, or took over as compacted."""
 
     @property
     def replaces_all(self) -> bool:
@@ -73,6 +76,11 @@ class Steps:
     def moves_no_rows(self) -> bool:
         """Whether rows that left a fragment are certain to have been deleted rather than updated."""
         return self.complete and not any(step.moves_rows for step in self.all)
+
+    @cached_property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """What was compacted."""
+        return tuple(rewrite for step in self.all for rewrite in step.rewrites)
 
     @property
     def brings(self) -> bool:

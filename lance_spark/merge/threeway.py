@@ -29,23 +29,31 @@ def compare(sides: Sides) -> MergeChange:
     if change.added:
         conflicts += strict_columns(sides, sides.ours, "theirs")
     if not sides.is_fast_forward:
-        conflicts += _taken_before(sides) if change.added else []
+        # With a contest it is not known yet which fragments are added.
+        conflicts += taken_before(sides, change) if change.contest is None else []
         conflicts += _overwrites(sides, ours, theirs)
     return replace(
         change,
         columns=schema.columns,
         columns_of_theirs=schema.columns_of_theirs,
         conflicts=tuple(conflicts),
-        notes=tuple(_notes(sides, schema, ours, theirs)),
+        notes=(*_notes(sides, schema, ours), *(rows_without_values(sides, change) if change.contest is None else ())),
     )
 
 
-def _taken_before(sides: Sides) -> list[MergeConflict]:
+def taken_before(sides: Sides, change: MergeChange) -> list[MergeConflict]:
     """Rows that one side took from the other by a cherry-pick, revert or restore, and that were rewritten since.
 
-    The two sides have them in different files, so nothing shows that they are the same: the result would have both.
+    The change has no contest any more. The two sides have such rows in different files, so nothing shows that they are
+    the same: the result would have both.
     """
-    own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(sides.theirs.pin.version)
+    if sides.is_up_to_date or sides.is_fast_forward or not change.added:
+        return []
+    base, theirs = sides.base_theirs.pin, sides.theirs.pin
+    # What a revert brings back was deleted in the base. Ours can have it only if it was brought back before.
+    backwards = base.branch == theirs.branch and theirs.version < base.version
+    own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(theirs.version)
+    own = own and (sides.our_steps.brings or not sides.our_steps.complete or not backwards)
     hidden = sides.our_steps.may_hide(sides.their_steps) or sides.their_steps.may_hide(sides.our_steps)
     if own or hidden:
         return [sides.conflict("rows that were picked, reverted or restored may be on both sides under other names")]
@@ -69,14 +77,19 @@ def _overwrites(sides: Sides, ours: Delta, theirs: Delta) -> list[MergeConflict]
     return []
 
 
-def _notes(sides: Sides, schema: MergeChange, ours: Delta, theirs: Delta) -> Iterator[str]:
+def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:
     settings = _changed_settings(sides.base_theirs.contents, sides.theirs.contents)
     if settings:
         yield f"settings are not taken over: {', '.join(settings)}"
     if ours.added and (schema.columns.add or (schema.columns_of_theirs and sides.theirs.live - sides.base_theirs.live)):
         yield f"rows that '{sides.our_steps.branch or MAIN}' added meanwhile have no values in new columns"
-    if theirs.added and sides.ours.live - sides.base_ours.live:
-        yield f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added meanwhile"
+
+
+def rows_without_values(sides: Sides, change: MergeChange) -> tuple[str, ...]:
+    """A note, if a change without contests brings rows that lack columns of ours."""
+    if not (change.added and sides.ours.live - sides.base_ours.live):
+        return ()
+    return (f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added meanwhile",)
 
 
 def _changed_settings(before: Contents, after: Contents) -> list[str]:

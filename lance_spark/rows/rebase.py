@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lance_spark.manifest.contents import Field, Fragment
+from lance_spark.merge.rewrites import Deleted, Rewrite, trace
+from lance_spark.merge.runs import Offsets, joined, rows_of
 from lance_spark.merge.snapshot import columns, same_deletion
-
-Offsets = npt.NDArray[np.int64]
 
 
 class Fate(Enum):
@@ -82,41 +80,22 @@ def _shape(field: Field) -> tuple[int, str, str, bool]:
     return field.parent_id, field.name, field.type, field.nullable
 
 
-class OldFragment(NamedTuple):
-    """A fragment right before a compaction took its rows."""
-
-    id: int
-    rows: int
-    """With the deleted ones."""
-    deleted: Offsets
-    """Ascending."""
-
-
-def follow(
-    old: Sequence[OldFragment], offsets: Mapping[int, Offsets], new: Sequence[tuple[int, int]]
-) -> dict[int, Offsets] | None:
+def follow(rewrite: Rewrite, offsets: Mapping[int, Offsets], deleted: Deleted) -> dict[int, Offsets] | None:
     """Where rows are after a compaction: offsets by the ids of the new fragments.
 
-    A compaction keeps the order of live rows: those of ``old``, one after the other, are the rows of ``new`` (ids
-    and numbers of rows). ``offsets`` are of rows that live, by the ids of old fragments. None if the numbers of rows
-    do not agree, so that no position is certain.
+    ``offsets`` are of rows that live, by the ids of old fragments. None if the numbers or ids of rows do not agree, so
+    that no position is certain.
     """
-    first = np.cumsum([0, *(fragment.rows - len(fragment.deleted) for fragment in old)])
-    starts = np.cumsum([0, *(rows for _, rows in new)])
-    if first[-1] != starts[-1]:
+    start = [
+        (fragment, joined(np.column_stack([own, own + 1, own + (fragment.id << 32)])))
+        for fragment in rewrite.old
+        if (own := offsets.get(fragment.id)) is not None
+    ]
+    traced = trace(start, [rewrite], deleted)
+    if traced.doubtful or not traced.complete:
         return None
-    places = []
-    for fragment, start in zip(old, first, strict=False):
-        if fragment.id in offsets:
-            own = offsets[fragment.id]
-            places.append(start + own - np.searchsorted(fragment.deleted, own))
-    ranks = np.sort(np.concatenate(places)) if places else np.zeros(0, np.int64)
-    found = {}
-    for (key, _), start, end in zip(new, starts, starts[1:], strict=False):
-        inside = ranks[(ranks >= start) & (ranks < end)] - start
-        if len(inside):
-            found[key] = inside
-    return found
+    found = {fragment.id: rows_of(traced.labels_of(fragment)) for fragment in rewrite.new}
+    return {key: own for key, own in found.items() if len(own)}
 
 
 def new_fragments(before: Collection[int], after: Mapping[int, Fragment], moved: Collection[str]) -> tuple[int, ...]:

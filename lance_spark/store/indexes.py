@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lance_spark.errors import Conflict
@@ -29,7 +31,8 @@ def carry_indexes(
     """Indexes that were made on theirs since the base: (names carried over, names of those to make again on ours).
 
     An index knows rows by the ids of their fragments. It is carried over only if every fragment that it covers has the
-    same id, files and row ids in the version that was committed; any other index would answer with wrong rows.
+    same id, files and row ids in the version that was committed; any other index would answer with wrong rows. Of an
+    index that ours has, too, theirs may have a segment more: it comes beside those of ours.
     """
     new = _new_indexes(plan)
     if not new:
@@ -40,12 +43,18 @@ def carry_indexes(
     carried: list[str] = []
     missing: list[str] = []
     for name, segments in new.items():
+        known = [segment for segment in now.indexes if segment.name == name]
         descriptions = [made[segment.uuid] for segment in segments if segment.uuid in made]
-        if len(descriptions) == len(segments) and all(
-            _is_valid(entry, segment, plan, now) for entry, segment in zip(descriptions, segments, strict=True)
-        ):
-            for segment in segments:
-                _copy_directory(theirs, plan, segment, ours)
+        complete = len(descriptions) == len(segments)
+        if known:
+            complete, descriptions = True, _beside(plan, now, segments, made)
+            if not descriptions and not _lacks(now, known, plan):
+                continue
+        elif not all(_is_valid(made[segment.uuid], segment, plan, now) for segment in segments if complete):
+            complete = False
+        if complete and descriptions:
+            for description in descriptions:
+                _copy_directory(theirs, plan, str(description.uuid), ours)
             (carried if _commit(ours, pin, descriptions) else missing).append(name)
         else:
             missing.append(name)
@@ -53,14 +62,48 @@ def carry_indexes(
 
 
 def _new_indexes(plan: ReplayPlan) -> dict[str, list[IndexSegment]]:
-    """Indexes of theirs that neither the base nor ours has, by name."""
-    known = {segment.uuid for segment in plan.sides.base_theirs.contents.indexes}
-    names = {segment.name for segment in plan.ours.contents.indexes}
+    """Segments of theirs that neither the base nor ours has, by the names of their indexes."""
+    known = {segment.uuid for side in (plan.sides.base_theirs, plan.ours) for segment in side.contents.indexes}
     new: dict[str, list[IndexSegment]] = {}
     for segment in plan.sides.theirs.contents.indexes:
-        if segment.uuid not in known and segment.name not in names and not segment.name.startswith(_INTERNAL):
+        if segment.uuid not in known and not segment.name.startswith(_INTERNAL):
             new.setdefault(segment.name, []).append(segment)
     return new
+
+
+def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], made: Mapping[str, Any]) -> list[Any]:
+    """Descriptions of the segments that fit beside those that ours has of the same index.
+
+    A segment is of no use unless it covers fragments that no other one does. It must not know rows of a fragment whose
+    id is another fragment's in ours, now or later.
+    """
+    found = []
+    taken = {key: segment for segment in now.indexes for key in segment.fragments}
+    kinds = {segment.name: (segment.fields, segment.kind) for segment in now.indexes}
+    theirs = {entry.id: entry for entry in plan.sides.theirs.contents.fragments()}
+    ours = {entry.id: entry for entry in now.fragments()}
+    for segment in segments:
+        index = made.get(segment.uuid)
+        if index is None or index.base_id is not None or kinds[segment.name] != (segment.fields, segment.kind):
+            continue
+        others = {key for key, other in taken.items() if other.name == segment.name}
+        covered = frozenset(index.fragment_ids)
+        same = {
+            key
+            for key in covered & segment.fragments & theirs.keys() & ours.keys()
+            if _same_rows(ours[key], theirs[key], index.fields)
+        }
+        strange = {key for key in covered - same if key in ours or key > now.max_fragment_id}
+        if same and not strange and others.isdisjoint(same) and _same_columns(index, plan, now):
+            found.append(replace(index, fragment_ids=same))
+    return found
+
+
+def _lacks(now: Contents, known: Iterable[IndexSegment], plan: ReplayPlan) -> bool:
+    """Whether rows that a segment of theirs covers are in no segment of ours."""
+    covered = {key for segment in known for key in segment.fragments}
+    added = {file.path for entry in plan.change.added for file in entry.files}
+    return any(entry.id not in covered for entry in now.fragments_with(added))
 
 
 def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
@@ -84,15 +127,19 @@ def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents
     covered = frozenset(index.fragment_ids)
     theirs = {entry.id: entry for entry in plan.sides.theirs.contents.fragments() if entry.id in covered}
     ours = {entry.id: entry for entry in now.fragments() if entry.id in covered}
-    fields = {entry.id: entry.name for entry in now.fields}
-    names = {entry.id: entry.name for entry in plan.sides.theirs.contents.fields}
     return (
         index.base_id is None
         and covered == segment.fragments  # pylance removes fragments whose values changed later
         and theirs.keys() == covered
-        and all(fields.get(key) == names.get(key) for key in index.fields)
+        and _same_columns(index, plan, now)
         and all(key in ours and _same_rows(ours[key], fragment, index.fields) for key, fragment in theirs.items())
     )
+
+
+def _same_columns(index: Any, plan: ReplayPlan, now: Contents) -> bool:
+    fields = {entry.id: entry.name for entry in now.fields}
+    names = {entry.id: entry.name for entry in plan.sides.theirs.contents.fields}
+    return all(fields.get(key) == names.get(key) for key in index.fields)
 
 
 def _same_rows(ours: Fragment, theirs: Fragment, fields: list[int]) -> bool:
@@ -100,10 +147,10 @@ def _same_rows(ours: Fragment, theirs: Fragment, fields: list[int]) -> bool:
     return columns(ours, live) == columns(theirs, live) and ours.row_ids == theirs.row_ids
 
 
-def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, segment: IndexSegment, ours: DatasetLocation) -> None:
+def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, uuid: str, ours: DatasetLocation) -> None:
     source = DatasetLocation(plan.sides.theirs.root.uri, theirs.options)
     target = DatasetLocation(plan.ours.root.uri, ours.options)
-    for path in copying.files_below(source, f"_indices/{segment.uuid}"):
+    for path in copying.files_below(source, f"_indices/{uuid}"):
         copying.copy_file(source, path, target, path)
 
 

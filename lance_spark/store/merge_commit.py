@@ -17,12 +17,14 @@ from lance_spark.merge.assembly import Assembly
 from lance_spark.merge.columns import ColumnChanges, match_fields
 from lance_spark.merge.operations import operation_for
 from lance_spark.merge.plan import ReplayPlan
+from lance_spark.merge.rewrites import write_rewrites
 from lance_spark.merge.snapshot import Root, Snapshot, columns
 from lance_spark.merge.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED, REPLACES
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.failures import translated
+from lance_spark.store.masks import write_mask
 from lance_spark.store.schema_scratch import composed, without_dead_files
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
 
     ours = open_pinned(location, plan.ours.pin)
     returned = _fields_of_rows_that_come_back(location, theirs, plan)
-    operation = _operation(ours, open_pinned(theirs, plan.sides.theirs.pin), plan)
+    operation = _operation(location, (ours, open_pinned(theirs, plan.sides.theirs.pin)), plan)
     if returned and plan.ours.contents.indexes and isinstance(operation, lance.LanceOperation.Merge):
         raise NotCommittable(
             "Columns were changed, and rows that were deleted come back: with both at once, indexes would miss those "
@@ -73,13 +75,14 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
 
 def _told(plan: ReplayPlan) -> dict[str, str]:
     """What later merges have to know of the version, as the operation does not say it."""
+    change = plan.change
     told = {
         MOVED: plan.moves_rows,
         BRINGS: plan.trace.action in BRINGING or plan.sides.their_steps.brings,
-        ADDS_ONLY: not (plan.change.removed or plan.change.replaced),
+        ADDS_ONLY: not (change.removed or change.replaced or change.followed.deletions),
         REPLACES: plan.replaces_all,
     }
-    return {key: str(value).lower() for key, value in told.items()}
+    return {**{key: str(value).lower() for key, value in told.items()}, **write_rewrites(plan.rewrites)}
 
 
 @contextmanager
@@ -101,30 +104,21 @@ class _Fragments(NamedTuple):
     removed: list[int]
 
 
-def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan) -> Any:
+def _operation(
+    location: DatasetLocation, sides: tuple[lance.LanceDataset, lance.LanceDataset], plan: ReplayPlan
+) -> Any:
     import lance
 
-    change, placed = plan.change, plan.placed
+    ours, theirs = sides
     schema, renumbered = _schema(ours, theirs, plan)
-    assembly = Assembly.of(plan.sides, change, placed, renumbered)
-    added = [assembly.added(fragment, fragment_json(theirs, fragment)) for fragment in change.added]
-    removed = [fragment.id for _, fragment in change.removed]
-    replaced = []
-    for replacement in change.replaced:
-        mine: Any = fragment_json(ours, replacement.ours)
-        if replacement.both_deleted:
-            mine = _with_deleted(ours, replacement.ours, plan.deletions[replacement.ours.id])
-        if mine is None:
-            removed.append(replacement.ours.id)
-        else:
-            replaced.append(assembly.replaced(replacement, mine, fragment_json(theirs, replacement.theirs)))
+    changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, renumbered))
     live = plan.ours.live if schema is None else frozenset(entry.id for entry in flattened(schema))
-    changes = _Fragments(_in_use(added, live), _in_use(replaced, live), removed)
-    if schema is not None and operation_for(change, plan.ours) == "Overwrite":
+    changes = changes._replace(added=_in_use(changes.added, live), replaced=_in_use(changes.replaced, live))
+    if schema is not None and operation_for(plan.change, plan.ours) == "Overwrite":
         return lance.LanceOperation.Overwrite(schema, fragments_from(changes.added))
     if schema is not None:
         return _merge(ours, schema, plan, changes)
-    if not changes.replaced and not removed:
+    if not changes.replaced and not changes.removed:
         # pylance combines concurrent appends: two merges of the same branch at once would add its rows twice. So an
         # unchanged fragment is recorded as changed, which makes the second merge a conflict.
         untouched = next(plan.ours.contents.fragments(), None)
@@ -132,11 +126,42 @@ def _operation(ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: Repla
             return _merge(ours, ours.lance_schema, plan, changes)
         changes = changes._replace(replaced=[fragment_json(ours, untouched)])
     return lance.LanceOperation.Update(
-        removed_fragment_ids=removed,
+        removed_fragment_ids=changes.removed,
         updated_fragments=fragments_from(changes.replaced),
         new_fragments=fragments_from(changes.added),
         fields_modified=_fields_modified(plan),
     )
+
+
+def _changed(
+    location: DatasetLocation,
+    sides: tuple[lance.LanceDataset, lance.LanceDataset],
+    plan: ReplayPlan,
+    assembly: Assembly,
+) -> _Fragments:
+    """The fragments of a plan. pylance writes deletion files for rows that are deleted in fragments of ours."""
+    ours, theirs = sides
+    change = plan.change
+    added = []
+    for fragment in change.added:
+        entry = assembly.added(fragment, fragment_json(theirs, fragment))
+        if fragment.id in change.followed.masks:
+            entry["deletion_file"] = write_mask(
+                location, plan.ours.pin, entry["id"], change.followed.masks[fragment.id]
+            )
+        added.append(entry)
+    left: dict[int, Json | None] = {fragment.id: None for _, fragment in change.removed}
+    left |= {key: _with_deleted(ours, key, rows) for key, rows in change.followed.deletions.items()}
+    for replacement in change.replaced:
+        key = replacement.ours.id
+        mine: Any = fragment_json(ours, replacement.ours)
+        if replacement.both_deleted:
+            mine = _with_deleted(ours, key, plan.deletions[key])
+        if mine is not None:
+            mine = assembly.replaced(replacement, mine, fragment_json(theirs, replacement.theirs))
+        left[key] = mine
+    removed = [key for key, entry in left.items() if entry is None]
+    return _Fragments(added, [entry for entry in left.values() if entry is not None], removed)
 
 
 def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, changes: _Fragments) -> Any:
@@ -177,11 +202,16 @@ def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, 
     return result
 
 
-def _with_deleted(dataset: lance.LanceDataset, fragment: Fragment, offsets: Sequence[int]) -> dict[str, Any] | None:
+def _with_deleted(dataset: lance.LanceDataset, key: int, offsets: Sequence[int]) -> dict[str, Any] | None:
     """The fragment with more rows deleted; pylance writes the deletion file. None if no row is left."""
-    addresses = ",".join(str((fragment.id << 32) + offset) for offset in offsets)
-    left = dataset.get_fragment(fragment.id).delete(f"_rowaddr IN ({addresses})")
+    fragment = dataset.get_fragment(key)
+    before = fragment.count_rows()
+    left = fragment.delete_rows(list(offsets))
     result: dict[str, Any] | None = None if left is None else left.to_json()
+    deletion = None if result is None else result["deletion_file"]
+    after = 0 if result is None else fragment.physical_rows - (deletion["num_deleted_rows"] if deletion else 0)
+    if before - after != len(offsets):
+        raise CorruptData(f"Of {len(offsets)} rows to delete in fragment {key}, {before - after} are there.")
     return result
 
 

@@ -13,10 +13,12 @@ from lance_spark.errors import Conflict, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import DeletionFile, Fragment
 from lance_spark.manifest.transactions import Rewritten, Transaction
+from lance_spark.merge.rewrites import Rewrite
+from lance_spark.merge.runs import Offsets
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.rows.messages import Prepared
-from lance_spark.rows.rebase import Fate, Offsets, OldFragment, column_conflict, fate_of, follow, new_fragments
+from lance_spark.rows.rebase import Fate, column_conflict, fate_of, follow, new_fragments
 from lance_spark.store import version_reader
 from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.parallel import each
@@ -145,11 +147,10 @@ class _Following:
         own = {key: self._offsets(key) for key in group.old if key in self._touched}
         found = None
         if len(known) == len(group.old) and len(made) == len(group.new) and not any(e.deletion for e in made.values()):
-            old = [
-                OldFragment(key, known[key].physical_rows, _deleted(self._location, self._last, known[key]))
-                for key in group.old
-            ]
-            found = follow(old, own, [(made[path].id, made[path].physical_rows) for path in group.new])
+            old, new = [known[key] for key in group.old], [made[path] for path in group.new]
+            gone = {entry.id: _deleted(self._location, self._last, entry) for entry in old}
+            nothing = np.zeros(0, np.int64)
+            found = follow(Rewrite(tuple(old), tuple(new)), own, lambda entry: gone.get(entry.id, nothing))
         if found is None:
             raise _conflict(snapshot.pin, "Rewrite", "rows were moved, and it is not certain where to")
         by_id = {entry.id: entry for entry in made.values()}

@@ -18,7 +18,9 @@ from lance_spark.actions.branches import delete_branch
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.merge.single_version import cherry_pick, revert
+from lance_spark.actions.optimize import optimize
 from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.compaction.model import OptimizeOptions
 from lance_spark.errors import Conflict, Refused
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
@@ -26,7 +28,10 @@ from lance_spark.store.uri import locate
 
 BRANCHES = ("a", "a/b", "c")
 NAMES = ("v", "w", "x")
-CHANGES = ("append", "append", "delete", "update", "update", "upsert", "add", "drop", "rename", "compact", "index")
+CHANGES = (
+    *("append", "append", "delete", "update", "update", "upsert", "add", "drop", "rename", "compact", "optimize"),
+    "index",
+)
 GONE = "is not there any more"
 ALL = CleanupPolicy(
     older_than=timedelta(0),
@@ -146,6 +151,12 @@ class Merges(RuleBasedStateMachine):
         # pylance 14.0.2 loses track of an index that a branch was born with when it compacts there.
         if dataset.uri == self.uri or not dataset.list_indices():
             dataset.optimize.compact_files()
+        return state
+
+    def _optimize(self, dataset, state, number):
+        branch = next((name for name in self.model.heads if name and dataset.uri == f"{self.uri}/tree/{name}"), None)
+        options = OptimizeOptions(own_only=number == 0, target_rows=(4, 8, 1000)[number])
+        optimize(self.location, branch, options, LocalRunner(1))
         return state
 
     def _index(self, dataset, state, number):

@@ -391,6 +391,50 @@ def test_a_branch_that_is_merged_brings_its_new_index(location):
     check_answers(location.uri, "id", "btree")
 
 
+def test_a_branchs_segment_of_an_index_that_main_has_comes_with_a_merge(location):
+    """The branch indexed its own rows beside what it inherited."""
+    create(location, "id")
+    create_branch(location, "exp", RefSpec())
+    append(location, ROWS, 600, "exp")
+    create(location, "id", branch="exp")
+    result = LanceTable.for_path(None, location.uri).branches.merge("exp")
+    assert result.indexes_carried == ("id_idx",)
+    (there,) = listed(location)
+    assert (there.segments, there.rows_covered, there.rows_uncovered) == (2, 2100, 0)
+    check_answers(location.uri, "id", "btree")
+    assert filtered(location.uri, "id >= 1498") == ([*range(1498, 2100)],) * 2
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["same", "other"])
+@pytest.mark.parametrize("column", ["k", "v"])
+def test_a_segment_with_other_parameters_is_left_out(location, column, other):
+    """An index of the same name that was made in another way would answer differently."""
+    create_branch(location, "exp", RefSpec())
+    append(location, ROWS, 600, "exp")
+    lance.dataset(location.branch_uri("exp")).delete(f"id < {ROWS}")
+    if column == "k":
+        kinds, settings = ("btree", "bitmap" if other else "btree"), ({}, {})
+    else:
+        kinds = ("ivf_flat", "ivf_flat")
+        settings = tuple({"num_partitions": 2, "metric": name} for name in ("l2", "cosine" if other else "l2"))
+    create(location, column, kinds[0], name="same", **settings[0])
+    create(location, column, kinds[1], name="same", branch="exp", **settings[1])
+    result = LanceTable.for_path(None, location.uri).branches.merge("exp")
+    assert (result.indexes_carried, result.indexes_missing) == (((), ("same",)) if other else (("same",), ()))
+
+
+def test_a_segment_whose_fragments_have_other_ids_in_main_is_left_out(location):
+    create(location, "id")
+    create_branch(location, "exp", RefSpec())
+    append(location, ROWS, 600, "exp")
+    create(location, "id", branch="exp")
+    append(location, 9000, 600)
+    result = LanceTable.for_path(None, location.uri).branches.merge("exp")
+    assert (result.indexes_carried, result.indexes_missing) == ((), ("id_idx",))
+    assert filtered(location.uri, "id >= 2098") == ([2098, 2099, *range(9000, 9600)],) * 2
+    assert filtered(location.uri, "id = 1600") == ([1600],) * 2
+
+
 def test_merged_rows_are_found_and_optimize_covers_them(location):
     create(location, "id")
     create_branch(location, "exp", RefSpec())

@@ -244,7 +244,6 @@ CLASHES = {
     "delete": lambda uri: head(uri).delete("id = 9"),
     "upsert": lambda uri: upsert(head(uri), {9: 77}),
     "overwrite": lambda uri: lance.write_dataset(table_of({5: 5}), uri, mode="overwrite"),
-    "compact": lambda uri: (head(uri).delete("id = 5"), head(uri).optimize.compact_files()),
     "delete all": lambda uri: head(uri).delete("true"),
 }
 """Changes of a row, or of the fragment of a row, that the branch has changed as well."""
@@ -265,6 +264,25 @@ def test_a_writer_that_comes_first_and_clashes_is_kept_and_the_merge_changes_not
     assert [(every_version(uri), values_of(head(uri)))] == before
     assert values_of(exp(uri)) == theirs
     assert isinstance(error_of(uri), Conflict)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_a_compaction_that_comes_first_is_kept_and_rows_are_followed_through_it(uri, monkeypatch, stable):
+    """It takes the very fragments in which the branch changed rows."""
+    make(uri, stable)
+    theirs = change_exp(uri)
+
+    def compact():
+        head(uri).delete("id = 5")
+        head(uri).optimize.compact_files()
+
+    once_planned(monkeypatch, compact)
+    run(uri)
+    expected = {key: value for key, value in base_values().items() if key not in keys_of_exp()} | theirs
+    expected.pop(5)
+    assert values_of(head(uri)) == expected
+    assert_sound(head(uri))
+    assert run(uri).up_to_date
 
 
 def clash_one(dataset, uri, name):

@@ -28,7 +28,7 @@ DEAD = fragment(0, "a.lance", data_file("d.lance", 9))
         ([fragment(9, "n.lance"), TWO], Delta(added=(fragment(9, "n.lance"),), removed=(ONE,))),
         ([fragment(0, "n.lance"), TWO], Delta(added=(fragment(0, "n.lance"),), removed=(ONE,))),
         ([DEAD, TWO], Delta()),
-        ([COPIED, TWO], Delta()),
+        ([COPIED, TWO], Delta(renumbered=((ONE, COPIED),))),
     ],
     ids=["same", "order", "new", "gone", "all", "rows", "column", "rewritten", "its id again", "dropped column", "id"],
 )

@@ -19,7 +19,7 @@ from lance_spark.merge.steps import Step
         ("Project", False, True, False),
         ("ReserveFragments", False, False, False),
         ("Restore", True, True, True),
-        ("Rewrite", True, True, False),
+        ("Rewrite", False, True, False),
         ("Update", True, True, False),
         ("UpdateBases", False, False, False),
         ("UpdateConfig", False, False, False),

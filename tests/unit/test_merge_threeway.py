@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.merge_values import (
     FIELDS,
@@ -21,7 +22,9 @@ from support.merge_values import (
 from lance_spark.manifest.contents import Field
 from lance_spark.merge.change import MergeChange
 from lance_spark.merge.columns import ColumnChanges
+from lance_spark.merge.following import settle
 from lance_spark.merge.matrix import COLUMNS, FRAGMENTS, Decision
+from lance_spark.merge.rewrites import Rewrite
 from lance_spark.merge.snapshot import Root
 from lance_spark.merge.steps import Step
 from lance_spark.merge.threeway import compare
@@ -43,21 +46,29 @@ def written(path, *fields):
     return fragment(1, data_file("a.lance", 0, -2), data_file(path, 1))
 
 
+def compacted(into):
+    """A version that wrote the second fragment into another one."""
+    return Step(2, "Rewrite", rewrites=(Rewrite((SECOND,), (into,)),))
+
+
 OURS = {
     "unchanged": ([FIRST, SECOND], "Append"),
     "rows deleted": ([FIRST, deleted(1)], "Delete"),
     "rows updated": ([FIRST, deleted(1), fragment(2, "ours.lance", rows=2)], "Update"),
     "columns written": ([FIRST, written("ours.lance")], "Merge"),
-    "rewritten or gone": ([FIRST], "Delete"),
+    "compacted": ([FIRST, fragment(3, "o.lance")], compacted(fragment(3, "o.lance"))),
+    "gone": ([FIRST], "Delete"),
 }
 THEIRS = {
     "unchanged": ([FIRST, SECOND], "Append"),
     "rows deleted": ([FIRST, deleted(2)], "Delete"),
     "rows updated": ([FIRST, deleted(2), fragment(2, "theirs.lance", rows=2)], "Update"),
     "columns written": ([FIRST, written("theirs.lance")], "Merge"),
-    "rewritten or gone": ([FIRST], "Delete"),
+    "compacted": ([FIRST, fragment(4, "t.lance")], compacted(fragment(4, "t.lance"))),
+    "gone": ([FIRST], "Delete"),
 }
 ROWS, BOTH_ROWS, VALUES, AWAY = "their rows", "their rows, if they are others", "their columns", "away"
+IN_PLACE, ALL_IN_PLACE = "their rows, where ours has them now", "all rows, where ours has them now"
 OURS_GONE = "rows that ours rewrote or removed were changed"
 THEIRS_GONE = "both sides changed rows that theirs rewrote or removed"
 SAME_COLUMN = "both sides wrote the same column of the same rows"
@@ -66,42 +77,59 @@ CELLS = [
     ("unchanged", "rows deleted", None),
     ("unchanged", "rows updated", None),
     ("unchanged", "columns written", None),
-    ("unchanged", "rewritten or gone", None),
+    ("unchanged", "compacted", None),
+    ("unchanged", "gone", None),
     ("rows deleted", "unchanged", ROWS),
     ("rows deleted", "rows deleted", BOTH_ROWS),
     ("rows deleted", "rows updated", BOTH_ROWS),
     ("rows deleted", "columns written", ROWS),
-    ("rows deleted", "rewritten or gone", OURS_GONE),
+    ("rows deleted", "compacted", IN_PLACE),
+    ("rows deleted", "gone", OURS_GONE),
     ("rows updated", "unchanged", ROWS),
     ("rows updated", "rows deleted", BOTH_ROWS),
     ("rows updated", "rows updated", BOTH_ROWS),
     ("rows updated", "columns written", "theirs updated rows of which ours wrote a column"),
-    ("rows updated", "rewritten or gone", OURS_GONE),
+    ("rows updated", "compacted", IN_PLACE),
+    ("rows updated", "gone", OURS_GONE),
     ("columns written", "unchanged", VALUES),
     ("columns written", "rows deleted", VALUES),
     ("columns written", "rows updated", "ours updated rows of which theirs wrote a column"),
     ("columns written", "columns written", SAME_COLUMN),
-    ("columns written", "rewritten or gone", OURS_GONE),
-    ("rewritten or gone", "unchanged", AWAY),
-    ("rewritten or gone", "rows deleted", THEIRS_GONE),
-    ("rewritten or gone", "rows updated", THEIRS_GONE),
-    ("rewritten or gone", "columns written", THEIRS_GONE),
-    ("rewritten or gone", "rewritten or gone", THEIRS_GONE),
+    ("columns written", "compacted", "theirs wrote a column of rows that ours compacted"),
+    ("columns written", "gone", OURS_GONE),
+    ("compacted", "unchanged", AWAY),
+    ("compacted", "rows deleted", None),
+    ("compacted", "rows updated", None),
+    ("compacted", "columns written", None),
+    ("compacted", "compacted", None),
+    ("compacted", "gone", None),
+    ("gone", "unchanged", AWAY),
+    ("gone", "rows deleted", THEIRS_GONE),
+    ("gone", "rows updated", THEIRS_GONE),
+    ("gone", "columns written", THEIRS_GONE),
+    ("gone", "compacted", ALL_IN_PLACE),
+    ("gone", "gone", THEIRS_GONE),
 ]
 """Of a fragment: what theirs did, what ours did, and what ours takes, or why it is a conflict."""
 
 
 def compared(theirs, ours, their_steps=("Append",), our_steps=("Append",), base=BASE, **more):
     """A comparison of two lists of fragments with those of the base."""
-    return compare(
-        sides(
-            base,
-            version(ours, 2, **more.get("our", {})),
-            version(theirs, 2, "exp", **more.get("their", {})),
-            steps(None, *our_steps),
-            steps("exp", *their_steps),
-        )
+    compared_sides = sides(
+        base,
+        version(ours, 2, **more.get("our", {})),
+        version(theirs, 2, "exp", **more.get("their", {})),
+        steps(None, *our_steps),
+        steps("exp", *their_steps),
     )
+    settled = settle(compared_sides, compare(compared_sides), gone)
+    clashes = tuple(compared_sides.conflict(each.reason, [each.pair.base.id]) for each in settled.clashes)
+    return replace(settled.change, conflicts=(*settled.change.conflicts, *clashes[:1]))
+
+
+def gone(fragment):
+    """The deleted rows of a fragment of which two rows are deleted: the deletion file's number says which."""
+    return np.array([] if fragment.deletion is None else [2 * fragment.deletion.id, 2 * fragment.deletion.id + 1], int)
 
 
 def taken(change):
@@ -114,6 +142,10 @@ def taken(change):
     if change.removed:
         assert change.removed == ((SECOND, SECOND),)
         return AWAY
+    if change.followed.deletions:
+        (rows,) = change.followed.deletions.values()
+        assert change.followed.deletions.keys() == {3}
+        return {(4, 5): IN_PLACE, tuple(range(10)): ALL_IN_PLACE}[rows]
     if not change.replaced:
         return None
     (replacement,) = change.replaced
@@ -127,11 +159,12 @@ def test_what_becomes_of_a_fragment(theirs, ours, result):
     (their_fragments, their_step), (our_fragments, our_step) = THEIRS[theirs], OURS[ours]
     change = compared(their_fragments, our_fragments, [their_step], [our_step])
     assert taken(change) == result
-    assert [new.files[0].path for new in change.added] == (["theirs.lance"] if theirs == "rows updated" else [])
+    new = {"rows updated": ["theirs.lance"], "compacted": ["t.lance"] if ours == "unchanged" else []}
+    assert [each.files[0].path for each in change.added] == new.get(theirs, [])
     if change.conflicts:
         assert (change.conflicts[0].ours, change.conflicts[0].theirs) == (
-            f"main@2 ({our_step})",
-            f"exp@2 ({their_step})",
+            f"main@2 ({getattr(our_step, 'operation', our_step)})",
+            f"exp@2 ({getattr(their_step, 'operation', their_step)})",
         )
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.manifest.contents import DataFile, DeletionFile, Field, Fragment
-from lance_spark.rows.rebase import Fate, OldFragment, column_conflict, fate_of, follow, new_fragments
+from lance_spark.merge.rewrites import Rewrite
+from lance_spark.rows.rebase import Fate, column_conflict, fate_of, follow, new_fragments
 
 LIVE = frozenset({0, 1})
 
@@ -107,30 +108,44 @@ def test_new_fragments_are_those_with_rows_of_their_own():
     assert new_fragments({1}, after, {"compacted"}) == (2,)
 
 
+NOTHING = np.zeros(0, np.int64)
+
+
+def part(number, rows):
+    return OLD._replace(id=number, files=(file(f"{number}.lance", 0, 1),), physical_rows=rows, row_ids=b"")
+
+
 @given(st.data())
 def test_rows_are_followed_through_a_compaction(data):
     """Against the plain way: a list of rows, written one after the other."""
     sizes = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
-    live, old, offsets, expected = [], [], {}, set()
+    live, old, offsets, expected, gone = [], [], {}, set(), {}
     for key, size in enumerate(sizes):
         deleted = data.draw(st.sets(st.integers(0, size - 1)))
         kept = [offset for offset in range(size) if offset not in deleted]
         ours = data.draw(st.sets(st.sampled_from(kept))) if kept else set()
-        old.append(OldFragment(key, size, np.array(sorted(deleted), np.int64)))
+        old.append(part(key, size))
+        gone[key] = np.array(sorted(deleted), np.int64)
         if ours:
             offsets[key] = np.array(sorted(ours), np.int64)
         expected |= {(key, offset) for offset in ours}
         live += [(key, offset) for offset in kept]
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(live) - 1))))) if len(live) > 1 else []
     bounds = [0, *cuts, len(live)]
-    new = [(100 + at, end - start) for at, (start, end) in enumerate(pairwise(bounds))]
-    found = follow(old, offsets, new)
-    starts = {key: start for (key, _), start in zip(new, bounds, strict=False)}
+    new = [part(100 + at, end - start) for at, (start, end) in enumerate(pairwise(bounds))]
+    found = follow(Rewrite(tuple(old), tuple(new)), offsets, lambda entry: gone.get(entry.id, NOTHING))
+    starts = {entry.id: start for entry, start in zip(new, bounds, strict=False)}
     assert {live[starts[key] + offset] for key, own in found.items() for offset in own.tolist()} == expected
     assert all(len(own) for own in found.values())
 
 
 def test_rows_are_not_followed_where_numbers_do_not_agree():
-    old = [OldFragment(1, 10, np.array([3]))]
-    assert follow(old, {1: np.array([5])}, [(9, 10)]) is None
-    assert {key: own.tolist() for key, own in follow(old, {1: np.array([5])}, [(9, 9)]).items()} == {9: [4]}
+    def followed(rows):
+        return follow(
+            Rewrite((part(1, 10),), (part(9, rows),)),
+            {1: np.array([5])},
+            lambda entry: np.array([3]) if entry.id == 1 else NOTHING,
+        )
+
+    assert followed(10) is None
+    assert {key: own.tolist() for key, own in followed(9).items()} == {9: [4]}

@@ -8,9 +8,10 @@ from functools import partial
 
 from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.merge.copying import copy_files
-from lance_spark.actions.merge.plan import Request, plan_replay
+from lance_spark.actions.merge.plan import plan_replay
+from lance_spark.actions.merge.request import Request, open_root
 from lance_spark.errors import Conflict
-from lance_spark.location import DatasetLocation
+from lance_spark.merge.hints import hint_for
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.result import MergeResult
 from lance_spark.refs.names import MAIN
@@ -35,7 +36,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
             if plan.placed.new_bases:
                 merge_commit.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
                 continue  # the bases have ids now
-            ran_on = copy_files(plan, partial(_open_root, request), engine)
+            ran_on = copy_files(plan, partial(open_root, request), engine)
             try:
                 version = merge_commit.commit(request.location, request.their_location, plan)
             except Conflict:
@@ -53,19 +54,12 @@ def _check(plan: ReplayPlan, request: Request) -> None:
         more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""
         raise Conflict(
             f"{request.theirs} cannot be combined with {request.ours}; nothing was changed.{listed}{more}",
-            hint="Settle it on one side first, e.g. restore or delete there what should not win, then try again.",
+            hint=hint_for(plan.conflicts),
         )
 
 
 def _examples(rows: tuple[str, ...]) -> str:
     return "".join(f"\n      {row}" for row in rows)
-
-
-def _open_root(request: Request, uri: str) -> DatasetLocation:
-    """A root with the storage options that open it: those of whichever side is in the same store."""
-    there = request.their_location
-    location = DatasetLocation(uri, there.options)
-    return location if location.store == there.store else DatasetLocation(uri, request.location.options)
 
 
 def _with_indexes(request: Request, plan: ReplayPlan, result: MergeResult) -> MergeResult:

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from lance_spark.actions.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.actions.merge.execute import replay
-from lance_spark.actions.merge.plan import Request
+from lance_spark.actions.merge.request import Request
 from lance_spark.actions.resolve import check_branch
 from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.errors import InvalidOption, Refused

@@ -2,78 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
+from lance_spark.actions.merge.follow_rows import follow_rows
+from lance_spark.actions.merge.request import Request
 from lance_spark.actions.merge.row_conflicts import other_rows, same_keys
 from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.location import DatasetLocation
+from lance_spark.manifest.transactions import Transaction
 from lance_spark.merge.assembly import Assembly
-from lance_spark.merge.change import Replacement, Sides
+from lance_spark.merge.change import MergeChange, Replacement, Sides
 from lance_spark.merge.operations import check_supported, operation_for
-from lance_spark.merge.placement import InPlacePolicy, place
+from lance_spark.merge.placement import Placed, place
 from lance_spark.merge.plan import ReplayPlan
-from lance_spark.merge.snapshot import Snapshot
+from lance_spark.merge.rewrites import Rewrite, deletion_key, read_rewrites, taken_over
+from lance_spark.merge.snapshot import Deletions, Snapshot
 from lance_spark.merge.steps import Step, Steps, VersionSpan
 from lance_spark.merge.threeway import compare
-from lance_spark.merge.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, REPLACES, Trace, read_trace
+from lance_spark.merge.trace import ADDS_ONLY, BEGIN, BRINGING, BRINGS, MOVED, REORDERED, REPLACES, Trace, read_trace
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import scanning, version_listing
 from lance_spark.store.datasets import pin_version
+from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.version_cache import VersionCache
 
 _ANEW = "Begin"
 """From here on a version of another dataset is copied. What led to that version is not known."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """Take over to ``ours`` what ``theirs`` changed since the base. Both sides see the base in a chain of their own."""
-
-    location: DatasetLocation
-    ours: PinnedVersion
-    theirs: PinnedVersion
-    base_ours: PinnedVersion
-    base_theirs: PinnedVersion
-    trace: Trace
-    message: str | None = None
-    reference: InPlacePolicy = field(default_factory=InPlacePolicy)
-    """Which data files stay where they are."""
-    our_path: tuple[VersionSpan, ...] | None = None
-    """The versions of ours that the base does not have; None to find them by the base's branch."""
-    their_path: tuple[VersionSpan, ...] | None = None
-    numbering: PinnedVersion | None = None
-    """A version of theirs that has the rows of the base, if the base itself numbers rows in another way."""
-    remote: DatasetLocation | None = None
-    """Where theirs is, if that is another dataset."""
-    with_indexes: bool = True
-    """Whether to copy indexes of theirs that are valid in ours."""
-    reader: VersionCache = field(default_factory=VersionCache)
-    """What was read of the two sides before, in the same attempt."""
-
-    @property
-    def their_location(self) -> DatasetLocation:
-        """Where theirs is."""
-        return self.remote or self.location
-
-
 def plan_replay(request: Request) -> ReplayPlan:
     """Compare, and place files. Raises NotCommittable for what cannot be taken over or has lost its base; NotFound."""
     sides, there = _sides(request), request.their_location
     change = compare(sides)
+    followed = follow_rows(request, sides, change)
+    change = followed.change
     check_supported(sides, change)
-    conflicts = list(change.conflicts)
+    conflicts = [*change.conflicts, *followed.conflicts]
     deletions: dict[int, tuple[int, ...]] = {}
     for replacement in change.replaced:
         if replacement.both_deleted:
             deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
             conflicts += clashes
-    conflicts += same_keys((request.location, there), sides, change)
+    conflicts += same_keys((request.location, there), sides, change, followed.ours_old)
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     if not conflicts:
+        change = _with_dead_rows(there, sides, change, placed)
         emptied = any(_is_emptied(each, deletions.get(each.ours.id, ())) for each in change.replaced)
+        emptied = emptied or _empties(sides.ours, change.followed.deletions)
         operation_for(change, sides.ours, emptied)
         Assembly.of(sides, change, placed, {}).check_row_ids(change)
     return ReplayPlan(
@@ -84,6 +62,23 @@ def plan_replay(request: Request) -> ReplayPlan:
         message=request.message,
         deletions=deletions,
         conflicts=tuple(conflicts),
+        rewrites=taken_over((*sides.their_steps.rewrites, *sides.more_rewrites), sides.base_theirs.contents),
+    )
+
+
+def _with_dead_rows(there: DatasetLocation, sides: Sides, change: MergeChange, placed: Placed) -> MergeChange:
+    """The change with the deleted rows of new fragments whose other rows keep their ids: deleted ones need none."""
+    mixed = Assembly.of(sides, change, placed, {}).mixed(change)
+    if not mixed:
+        return change
+    dead = {entry.id: tuple(deleted_offsets(there, sides.theirs, entry).to_pylist()) for entry in mixed}
+    return replace(change, followed=replace(change.followed, dead=dead))
+
+
+def _empties(ours: Snapshot, deletions: Mapping[int, Sequence[int]]) -> bool:
+    """Whether rows that are to be deleted are all that is left of a fragment."""
+    return bool(deletions) and any(
+        len(deletions.get(fragment.id, ())) == fragment.rows for fragment in ours.contents.fragments()
     )
 
 
@@ -109,8 +104,15 @@ def _sides(request: Request) -> Sides:
         theirs=replace(theirs, pin=_stamped(there, request.theirs)),
         our_steps=_steps((request.reader, request.location), request.ours, request.base_ours, request.our_path),
         their_steps=_steps((request.reader, there), request.theirs, request.base_theirs, request.their_path),
+        more_rewrites=_earlier(request),
         numbering=_numbering(request, ours),
     )
+
+
+def _earlier(request: Request) -> tuple[Rewrite, ...]:
+    there = request.their_location
+    steps = (step for span in request.earlier_path for step in _steps_of(request.reader, there, span))
+    return tuple(rewrite for step in steps for rewrite in step.rewrites)
 
 
 def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
@@ -166,11 +168,34 @@ def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan
         yield Step(
             version,
             transaction.operation,
-            _told(properties, MOVED),
+            properties.get(REORDERED) == "true" or _told(properties, MOVED),
             brings=_brings(transaction.operation, trace) or properties.get(BRINGS) == "true",
             adds_only=properties.get(ADDS_ONLY) == "true",
             replaced=_told(properties, REPLACES),
+            rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
         )
+
+
+def _rewrites(
+    reader: VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
+) -> Iterator[Rewrite]:
+    """What a version compacted, or took over as compacted."""
+    yield from read_rewrites(transaction.properties)
+    snapshot = None
+    for group in transaction.rewritten:
+        places = {}
+        for fragment in (*group.before, *group.after):
+            key, deletion = deletion_key(fragment), fragment.deletion
+            if key is None or deletion is None:
+                continue
+            if deletion.base_id is None:
+                places[key] = Deletions(location.branch_uri(pin.branch), deletion.path_for(fragment.id))
+                continue
+            snapshot = snapshot or reader.snapshot(location, pin)
+            place = snapshot.deletions_of(fragment)
+            if place is not None:
+                places[key] = place
+        yield Rewrite(group.before, group.after, places)
 
 
 def _told(properties: Mapping[str, str], key: str) -> bool | None:

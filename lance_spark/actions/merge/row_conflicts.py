@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lance_spark.history.columns import key_columns
@@ -14,8 +15,9 @@ from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.change import MergeChange, MergeConflict, Replacement, Sides
 from lance_spark.merge.delta import delta
 from lance_spark.merge.matrix import OTHER_ROWS
+from lance_spark.merge.runs import Offsets
 from lance_spark.merge.snapshot import Snapshot
-from lance_spark.store.changes import FragmentRows, RowSource, read_columns, read_rows
+from lance_spark.store.changes import FragmentRows, RowSource, read_rows
 from lance_spark.store.deletions import deleted_offsets
 
 _EXAMPLES = 5
@@ -36,11 +38,11 @@ def other_rows(
     if not both and base <= theirs_now:
         return tuple(sorted(theirs)), []
     reason = OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
-    rows = _examples(here, sides.base_ours, replacement.base, both[:_EXAMPLES])
+    rows = examples(here, sides.base_ours, replacement.base, both[:_EXAMPLES])
     return (), [sides.conflict(reason, [replacement.ours.id], rows)]
 
 
-def _examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
+def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
     """The keys of some rows as the base has them; none where the table declares no key."""
     keys = key_columns(base.contents.fields)
     if not keys or not offsets:
@@ -49,23 +51,39 @@ def _examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, off
     return tuple(_shown(row) for batch in read_rows(source, keys) for row in batch.select(keys).to_pylist())
 
 
-def same_keys(locations: Locations, sides: Sides, change: MergeChange) -> list[MergeConflict]:
-    """Where the table declares a key: rows that both sides added or updated under one key."""
+def same_keys(
+    locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, Offsets]
+) -> list[MergeConflict]:
+    """Where the table declares a key: rows that both sides added or updated under one key.
+
+    ``ours_old``: rows in new fragments of ours that are in the base, and were compacted.
+    """
     mine = delta(sides.base_ours, sides.ours).added if change.added else ()
     keys = key_columns(sides.ours.contents.fields) if mine else ()
     if not keys:
         return []
     here, there = locations
-    known = set(_keys(here, sides.ours, keys, mine))
-    twice = (key for key in _keys(there, sides.theirs, keys, change.added) if key in known)
+    known = set(_keys(RowSource(here, sides.ours.pin, _without(mine, ours_old)), keys))
+    theirs = RowSource(there, sides.theirs.pin, _without(change.added, change.followed.masks))
+    twice = (key for key in _keys(theirs, keys) if key in known)
     rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
     return [sides.conflict("both sides have new rows with the same key", rows=rows)] if rows else []
 
 
-def _keys(
-    location: DatasetLocation, side: Snapshot, keys: Sequence[str], fragments: Sequence[Fragment]
-) -> Iterable[tuple[Any, ...]]:
-    for batch in read_columns(location, side.pin, keys, [fragment.id for fragment in fragments]):
+def _without(fragments: Iterable[Fragment], rows: Mapping[int, Collection[int]]) -> tuple[FragmentRows, ...]:
+    """The fragments without some of their rows."""
+    return tuple(
+        FragmentRows(entry.id, _others(entry.physical_rows, rows[entry.id]) if entry.id in rows else None)
+        for entry in fragments
+    )
+
+
+def _others(count: int, rows: Collection[int]) -> pa.Array:
+    return pa.array(np.setdiff1d(np.arange(count), np.fromiter(rows, np.int64, len(rows))), pa.uint32())
+
+
+def _keys(source: RowSource, keys: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    for batch in read_rows(source, keys):
         yield from zip(*(batch[key].to_pylist() for key in keys), strict=True)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lance_spark.actions.merge.ancestry import Graph, trace_of
 from lance_spark.actions.merge.execute import replay
-from lance_spark.actions.merge.plan import Request
+from lance_spark.actions.merge.request import Request
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
@@ -54,6 +54,7 @@ def _requests(
 
     def make() -> Request:
         ours, graph = pin_latest(location, into), Graph(location)
+        common = graph.bases(base, ours)
         return Request(
             location=location,
             ours=ours,
@@ -65,6 +66,8 @@ def _requests(
             trace=trace_of(graph, action, pin),
             message=message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
+            reader=graph.reader,
+            earlier_path=graph.path(base, common[0], ours) if len(common) == 1 else (),
         )
 
     return make

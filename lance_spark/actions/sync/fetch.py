@@ -10,7 +10,7 @@ from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.ancestry import Graph
 from lance_spark.actions.merge.copying import copy_each
 from lance_spark.actions.merge.execute import replay
-from lance_spark.actions.merge.plan import Request
+from lance_spark.actions.merge.request import Request
 from lance_spark.actions.sync.inspect_remote import look
 from lance_spark.actions.sync.protection_tags import protect
 from lance_spark.actions.sync.result import Fetched, FetchResult, State

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.ancestry import Graph, nothing_in_common
 from lance_spark.actions.merge.execute import replay
-from lance_spark.actions.merge.plan import Request
+from lance_spark.actions.merge.request import Request
 from lance_spark.actions.sync.fetch import FetchOptions, check_free, fetch
 from lance_spark.actions.sync.publish_ancestry import tell
 from lance_spark.actions.sync.result import PushResult

@@ -1,0 +1,153 @@
+"""Merges of real datasets of which one side, or both, were compacted since the base: rows are what they should be.
+
+Each case says what both sides did; which of them compacted, and when, is a parameter.
+"""
+
+from itertools import chain
+
+import lance
+import pyarrow as pa
+import pytest
+from support.merge_datasets import assert_sound, clean_all, error_of, every_version, exp, forked, head, rows, run
+
+from lance_spark.actions.branches import delete_branch
+from lance_spark.errors import Conflict
+from lance_spark.store.uri import locate
+
+
+def delete(condition):
+    return lambda dataset: dataset.delete(condition)
+
+
+def update(condition, value="-1"):
+    return lambda dataset: dataset.update({"v": value}, condition)
+
+
+def append(start, stop):
+    rows_in = pa.table({"id": pa.array(range(start, stop), pa.int64()), "v": [10 * n for n in range(start, stop)]})
+    return lambda dataset: lance.write_dataset(rows_in, dataset.uri, mode="append")
+
+
+def upsert(*keys):
+    rows_in = pa.table({"id": pa.array(keys, pa.int64()), "v": pa.array([0] * len(keys), pa.int64())})
+    return lambda dataset: (
+        dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows_in)
+    )
+
+
+def expand(name):
+    return lambda dataset: dataset.add_columns({name: "id + 1"})
+
+
+def compact(dataset):
+    """As a user of pylance does it: everything into one fragment."""
+    dataset.optimize.compact_files()
+
+
+def result_of(*ranges, without=(), values=None):
+    found = {n: 10 * n for n in chain(*ranges) if n not in without}
+    found.update(values or {})
+    return [{"id": n, "v": found[n]} for n in sorted(found)]
+
+
+ALL = range(30)
+CASES = {
+    # theirs, ours, the rows; None for a conflict
+    "nothing, nothing": ([], [], result_of(ALL)),
+    "append, append": ([append(30, 33)], [append(50, 53)], result_of(range(33), range(50, 53))),
+    "delete, append": (
+        [delete("id in (3, 14, 15)")],
+        [append(50, 53)],
+        result_of(ALL, range(50, 53), without=(3, 14, 15)),
+    ),
+    "append, delete": ([append(30, 33)], [delete("id in (3, 14, 15)")], result_of(range(33), without=(3, 14, 15))),
+    "delete, delete of others": (
+        [delete("id in (3, 14)")],
+        [delete("id in (4, 15)")],
+        result_of(ALL, without=(3, 4, 14, 15)),
+    ),
+    "delete, delete of the same": ([delete("id in (3, 14)")], [delete("id in (4, 14)")], None),
+    "delete a fragment, append": ([delete("id < 10")], [append(50, 53)], result_of(range(10, 30), range(50, 53))),
+    "append, delete a fragment": (
+        [append(30, 33)],
+        [delete("id >= 10 and id < 20")],
+        result_of(range(10), range(20, 33)),
+    ),
+    "delete a fragment, delete in another": (
+        [delete("id < 10")],
+        [delete("id = 15")],
+        result_of(range(10, 30), without=(15,)),
+    ),
+    "update, delete of others": (
+        [update("id in (5, 25)")],
+        [delete("id = 6")],
+        result_of(ALL, without=(6,), values={5: -1, 25: -1}),
+    ),
+    "update, delete of the same": ([update("id in (5, 25)")], [delete("id = 5")], None),
+    "update, update of others": ([update("id = 5")], [update("id = 6", "-2")], result_of(ALL, values={5: -1, 6: -2})),
+    "update, update of the same": ([update("id = 5")], [update("id = 5", "-2")], None),
+    "upsert, upsert": ([upsert(5, 300)], [upsert(6, 301)], result_of(ALL, values=dict.fromkeys((5, 6, 300, 301), 0))),
+    "append and delete, append and update": (
+        [append(30, 34), delete("id in (1, 2, 32)")],
+        [append(50, 54), update("id in (4, 53)"), delete("id = 21")],
+        result_of(range(34), range(50, 54), without=(1, 2, 32, 21), values={4: -1, 53: -1}),
+    ),
+}
+BY_DAY = {
+    "delete, delete of others",
+    "delete, delete of the same",
+    "delete a fragment, append",
+    "update, delete of others",
+    "append and delete, append and update",
+}
+WHO = {
+    "ours, after": ((), (1,)),
+    "theirs, after": ((1,), ()),
+    "both, after": ((1,), (1,)),
+    "ours, before": ((), (0,)),
+    "theirs, before": ((0,), ()),
+    "both, before": ((0,), (0,)),
+    "both, before and after": ((0, 1), (0, 1)),
+}
+
+
+def story(changes, when):
+    before, after = ([compact] if 0 in when else []), ([compact] if 1 in when else [])
+    return [*before, *changes, *after]
+
+
+def carry_out(uri, name, who, index=True):
+    """Both sides' changes; theirs first. pylance cannot compact a branch whose index is the parent's."""
+    theirs, ours, _ = CASES[name]
+    for change in story(theirs, WHO[who][0]):
+        change(exp(uri))
+    for change in story(ours, WHO[who][1]):
+        change(head(uri))
+
+
+@pytest.mark.sampled(0.35)
+@pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in CASES]
+)
+def test_rows_are_followed_through_compactions(tmp_path, name, who, stable):
+    uri = forked(str(tmp_path / "t.lance"), stable, index=not WHO[who][0])
+    carry_out(uri, name, who)
+    before, ours = every_version(uri), rows(head(uri))
+    expected = CASES[name][2]
+    if expected is None:
+        assert isinstance(error_of(uri), Conflict)
+        assert rows(head(uri)) == ours
+        return
+    run(uri)
+    assert rows(head(uri)) == expected
+    assert_sound(head(uri))
+    assert every_version(uri).items() >= before.items()
+    assert run(uri).up_to_date
+    delete_branch(locate(uri), "exp")
+    clean_all(uri)
+    assert rows(head(uri)) == expected
+    compact(head(uri))
+    assert rows(head(uri)) == expected
+    assert_sound(head(uri))
