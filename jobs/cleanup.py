@@ -25,7 +25,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from lance_spark.actions.catalog.cleanup import clean_lake
 from lance_spark.actions.catalog.opening import open_catalog
@@ -41,7 +41,7 @@ from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
 from lance_spark.options.text import to_span
 from lance_spark.runner.interface import Engine
-from lance_spark.spark.engines import Where, engine_for
+from lance_spark.spark.engines import Where, add_where, engine_for
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.inventories import read_inventory
 from lance_spark.store.plans import write_report
@@ -252,13 +252,7 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side (default: the cores)")
     how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tasks together")
     how.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
-    how.add_argument(
-        "--where",
-        choices=get_args(Where),
-        default="auto",
-        help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
-    )
-    how.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
+    add_where(how)
     add_log_level(how)
     return made
 

@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import get_args
 
 from lance_spark.actions.catalog.fsck import fsck_catalog
 from lance_spark.actions.catalog.opening import open_catalog
@@ -34,7 +33,7 @@ from lance_spark.checkup.report import FsckReport
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
 from lance_spark.runner.interface import Engine
-from lance_spark.spark.engines import Where, engine_for
+from lance_spark.spark.engines import add_where, engine_for
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.plans import write_report
 
@@ -109,12 +108,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--report", metavar="FILE", help="write the report as JSON")
     made.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side (default: the cores)")
     made.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
-    made.add_argument(
-        "--where",
-        choices=get_args(Where),
-        default="auto",
-        help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
-    )
+    add_where(made)
     add_log_level(made)
     return made
 

@@ -21,7 +21,6 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from typing import get_args
 
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.target import dataset_at
@@ -29,7 +28,7 @@ from lance_spark.actions.upkeep.job import Selection, UpkeepOptions
 from lance_spark.actions.upkeep.maintain import maintain
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
-from lance_spark.spark.engines import Where
+from lance_spark.spark.engines import add_where
 from lance_spark.spark.maintaining import clocks, shared_engine
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.plans import read_report, write_report
@@ -147,13 +146,7 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side of one step (default: the cores)")
     how.add_argument("--max-deletes-per-second", type=float, metavar="N", help="over all tables together")
     how.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")
-    how.add_argument(
-        "--where",
-        choices=get_args(Where),
-        default="auto",
-        help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
-    )
-    how.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
+    add_where(how)
     add_log_level(how)
     return made
 

@@ -12,10 +12,23 @@ from lance_spark.runner.local import LocalRunner
 from lance_spark.spark.session import needed_session, session_or_none
 
 if TYPE_CHECKING:
+    from argparse import _ActionsContainer
+
     from pyspark.sql import SparkSession
 
 Where = Literal["auto", "spark", "local"]
 _HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose where='local'."
+
+
+def add_where(parser: _ActionsContainer) -> None:
+    """Give a job's command line the options ``--where`` and ``--local``."""
+    parser.add_argument(
+        "--where",
+        choices=get_args(Where),
+        default="auto",
+        help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
+    )
+    parser.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
 
 
 def engine_of(spark: SparkSession | None, where: Where = "auto") -> Engine:
