@@ -12,7 +12,7 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native bench-rows bench-upkeep venv venv-oldest clean
+.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native bench-rows bench-upkeep bench-search venv venv-oldest clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -68,6 +68,9 @@ bench-rows: venv ## the benchmark of row and column changes (ARGS="--rows 100000
 
 bench-upkeep: venv ## the benchmark of compaction, orders, indexes, storage and fsck (ARGS="--only a,c --scale 0.1")
 	@$(call in_venv,$(VENV)) -m benchmarks.upkeep $(ARGS)
+
+bench-search: venv ## the benchmark of searches, beside pylance (ARGS="--rows 100000 --only join")
+	@$(call in_venv,$(VENV)) -m benchmarks.search $(ARGS)
 
 bench-catalog: venv ## the benchmark of catalogs, beside pylance's (ARGS="--only local --tables 1000")
 	@$(call in_venv,$(VENV)) -m benchmarks.catalog $(ARGS)

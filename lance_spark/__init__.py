@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lance_spark.spark.catalog import LanceCatalog
     from lance_spark.spark.datasource import LanceDataSource
     from lance_spark.spark.registering import capabilities, register, unregister
+    from lance_spark.spark.search_function import register_search
     from lance_spark.spark.table import LanceTable
     from lance_spark.upkeep.policy import MaintenancePolicy
 
@@ -28,6 +29,7 @@ __all__ = [
     "VersionRule",
     "capabilities",
     "register",
+    "register_search",
     "unregister",
 ]
 
@@ -40,6 +42,7 @@ _HOMES = {
     "MaintenancePolicy": "lance_spark.upkeep.policy",
     "capabilities": "lance_spark.spark.registering",
     "register": "lance_spark.spark.registering",
+    "register_search": "lance_spark.spark.search_function",
     "unregister": "lance_spark.spark.registering",
 }
 

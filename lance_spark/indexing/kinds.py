@@ -15,6 +15,11 @@ from lance_spark.schema.projection import unknown_column
 
 SCALAR, LIST, SUBSTRING, TEXT, VECTOR = "scalar", "list", "substring", "text", "vector"
 METRICS = ("l2", "cosine", "dot")
+LANGUAGES = (
+    *("Arabic", "Danish", "Dutch", "English", "Finnish", "French", "German", "Greek", "Hungarian", "Italian"),
+    *("Norwegian", "Portuguese", "Romanian", "Russian", "Spanish", "Swedish", "Tamil", "Turkish"),
+)
+"""Whose words pylance can bring to their stems, as it spells them."""
 _VECTOR: Mapping[str, type] = {"metric": str, "num_partitions": int, "sample_rate": int, "max_iters": int}
 _HNSW: Mapping[str, type] = {"m": int, "ef_construction": int}
 _PQ: Mapping[str, type] = {"num_sub_vectors": int, "num_bits": int}
@@ -143,7 +148,7 @@ def check_settings(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidOption(f"An index of kind '{kind.name}' has no setting '{name}'.", hint=hint)
         if value is not None:
             _check_value(name, value, known[name])
-            settings[name] = value.lower() if name == "metric" else value
+            settings[name] = _spelled(name, value)
     return settings
 
 
@@ -155,6 +160,14 @@ def _check_value(name: str, value: Any, expected: type) -> None:
         raise InvalidOption(f"The setting '{name}' is {value}, and has to be at least 1.")
     if name == "metric" and value.lower() not in METRICS:
         raise InvalidOption(f"There is no metric '{value}'.", hint=f"There are {', '.join(METRICS)}.")
+    if name == "language" and value.capitalize() not in LANGUAGES:
+        near = difflib.get_close_matches(value.capitalize(), LANGUAGES, n=1)
+        hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(LANGUAGES)}."
+        raise InvalidOption(f"There is no language '{value}'.", hint=hint)
+
+
+def _spelled(name: str, value: Any) -> Any:
+    return {"metric": str.lower, "language": str.capitalize}.get(name, lambda given: given)(value)
 
 
 def settings_of(kind: Kind, details: Mapping[str, Any]) -> dict[str, Any] | None:

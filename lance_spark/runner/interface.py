@@ -51,6 +51,16 @@ class Runner(Protocol):
         """The function's batches for every partition of a frame."""
         ...
 
+    def reduce(
+        self,
+        stage: str,
+        frame: Frame,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+    ) -> Frame:
+        """The function's batches, in their order, for all batches of a frame, which fit into memory."""
+        ...
+
     def match(
         self,
         stage: str,

@@ -68,6 +68,17 @@ class LocalRunner:
         results = self._each(lambda batches: list(function(iter(batches))), slices)
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
+    def reduce(
+        self,
+        stage: str,
+        frame: pa.Table,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+    ) -> pa.Table:
+        """The function's batches for the whole table."""
+        self._say(stage)
+        return pa.Table.from_batches(function(iter(frame.to_batches())), schema)
+
     def match(
         self,
         stage: str,

@@ -19,6 +19,8 @@ class Work:
     copies: int = 0
     """Files to copy: a request each, and often all of their bytes."""
     copied_bytes: int = 0
+    read_bytes: int = 0
+    """Bytes of rows and indexes to look at."""
 
     @property
     def is_little(self) -> bool:
@@ -33,6 +35,7 @@ LITTLE = Work(
     files=200_000,
     copies=256,
     copied_bytes=256 * 1024**2,
+    read_bytes=512 * 1024**2,
 )
 """The most that local threads get where no engine was chosen. Each of these takes them some five to ten seconds,
 which is what Spark needs for its first small jobs; and the files take them some 100 MB of memory."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lance_spark.actions.changes import Point, feed_frame, find_ends, plan_changes
 from lance_spark.feed.model import FeedOptions, FeedPlan, Images
 from lance_spark.spark.session import needed_session
+from lance_spark.spark.shown import with_metadata
 from lance_spark.spark.types import to_spark, wire_schema
 
 if TYPE_CHECKING:
@@ -61,17 +62,10 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _as_dataframe(spark: SparkSession, plan: FeedPlan) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
-
     from lance_spark.spark.runner import SparkRunner
 
     shown = to_spark(plan.reading.columns.rows)
     wire = wire_schema(to_spark(plan.reading.columns.schema))
     columns = replace(plan.reading.columns, schema=wire)
     frame = feed_frame(SparkRunner(spark, "changes"), replace(plan, reading=replace(plan.reading, columns=columns)))
-    # What Spark is told of a column, such as the length of vectors, does not cross to executors.
-    named = [
-        F.col("`" + field.name.replace("`", "``") + "`").alias(field.name, metadata=field.metadata)
-        for field in shown.fields
-    ]
-    return frame.select(*named) if any(field.metadata for field in shown.fields) else frame  # type: ignore[no-any-return]
+    return with_metadata(frame, shown)

@@ -89,10 +89,16 @@ class SparkRunner:
 
         def run(batches: Batches) -> Batches:
             with plainly():
-                yield from function(_plain(batch, given) for batch in batches)
+                yield from function(plain(batch, given) for batch in batches)
 
         self._say(stage)
         return frame.mapInArrow(run, to_spark(schema))
+
+    def reduce(
+        self, stage: str, frame: DataFrame, function: Callable[[Batches], Batches], schema: pa.Schema
+    ) -> DataFrame:
+        """A DataFrame with the function's batches for all rows, in one partition."""
+        return self.map(stage, frame.repartition(1), function, schema)
 
     def match(
         self,
@@ -190,6 +196,6 @@ def _cells(batches: Batches) -> Iterator[tuple[int, bytes]]:
             yield part.as_py(), piece.as_py()
 
 
-def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in plain types: a setting of Spark's makes all strings large ones."""
     return batch if batch.schema.equals(schema) else pa.Table.from_batches([batch]).cast(schema).to_batches()[0]

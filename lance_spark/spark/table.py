@@ -48,6 +48,7 @@ from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.row_verbs import RowVerbs
+from lance_spark.spark.search import Searching
 from lance_spark.spark.session import needed_session, session_or_none
 from lance_spark.spark.types import to_spark
 from lance_spark.spark.upkeep import UpkeepVerbs
@@ -74,7 +75,7 @@ _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, OptimizeVerb, UpkeepVerbs, Shown):
+class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, UpkeepVerbs, Shown):
     """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
 
     spark: SparkSession | None
@@ -176,8 +177,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, OptimizeVerb, UpkeepVerbs, S
         pinned = LanceTable(spark, self.location, RefSpec(pin.branch, version=pin.version))
         if capabilities(spark).native:
             return query(pinned.to_df())
-        read = PinnedRead(self.location, pin, ReadOptions())
-        own, seen = read_schema(read), pinned.schema
+        own, seen = read_schema(PinnedRead(self.location, pin, ReadOptions())), pinned.schema
         found = needs(spark, query, seen, own)
         return query(with_all_columns(pinned.to_df(**read_options(found, seen)), found, seen))  # type: ignore[arg-type]
 

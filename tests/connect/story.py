@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
+from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register_search
 from lance_spark.errors import LanceSparkError
 from lance_spark.rows.result import ChangeResult
 
@@ -65,6 +65,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "changed": changed(spark, uri + "-changed"),
         "catalog": catalogued(spark, uri + "-lake"),
         "columns": changed_columns(spark, uri + "-columns"),
+        "searched": searched(spark, uri + "-searched"),
         "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
     }
 
@@ -96,6 +97,27 @@ def changed_columns(spark: SparkSession, uri: str) -> list[object]:
     wrong = first_line(lambda: table.add_columns(lambda _: {"w": [1]}, schema="w int"))
     (row,) = table.to_df().where("id = 5").collect()
     return [list(row), table.count_rows(), wrong.partition(" of fragment")[0]]
+
+
+def searched(spark: SparkSession, uri: str) -> list[object]:
+    """What searches find, in this process and on executors, for a DataFrame of queries, and in SQL; near duplicates."""
+    rows = spark.range(0, 100, 1, 4).selectExpr(
+        "id", "array(float(id), float(1)) AS v", "concat('note ', id % 50, ' of the day') AS note"
+    )
+    rows.withMetadata("v", {"arrow.fixed-size-list.size": 2}).write.format("lance").mode("append").save(uri)
+    table = LanceTable.for_path(spark, uri)
+    near = [table.search([7.2, 1.0], k=2, columns=["id"], where=where).collect() for where in ("local", "spark")]
+    words = table.search(text="note 31", phrase=True, columns=["id"], where="spark").collect()
+    queries = spark.createDataFrame([("a", [5.1, 1.0]), ("b", [98.0, 1.0])], "who string, q array<double>")
+    joined = queries.transform(table.nearest_join("q", k=1, columns=["id"])).collect()
+    register_search(spark)
+    in_sql = spark.sql(f"SELECT id FROM lance_search('{uri}', vector => array(9.0, 1.0), k => 1)").collect()
+    return [
+        *([row["id"] for row in found] for found in (*near, words, in_sql)),
+        sorted([row["who"], row["id"]] for row in joined),
+        table.near_duplicates("note").count(),
+        first_line(lambda: table.search([1.0])),
+    ]
 
 
 def feed(table: LanceTable) -> list[list[object]]:

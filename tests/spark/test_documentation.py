@@ -73,13 +73,16 @@ def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_pat
         ("optimizing", "optimize", "events.lance", 4),
         ("optimizing", "order", "flights.lance", 3),
         ("indexes", r"\w+", "indexed.lance", 4),
+        ("searching", "searching", "airports.lance", 4),
     ],
 )
 def test_the_example_of_a_page_of_upkeep_runs_and_gives_what_it_says(spark, tmp_path, page, name, dataset, lines):
     text = (ROOT / "docs" / f"{page}.md").read_text()
     code = re.search(rf"<!-- {name} -->\n```python\n(.*?)```", text, re.DOTALL)[1]
     code = code.replace(dataset, str(tmp_path / dataset))
-    code = re.sub(r"^print\((.*)\) +# (.*)$", r"said.append((str(\1), '\2'))", code, flags=re.MULTILINE)
+    code = re.sub(
+        r"^print\((.*)\) +# (.*)$", lambda line: f"said.append((str({line[1]}), {line[2]!r}))", code, flags=re.MULTILINE
+    )
     names = {"spark": spark, "said": []}
     exec(code, names)
     assert len(names["said"]) == lines

@@ -1,0 +1,235 @@
+"""Searches: a request against a version, checked before any task starts, then tasks, then one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark.actions.indexes.look import Look, look_at
+from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
+from lance_spark.indexing.kinds import described_kind, settings_of
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.interface import Frame, Runner
+from lance_spark.runner.local import LOCAL
+from lance_spark.runner.work import Work
+from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
+from lance_spark.schema.width import row_width
+from lance_spark.searching.binding import (
+    DISTANCE,
+    QUERY_INDEX,
+    RELEVANCE,
+    SCORE,
+    ColumnIndex,
+    as_vector,
+    bound_text,
+    check_phrases,
+    effective_metric,
+    later_fragments,
+    no_index,
+    shown_columns,
+    text_indexes,
+    vector_column,
+    vector_index,
+)
+from lance_spark.searching.ranking import CANDIDATES
+from lance_spark.searching.request import SearchRequest
+from lance_spark.searching.tasks import Task, TextTask, WholeTask, bytes_to_look_at, vector_tasks
+from lance_spark.searching.text import TextQuery, columns_of
+from lance_spark.store.index_descriptions import index_details
+from lance_spark.store.scanning import Scan, ScanColumns, check_filter
+from lance_spark.store.search_scans import Near, SearchWork, find_candidates, finish_search, has_changed_rows
+
+OPERATION = "search"
+_TEXT_WIDTH = 256
+"""A guess: bytes of a text."""
+
+
+@dataclass(frozen=True)
+class PreparedSearch:
+    """A search of one version that can be carried out."""
+
+    work: SearchWork
+    schema: pa.Schema
+    """What comes out, in the dataset's types."""
+    look: Look
+    index: ColumnIndex | None
+    """Of the vectors."""
+    flat: tuple[int, ...]
+    """Fragments whose vectors are compared one by one."""
+    field: pa.Field | None
+    """The column of vectors."""
+    text_bytes: int = 0
+    """Of texts that no index covers."""
+
+    @property
+    def size(self) -> Work:
+        """How much there is to look at."""
+        rows = self.look.rows
+        filtered = sum(rows.values()) if self.work.filter is not None else 0
+        width = row_width([self.field]) if self.field is not None else 0.0
+        segments = self.index.segments if self.index is not None else ()
+        flat_rows = sum(rows[fragment] for fragment in self.flat)
+        return Work(read_bytes=bytes_to_look_at(segments, flat_rows, width, filtered) + self.text_bytes)
+
+
+def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
+    """Check a search against a version: its columns, indexes and filter. Reads metadata only.
+
+    Raises NotFound, SchemaMismatch and InvalidOption.
+    """
+    look = look_at(location, pin)
+    options = request.options
+    measures = [DISTANCE] * (request.vector is not None) + [SCORE] * (request.text is not None)
+    measures += [RELEVANCE] * request.is_hybrid
+    columns = shown_columns(look.schema, request.columns, measures)
+    schema = found_schema(look.schema, columns, measures)
+    if request.filter is not None:
+        check_filter(Scan(location, pin, ScanColumns(()), request.filter))
+    work = SearchWork(
+        location=location,
+        pin=pin,
+        k=request.k,
+        depth=request.depth,
+        filter=request.filter,
+        prefilter=options.prefilter or request.filter is None,
+        fast=options.fast,
+        columns=columns,
+        wire=schema,
+    )
+    prepared = PreparedSearch(work, schema, look, None, (), None)
+    if request.vector is not None:
+        prepared = _with_vector(prepared, request)
+    if request.text is not None:
+        prepared = _with_text(prepared, request.text.query)
+    return prepared
+
+
+def prepare_join(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
+    """Check a search whose vectors come later. Raises as :func:`prepare_search`."""
+    prepared = prepare_search(location, pin, request)
+    if QUERY_INDEX in prepared.look.schema.names:
+        raise SchemaMismatch(
+            f"The table has a column '{QUERY_INDEX}', as pylance calls its own when it searches for many vectors.",
+            hint=f"Rename it: t.rename_columns({{'{QUERY_INDEX}': ...}}); or search for one vector at a time.",
+        )
+    # What a join finds is compared by exact distances in its own way.
+    return replace(prepared, work=replace(prepared.work, rescored=False))
+
+
+def carry_out(prepared: PreparedSearch, wire: pa.Schema, runner: Runner) -> Frame:
+    """The rows that a search finds, in their order, in the types of ``wire``.
+
+    In this process pylance searches alone. On executors its index's segments and groups of other fragments are tasks,
+    and the text is one.
+    """
+    work = replace(prepared.work, wire=wire)
+    if runner.name == LOCAL:
+        tasks = _whole(work)
+        work = replace(work, rescored=False)
+    else:
+        tasks = plan_tasks(prepared, runner.parallelism)
+    frame = runner.flat_map("search", tasks, partial(find_candidates, work), CANDIDATES)
+    return runner.reduce("rank what was found", frame, partial(finish_search, work), wire)
+
+
+def here(work: SearchWork) -> Iterator[pa.RecordBatch]:
+    """The rows that a search finds, by pylance alone, in this process."""
+    work = replace(work, rescored=False)
+    return finish_search(work, (batch for task in _whole(work) for batch in find_candidates(work, task)))
+
+
+def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
+    """The tasks on executors."""
+    work = prepared.work
+    if work.near is None or not work.prefilter:
+        return _whole(work)
+    assert prepared.field is not None
+    segments = prepared.index.segments if prepared.index is not None and work.near.indexed else ()
+    tasks = vector_tasks(segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side)
+    return (*tasks, TextTask()) if work.text is not None else tasks
+
+
+def _whole(work: SearchWork) -> tuple[Task, ...]:
+    return ((WholeTask(),) if work.near is not None else ()) + ((TextTask(),) if work.text is not None else ())
+
+
+def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSearch:
+    look, options = prepared.look, request.options
+    assert request.vector is not None
+    field = vector_column(look.schema, request.vector.column)
+    index = None
+    if options.use_index:
+        index = vector_index(look.indexes, _all_settings(look), field.name, options.metric)
+    if index is None and options.fast:
+        raise no_index(field.name, "vector", options.metric)
+    candidates = request.depth * (options.refine_factor or 1)
+    if options.ef is not None and options.ef < candidates:
+        raise InvalidOption(
+            f"ef is {options.ef}, and has to be at least the {candidates} candidates.",
+            hint="They are k times refine_factor; leave ef out, and pylance chooses it.",
+        )
+    metric = effective_metric(options.metric, index)
+    near = Near(field.name, metric, index is not None, options.nprobes, options.refine_factor, options.ef)
+    every = [fragment for fragment, count in look.rows.items() if count]
+    flat = () if options.fast else tuple(index.uncovered(look.rows) if index is not None else every)
+    work = replace(
+        prepared.work, near=near, rescored=index is not None and (bool(flat) or options.refine_factor is not None)
+    )
+    if request.vector.values is not None:
+        values = as_vector(request.vector.values, field)
+        work = replace(work, query=values.tobytes(), wide=values.itemsize > 4)
+    return replace(prepared, work=work, index=index, flat=flat, field=field)
+
+
+def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
+    look = prepared.look
+    indexes = text_indexes(look.indexes, _all_settings(look))
+    bound = bound_text(look.schema, query, list(indexes))
+    left = 0
+    for column in map(str, columns_of(bound)):
+        if column not in indexes and prepared.work.fast:
+            raise no_index(column, "text")
+        flat = indexes[column].uncovered(look.rows) if column in indexes else look.rows
+        left += 0 if prepared.work.fast else sum(look.rows[fragment] for fragment in flat) * _TEXT_WIDTH
+    check_phrases(bound, indexes)
+    for index in indexes.values():
+        if index.segments[0].columns[0] in columns_of(bound):
+            _check_words(look, index)
+    return replace(prepared, work=replace(prepared.work, text=bound), text_bytes=left)
+
+
+def _check_words(look: Look, index: ColumnIndex) -> None:
+    """Raise Refused for an index by which pylance 14.0.2 finds rows that were changed by words that they had.
+
+    With stable row ids a row that was changed is in a later segment, and under the same id in the earlier one.
+    """
+    later = later_fragments(index, look.rows) if look.contents.has_stable_row_ids else []
+    if later and has_changed_rows(look.location, look.pin, later):
+        raise Refused(
+            f"The index '{index.name}' was extended after rows may have been changed, and would find these by words "
+            "that they have no more.",
+            hint=f"t.indexes.create({index.segments[0].columns[0]!r}, kind='inverted', replace=True) builds it anew, "
+            "as t.indexes.optimize() does each time; pylance's optimize_indices() does not.",
+        )
+
+
+def _all_settings(look: Look) -> dict[str, dict[str, Any]]:
+    """What indexes were made with, as far as they tell."""
+    found = {}
+    for name, segments in look.indexes.items():
+        kind = described_kind(segments[0].index_type)
+        details = index_details(look.location, look.pin, name) if kind is not None else {}
+        found[name] = (settings_of(kind, details) if kind is not None else None) or {}
+    return found
+
+
+def found_schema(schema: pa.Schema, columns: Sequence[str], measures: Sequence[str]) -> pa.Schema:
+    """What comes out of a search: columns, ids of rows and measures."""
+    ids = {name: pa.field(name, pa.int64(), nullable=False) for name in (ROW_ID, ROW_ADDRESS)}
+    shown = [ids[name] if name in ids else schema.field(name) for name in columns]
+    return pa.schema([*shown, *(pa.field(name, pa.float32()) for name in measures)])

@@ -1,0 +1,176 @@
+"""A search as it was asked for: checked on its own, not yet against a dataset. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from lance_spark.errors import InvalidOption
+from lance_spark.indexing.kinds import METRICS
+from lance_spark.searching.text import TextQuery, Wording, text_query
+
+RERANKS = ("rrf",)
+_LEAST_CANDIDATES = 100
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What may be said of a search beside what it looks for; see ``LanceTable.search``."""
+
+    metric: str | None = None
+    """l2, cosine or dot; None for that of the index, or l2."""
+    nprobes: int | None = None
+    """Partitions of an index that are looked into at least."""
+    refine_factor: int | None = None
+    """So many times k candidates of an index are compared by their exact distances."""
+    ef: int | None = None
+    """Candidates that a graph (HNSW) keeps at a time; at least k."""
+    use_index: bool = True
+    """False compares every vector."""
+    prefilter: bool = True
+    """Whether the filter comes before the search; False filters the k rows that were found."""
+    fast: bool = False
+    """Whether to leave out rows that no index covers."""
+    rerank: str = "rrf"
+    candidates: int | None = None
+    """Of a search by vector and text: rows of each that are ranked together."""
+    text_column: str | Sequence[str] | Mapping[str, float] | None = None
+    """The columns for the text, where ``column`` is that of the vector."""
+    phrase: bool = False
+    fuzziness: int | None = 0
+    operator: str = "or"
+    slop: int = 0
+
+
+@dataclass(frozen=True)
+class VectorPart:
+    """The vector of a search, or how each vector of a join is searched for."""
+
+    column: str | None
+    values: Any
+    """None in a join, whose vectors come later."""
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """The text of a search."""
+
+    query: TextQuery
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A search."""
+
+    k: int
+    filter: str | None
+    columns: tuple[str, ...] | None
+    options: SearchOptions
+    vector: VectorPart | None = None
+    text: TextPart | None = None
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether rows are ranked by both."""
+        return self.vector is not None and self.text is not None
+
+    @property
+    def depth(self) -> int:
+        """Rows that each of the two contributes; of a search by one, how many rows come out."""
+        if not self.is_hybrid:
+            return self.k
+        return max(self.k, self.options.candidates or max(_LEAST_CANDIDATES, 2 * self.k))
+
+
+def parse_search(
+    vector: Any,
+    text: object,
+    column: str | Sequence[str] | Mapping[str, float] | None,
+    common: tuple[int, str | None, str | Sequence[str] | None],
+    options: Mapping[str, Any],
+) -> SearchRequest:
+    """The search that arguments ask for; ``common`` are k, filter and columns. Raises InvalidOption."""
+    chosen = parse_options(options)
+    if vector is None and text is None:
+        raise InvalidOption("There is nothing to search for.", hint="Give vector=, text= or both.")
+    if vector is not None and not (column is None or isinstance(column, str)):
+        raise InvalidOption("A vector is searched for in one column.", hint="Name the columns for the text_column=.")
+    if chosen.text_column is not None and (vector is None or text is None):
+        raise InvalidOption(
+            "text_column is of a search by vector and text.", hint="Give column= for a search by one of them."
+        )
+    texts = column if vector is None else chosen.text_column
+    wording = Wording(chosen.phrase, chosen.fuzziness, chosen.operator, chosen.slop)
+    if text is None and wording != Wording():
+        raise InvalidOption("phrase, fuzziness, operator and slop are of text.", hint="Give text=, or leave them out.")
+    return SearchRequest(
+        *_common(*common),
+        chosen,
+        None if vector is None else VectorPart(column, vector),  # type: ignore[arg-type]
+        None if text is None else TextPart(text_query(text, _boosts(texts), wording)),
+    )
+
+
+def parse_join(
+    column: str | None, common: tuple[int, str | None, str | Sequence[str] | None], options: Mapping[str, Any]
+) -> SearchRequest:
+    """A search whose vectors come later. Raises InvalidOption."""
+    return SearchRequest(*_common(*common), parse_options(options), VectorPart(column, None))
+
+
+def parse_options(given: Mapping[str, Any]) -> SearchOptions:
+    """Raises InvalidOption, with near names, for an option that there is not, and for values that cannot be."""
+    known = [field.name for field in fields(SearchOptions)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
+            if name in ("language", "base_tokenizer", "stem"):
+                hint = "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...)."
+            raise InvalidOption(f"A search has no option '{name}'.", hint=hint)
+    options = SearchOptions(**given)
+    for name in ("nprobes", "refine_factor", "ef", "candidates"):
+        _check_positive(name, getattr(options, name))
+    for name in ("use_index", "prefilter", "fast", "phrase"):
+        if not isinstance(getattr(options, name), bool):
+            raise InvalidOption(f"{name} is {getattr(options, name)!r}, and has to be True or False.")
+    if options.metric is not None and options.metric not in METRICS:
+        raise InvalidOption(f"There is no metric '{options.metric}'.", hint=f"There are {', '.join(METRICS)}.")
+    if options.rerank not in RERANKS:
+        raise InvalidOption(f"There is no way to rank '{options.rerank}'.", hint=f"There is {', '.join(RERANKS)}.")
+    if options.fast and not options.use_index:
+        raise InvalidOption("fast=True looks only into indexes, and use_index=False into none.")
+    return options
+
+
+def _common(
+    k: int, filter: str | None, columns: str | Sequence[str] | None
+) -> tuple[int, str | None, tuple[str, ...] | None]:
+    _check_positive("k", k, missing=False)
+    if filter is not None and not filter.strip():
+        raise InvalidOption("The filter is empty.", hint="Leave it out, or give one such as lang = 'de'.")
+    named = (columns,) if isinstance(columns, str) else columns
+    return k, filter, None if named is None else tuple(named)
+
+
+def _check_positive(name: str, value: Any, missing: bool = True) -> None:
+    if value is None and missing:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidOption(f"{name} is {value!r}, and has to be a whole number, 1 or more.")
+
+
+def _boosts(columns: str | Sequence[str] | Mapping[str, float] | None) -> dict[str, float] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        return {columns: 1.0}
+    if isinstance(columns, Mapping):
+        found = {str(name): float(boost) for name, boost in columns.items()}
+    else:
+        found = dict.fromkeys(columns, 1.0)
+    if not found:
+        raise InvalidOption("There is no column to search in.", hint="Name one, or leave column= out.")
+    return found

@@ -1,0 +1,126 @@
+"""``LanceTable.search``, ``nearest_join`` and ``near_duplicates``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lance_spark.actions.search import OPERATION, carry_out, prepare_join, prepare_search
+from lance_spark.errors import InvalidOption
+from lance_spark.searching.request import parse_join, parse_search
+from lance_spark.spark.engines import engine_of
+from lance_spark.spark.session import needed_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lance_spark.location import DatasetLocation
+    from lance_spark.refs.model import PinnedVersion
+
+_HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance searches: dataset.to_table(nearest=...)."
+Columns = str | Sequence[str] | None
+
+
+class Searching:
+    """Searches of the version a handle stands at now; later commits never change their DataFrames."""
+
+    if TYPE_CHECKING:
+        spark: SparkSession | None
+        location: DatasetLocation
+
+        def _pin(self) -> PinnedVersion: ...
+
+    def search(
+        self,
+        vector: Any = None,
+        text: Any = None,
+        column: str | Sequence[str] | Mapping[str, float] | None = None,
+        k: int = 10,
+        filter: str | None = None,
+        columns: Columns = None,
+        **options: Any,
+    ) -> DataFrame:
+        """The k rows nearest to a vector, those that match a text best, or both; in their order.
+
+        ``column`` is the column of vectors, or the column or columns of text, as a dict with a factor for each; it may
+        be left out where there is only one. ``text`` is words, or a query of ``lance_spark.searching.text``. ``filter``
+        is Lance's SQL. ``columns`` are what comes out, by default all but blobs; ``_rowid`` and ``_rowaddr`` may be
+        among them. Added are ``_distance`` (with a vector), ``_score`` (with text: BM25) and ``_relevance_score`` (with
+        both). Rows that no index covers are found as well.
+
+        ``options`` for vectors: metric (l2, cosine or dot; by default that of the index, or l2), nprobes (partitions of
+        the index to look into at least), refine_factor (so many times k candidates are compared by exact distances),
+        ef, use_index. For text: phrase, slop, fuzziness, operator ("or" or "and"). For both: rerank ("rrf"), candidates
+        (rows of each), text_column. For all: prefilter (default True: the filter comes first), fast (only rows that an
+        index covers), where ("auto": this process for little work, at once, else executors, when Spark runs).
+
+        Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session, before any task starts.
+        """
+        from lance_spark.spark.shown import as_dataframe
+        from lance_spark.spark.types import to_spark, wire_schema
+
+        spark = needed_session(self.spark, _HINT)
+        where = options.pop("where", "auto")
+        request = parse_search(vector, text, column, (k, filter, columns), options)
+        prepared = prepare_search(self.location, self._pin(), request)
+        shown = to_spark(prepared.schema)
+        runner = engine_of(spark, where).for_work(OPERATION, prepared.size)
+        return as_dataframe(spark, carry_out(prepared, wire_schema(shown), runner), shown)
+
+    def nearest_join(
+        self,
+        query_column: str,
+        column: str | None = None,
+        k: int = 10,
+        filter: str | None = None,
+        columns: Columns = None,
+        **options: Any,
+    ) -> Callable[[DataFrame], DataFrame]:
+        """For ``queries.transform(...)``: each row of a DataFrame beside each of the k rows nearest to its vector.
+
+        ``query_column`` is the DataFrame's column of vectors; a row whose vector is null is left out. The others mean
+        what they mean in :meth:`search`, and so do the options for vectors, prefilter and fast. ``prefix`` is put
+        before the names of this table's columns. ``tasks`` is how many tasks search side by side, by default one for
+        each core.
+
+        Raises as :meth:`search`, InvalidOption for names that both have, and SchemaMismatch for a column without
+        vectors; for a vector of another length once Spark runs, unless the column says how long its vectors are.
+        """
+        from lance_spark.spark.nearest_join import NearestJoin
+
+        needed_session(self.spark, _HINT)
+        prefix, tasks = options.pop("prefix", ""), options.pop("tasks", None)
+        if tasks is not None and (isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1):
+            raise InvalidOption(f"tasks is {tasks!r}, and has to be a whole number, 1 or more.")
+        request = parse_join(column, (k, filter, columns), options)
+        prepared = prepare_join(self.location, self._pin(), request)
+        return NearestJoin(prepared, query_column, str(prefix), tasks)
+
+    def near_duplicates(
+        self,
+        column: str,
+        threshold: float = 0.9,
+        columns: Columns = None,
+        filter: str | None = None,
+        shingles: str = "words",
+        size: int = 3,
+    ) -> DataFrame:
+        """Pairs of rows whose texts are at least so alike: ``left``, ``right`` (structs) and ``_similarity``.
+
+        Two texts are as alike as the share of runs of ``size`` words, or characters, that they have in common (Jaccard,
+        in lower case, without punctuation). Both structs have ``_rowid``, by which ``left`` is the smaller one, and
+        ``columns``. Every pair is right, as texts are compared; of pairs that are just as alike as ``threshold`` at
+        least 99.5% are found, of others more. Equal rows are pairs as well: n of them are n * (n - 1) / 2 pairs.
+
+        Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session.
+        """
+        from lance_spark.actions.duplicates import prepare_duplicates
+        from lance_spark.searching.minhash import Shingling, Signer, banding
+        from lance_spark.spark.near_duplicates import duplicates
+        from lance_spark.spark.types import to_spark, wire_schema
+
+        spark = needed_session(self.spark, _HINT)
+        signer = Signer(Shingling(shingles, size), banding(threshold))
+        named = (columns,) if isinstance(columns, str) else tuple(columns or ())
+        work = prepare_duplicates(self.location, self._pin(), (column, named, filter), signer, threshold)
+        return duplicates(spark, work._replace(row=wire_schema(to_spark(work.row))))

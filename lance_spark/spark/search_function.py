@@ -1,0 +1,164 @@
+"""Search in SQL: a table function, in Python, that a session registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.functions import udtf
+from pyspark.sql.types import StructType
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
+
+from lance_spark.actions.catalog.table_refs import read_name
+from lance_spark.actions.path_refs import read_path
+from lance_spark.actions.resolve import resolve
+from lance_spark.actions.search import here, prepare_search
+from lance_spark.catalog.names import split_name
+from lance_spark.errors import InvalidOption
+from lance_spark.searching.binding import as_vector
+from lance_spark.searching.request import SearchRequest, parse_join, parse_search
+from lance_spark.spark.failures import plainly
+from lance_spark.spark.types import to_spark, wire_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lance_spark.catalog.model import Catalog
+    from lance_spark.location import DatasetLocation
+    from lance_spark.refs.model import PinnedVersion
+    from lance_spark.spark.catalog import LanceCatalog
+    from lance_spark.store.search_scans import SearchWork
+
+_PER_ROW = ("vector",)
+"""What may be another one in each row of a lateral join."""
+
+
+@dataclass
+class AnalyzedSearch(AnalyzeResult):
+    """A search whose version stands fixed from its analysis on."""
+
+    schema: StructType
+    work: SearchWork | None = None
+    field: pa.Field | None = None
+    """The column of vectors, where each row brings one."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where names lead."""
+
+    catalogs: Mapping[str, Catalog]
+    storage_options: Mapping[str, str]
+
+    def find(self, name: str) -> tuple[DatasetLocation, PinnedVersion]:
+        """A table of a catalog, or a path, each with a ref behind ``@``. Raises NotFound and the like."""
+        head, dot, rest = name.partition(".")
+        if dot and head in self.catalogs:
+            read = read_name(self.catalogs[head], split_name(rest))
+            return read.location, resolve(read.location, read.spec)
+        path = read_path(name, self.storage_options)
+        return path.location, resolve(path.location, path.spec)
+
+
+def register_search(
+    spark: SparkSession,
+    name: str = "lance_search",
+    catalogs: Mapping[str, LanceCatalog] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Make a table function for searches known to a session, on Spark Connect as well.
+
+    ``SELECT * FROM lance_search('s3://bucket/t.lance@exp', text => 'late storm', k => 20)``. The first argument is a
+    path, or a table of one of ``catalogs`` by their names; those of a root that ``register`` made are known by
+    themselves. A ref may follow behind ``@``. The others are those of ``LanceTable.search``, by their names, and are
+    constants; only ``vector`` may come from each row of a lateral join. One task searches.
+    """
+    tables = Tables({**_registered(spark), **_given(catalogs)}, dict(storage_options or {}))
+    spark.udtf.register(name, udtf(search_function(tables)))  # type: ignore[arg-type]
+
+
+def search_function(tables: Tables) -> type:
+    """The function over these tables."""
+
+    class LanceSearch:
+        @staticmethod
+        def analyze(table: AnalyzeArgument, **given: AnalyzeArgument) -> AnalyzedSearch:
+            with plainly():
+                return analyze_search(tables, table, given)
+
+        def __init__(self, analyzed: AnalyzedSearch) -> None:
+            self._analyzed = analyzed
+
+        def eval(self, table: str, **given: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002 - it is known already
+            with plainly():
+                yield from _rows(self._analyzed, given.get("vector"))
+
+    return LanceSearch
+
+
+def analyze_search(tables: Tables, table: AnalyzeArgument, given: Mapping[str, AnalyzeArgument]) -> AnalyzedSearch:
+    """Check a call. Raises as ``LanceTable.search``."""
+    if table.value is None:
+        raise InvalidOption("The table of a search is its name or path, as a constant.")
+    for name, argument in given.items():
+        if argument.isTable or not (argument.isConstantExpression or name in _PER_ROW):
+            raise InvalidOption(f"'{name}' of a search has to be a constant.", hint="Only vector may come from rows.")
+    constants = {name: _plain(argument.value) for name, argument in given.items() if argument.isConstantExpression}
+    per_row = "vector" in given and not given["vector"].isConstantExpression
+    request = _request(constants, per_row)
+    prepared = prepare_search(*tables.find(table.value), request)
+    shown = to_spark(prepared.schema)
+    work = replace(prepared.work, wire=wire_schema(shown), rescored=False)
+    return AnalyzedSearch(StructType(shown.fields), work=work, field=prepared.field if per_row else None)
+
+
+def _request(given: Mapping[str, Any], per_row: bool) -> SearchRequest:
+    options = dict(given)
+    column, k, where = options.pop("column", None), options.pop("k", 10), options.pop("filter", None)
+    columns = options.pop("columns", None)
+    if isinstance(columns, str):
+        columns = [name.strip() for name in columns.split(",")]
+    vector, text = options.pop("vector", None), options.pop("text", None)
+    if not per_row:
+        return parse_search(vector, text, column, (k, where, columns), options)
+    if text is not None:
+        raise InvalidOption("A search by text and vector takes a constant vector.", hint="Leave one of them out.")
+    return parse_join(column, (k, where, columns), options)
+
+
+def _rows(analyzed: AnalyzedSearch, vector: Any) -> Iterator[tuple[Any, ...]]:
+    work = analyzed.work
+    assert work is not None
+    if analyzed.field is not None:
+        if vector is None:
+            return
+        values = as_vector(_plain(vector), analyzed.field)
+        work = replace(work, query=values.tobytes(), wide=values.itemsize > 4)
+    for batch in here(work):
+        maps = [place for place, field in enumerate(batch.schema) if str(field.type).startswith("map<")]
+        columns = [column.to_pylist() for column in batch.columns]
+        for place in maps:
+            columns[place] = [None if value is None else dict(value) for value in columns[place]]
+        yield from zip(*columns, strict=True)
+
+
+def _plain(value: Any) -> Any:
+    """A constant of SQL, in which numbers with a point are decimals."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _registered(spark: SparkSession) -> dict[str, Catalog]:
+    from lance_spark.spark.jvm import room as rooms
+
+    room = rooms.current(spark)
+    known = {} if room is None else room.catalogs
+    return {name: found.catalog for name, found in known.items() if hasattr(found, "catalog")}
+
+
+def _given(catalogs: Mapping[str, LanceCatalog] | None) -> dict[str, Catalog]:
+    return {name: each.catalog for name, each in (catalogs or {}).items()}

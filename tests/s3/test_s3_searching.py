@@ -1,0 +1,48 @@
+"""Searches of a branch on an object store, in this process and in parts."""
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.indexed import DIMENSION, some
+from support.searches import HERE, PARTS, by_pylance, pairs
+
+from lance_spark import LanceTable
+from lance_spark.actions.resolve import resolve
+from lance_spark.actions.search import carry_out, prepare_join, prepare_search
+from lance_spark.actions.target import dataset_at
+from lance_spark.refs.model import RefSpec
+from lance_spark.searching import tasks
+from lance_spark.searching.request import parse_join, parse_search
+from lance_spark.store.search_batches import JoinWork, join_nearest
+
+QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
+
+
+def test_a_branchs_rows_are_found_with_and_without_index(bucket, storage, monkeypatch):
+    monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
+    uri = f"s3://{bucket}/searched.lance"
+    lance.write_dataset(some(0, 400), uri, max_rows_per_file=200, storage_options=storage)
+    t = LanceTable.for_path(None, uri, storage)
+    t.indexes.create("v", kind="ivf_flat", num_partitions=2)
+    t.indexes.create("text", kind="inverted")
+    t.branches.create("exp")
+    head = lance.dataset(uri, storage_options=storage).checkout_version(("exp", None))
+    lance.write_dataset(some(400, 100), head, mode="append", max_rows_per_file=50, storage_options=storage)
+    head = lance.dataset(uri, storage_options=storage).checkout_version(("exp", None))
+
+    location = dataset_at(uri, storage)
+    pin = resolve(location, RefSpec(branch="exp"))
+    expected = by_pylance(head, QUERY, k=6, nprobes=2)
+    found = prepare_search(location, pin, parse_search(QUERY, None, "v", (6, None, ["id"]), {"nprobes": 2}))
+    for runner in (HERE, PARTS):
+        assert pairs(carry_out(found, found.schema, runner)) == expected
+    words = prepare_search(location, pin, parse_search(None, "number450", "text", (6, None, ["id"]), {}))
+    assert carry_out(words, words.schema, PARTS)["id"].to_pylist() == [450]
+
+    joined = prepare_join(location, pin, parse_join("v", (6, None, ["id"]), {"nprobes": 2}))
+    work = JoinWork(joined.work, "q", joined.field, joined.flat, ("id", "_distance"))
+    queries = pa.record_batch({"q": pa.array([QUERY.tolist()], pa.list_(pa.float32()))})
+    assert pairs(pa.Table.from_batches(join_nearest(work, iter([queries])))) == [
+        (key, pytest.approx(distance)) for key, distance in expected
+    ]

@@ -1,0 +1,386 @@
+"""Searches: what pylance finds in one process, whatever tasks they are cut into, and nothing that is gone."""
+
+import pickle
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.indexed import DIMENSION, some
+from support.searches import HERE, PARTS, brute_force, by_pylance, join, pairs, prepared, search
+
+from lance_spark import LanceTable
+from lance_spark.actions.search import plan_tasks
+from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
+from lance_spark.searching import tasks
+from lance_spark.searching.tasks import FlatTask, SegmentTask, TextTask, WholeTask
+from lance_spark.searching.text import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
+
+QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
+
+
+@pytest.fixture(autouse=True)
+def _small_tasks(monkeypatch):
+    """As if there were much to do: each segment is a task, and fragments without an index are several."""
+    monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
+    monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
+
+
+@pytest.fixture(scope="module")
+def branched(tmp_path_factory):
+    """Main with two segments of an index; branch exp with a segment of its own, rows without an index, deletions."""
+    uri = str(tmp_path_factory.mktemp("searches") / "table.lance")
+    lance.write_dataset(some(0, 1200), uri, max_rows_per_file=300)
+    t = LanceTable.for_path(None, uri)
+    t.indexes.create("v", kind="ivf_pq", num_partitions=4, num_sub_vectors=4)
+    t.indexes.create("text", kind="inverted", with_position=True)
+    append(uri, None, 1200, 600)
+    lance.dataset(uri).optimize.optimize_indices(num_indices_to_merge=0)
+    t.branches.create("exp")
+    append(uri, "exp", 1800, 600)
+    t.checkout(branch="exp").indexes.optimize()
+    append(uri, "exp", 2400, 200)
+    head(uri, "exp").delete("id % 7 = 3")
+    append(uri, None, 5000, 100)
+    return uri
+
+
+def append(uri, branch, first, count):
+    lance.write_dataset(some(first, count), head(uri, branch), mode="append", max_rows_per_file=100)
+
+
+def head(uri, branch=None):
+    return lance.dataset(uri) if branch is None else lance.dataset(uri).checkout_version((branch, None))
+
+
+MORE = [("ivf_pq", False), ("ivf_flat", True), ("ivf_hnsw_sq", False), ("ivf_hnsw_sq", True), ("ivf_sq", True)]
+OPTIONS = [
+    {},
+    {"refine_factor": 3},
+    {"nprobes": 4},
+    {"nprobes": 4, "k": 25},
+    {"nprobes": 4, "refine_factor": 2, "k": 30},
+    {"metric": "cosine", "nprobes": 1},
+    {"metric": "dot", "nprobes": 1},
+    {"use_index": False, "nprobes": 1},
+    {"fast": True, "nprobes": 4},
+    {"fast": True, "nprobes": 4, "refine_factor": 2},
+]
+
+
+@pytest.mark.sampled(0.25)
+@pytest.mark.parametrize("branch", [None, "exp"])
+@pytest.mark.parametrize("where", [None, "k = 2", "id > 100000"])
+@pytest.mark.parametrize("prefilter", [True, False])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("runner", [HERE, PARTS], ids=["here", "parts"])
+def test_a_search_finds_what_pylance_finds_with_the_same_distances(branched, branch, where, prefilter, options, runner):
+    given = {**options}
+    told = {name.replace("fast", "fast_search"): value for name, value in given.items()}
+    expected = by_pylance(head(branched, branch), QUERY, filter=where, prefilter=prefilter, **told)
+    found = pairs(search(branched, QUERY, branch=branch, filter=where, prefilter=prefilter, runner=runner, **given))
+    if "nprobes" in options:
+        assert found == expected
+    else:
+        # Where the partitions that are looked into first hold fewer rows than asked for, pylance looks into others
+        # until all segments together have enough, whichever is first; and a task until its own have: it finds rows
+        # that are as near.
+        assert len(found) >= len(expected)
+        if runner is PARTS:
+            assert all(mine <= theirs for (_, mine), (_, theirs) in zip(found, expected, strict=False))
+
+
+def test_tasks_are_segments_and_groups_of_fragments_without_an_index(branched):
+    plan = plan_tasks(prepared(branched, QUERY, branch="exp"), 4)
+    segments = [task for task in plan if isinstance(task, SegmentTask)]
+    flat = [task for task in plan if isinstance(task, FlatTask)]
+    assert len(segments) == 3
+    assert len(flat) > 1
+    assert sorted(each for task in flat for each in task.fragments) == [16, 17]
+    assert [
+        type(task) for task in plan_tasks(prepared(branched, QUERY, "word7", filter="k = 1", prefilter=False), 4)
+    ] == [
+        WholeTask,
+        TextTask,
+    ]
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_wide_columns_are_read_for_the_rows_that_were_found(branched):
+    found = search(branched, QUERY, k=3, columns=["text", "_rowid", "tags", "_rowaddr", "id"], runner=PARTS)
+    assert found.column_names == ["text", "_rowid", "tags", "_rowaddr", "id", "_distance"]
+    rows = found.to_pylist()
+    every = {row["id"]: row for row in head(branched).to_table(columns=["id", "text", "tags"]).to_pylist()}
+    assert [{name: row[name] for name in ("id", "text", "tags")} for row in rows] == [every[row["id"]] for row in rows]
+    assert search(branched, QUERY, k=3, columns=None).column_names == ["id", "k", "tags", "text", "v", "_distance"]
+    assert search(branched, QUERY, k=3, columns=[]).column_names == ["_distance"]
+
+
+def test_equal_distances_come_in_the_order_of_row_ids(uri):
+    same = pa.table({"id": list(range(90, 0, -1)), "v": pa.array([[1.0, 2.0]] * 90, pa.list_(pa.float32(), 2))})
+    lance.write_dataset(same, uri, max_rows_per_file=10)
+    for runner in (HERE, PARTS):
+        assert search(uri, [1, 2], k=25, runner=runner)["id"].to_pylist() == list(range(90, 65, -1))
+
+
+def test_vectors_without_a_distance_are_left_out(uri):
+    vectors = [[0.0, 0.0], None, [float("nan"), 1.0], [1.0, 0.0], [0.0, 2.0]]
+    lance.write_dataset(pa.table({"id": range(5), "v": pa.array(vectors, pa.list_(pa.float64(), 2))}), uri)
+    for runner in (HERE, PARTS):
+        assert search(uri, [1.0, 0.0], metric="cosine", runner=runner)["id"].to_pylist() == [3, 4]
+        assert search(uri, [1.0, 0.0], runner=runner)["id"].to_pylist() == [3, 0, 4]
+
+
+TEXTS = [
+    "word7 number57",
+    MatchQuery("wrod7 nmber57", fuzziness=2),
+    PhraseQuery("of the number57"),
+    BooleanQuery(must=[MatchQuery("word7")], must_not=[MatchQuery("number57"), PhraseQuery("the number107")]),
+    BoostQuery(MatchQuery("word7"), MatchQuery("number57"), negative_boost=0.1),
+    MultiMatchQuery("word7 number57", ["text"], boosts=[2.0]),
+]
+
+
+@pytest.mark.parametrize("words", TEXTS, ids=str)
+@pytest.mark.parametrize("where", [None, "k = 2"])
+@pytest.mark.parametrize("branch", [None, "exp"])
+def test_text_has_the_scores_that_it_has_in_one_process(branched, words, where, branch):
+    """BM25 counts words in all segments, and in the rows that no segment covers."""
+    dataset = head(branched, branch)
+    bound = prepared(branched, None, words, "text", branch=branch).work.text
+    from lance_spark.store.search_text import lance_query
+
+    asked = {"full_text_query": lance_query(bound), "filter": where, "prefilter": True}
+    expected = pairs(dataset.scanner(columns=["id", "_score"], limit=1000, **asked).to_table(), "_score")
+    for runner in (HERE, PARTS):
+        found = pairs(search(branched, None, words, "text", branch, runner=runner, k=1000, filter=where), "_score")
+        assert sorted(found) == sorted(expected)
+        assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+        assert expected or where
+        best = pairs(search(branched, None, words, "text", branch, runner=runner, k=3, filter=where), "_score")
+        assert [score for _, score in best] == [score for _, score in found[:3]]
+        assert {*best} <= {*found}
+
+
+def test_a_text_index_that_finds_rows_by_texts_that_they_had_is_refused(uri):
+    """pylance 14.0.2: rows that keep their ids are in the new segment, and with their old words in the old one."""
+    lance.write_dataset(some(0, 600), uri, max_rows_per_file=200, enable_stable_row_ids=True)
+    t = LanceTable.for_path(None, uri)
+    t.indexes.create("text", kind="inverted")
+    append(uri, None, 600, 100)
+    lance.dataset(uri).optimize.optimize_indices(num_indices_to_merge=0)
+    assert search(uri, None, "number5", "text")["id"].to_pylist() == [5]
+    lance.dataset(uri).update({"text": "'other words'"}, "id = 5")
+    assert search(uri, None, "number5", "text").num_rows == 0
+    assert search(uri, None, "words", "text")["id"].to_pylist() == [5]
+    lance.dataset(uri).optimize.optimize_indices(num_indices_to_merge=0)
+    with pytest.raises(Refused, match="may have been changed") as refused:
+        search(uri, None, "number5", "text")
+    assert "replace=True" in refused.value.hint
+    t.indexes.create("text", kind="inverted", replace=True)
+    assert search(uri, None, "number5", "text").num_rows == 0
+    assert search(uri, None, "words", "text")["id"].to_pylist() == [5]
+
+
+def test_rows_that_no_text_index_covers_are_found_unless_fast(branched):
+    new = search(branched, None, "number5050", "text")
+    assert new["id"].to_pylist() == [5050]
+    assert search(branched, None, "number5050", "text", fast=True).num_rows == 0
+
+
+def test_both_lists_are_ranked_together(branched):
+    given = {"k": 8, "candidates": 40, "text_column": "text"}
+    near = search(branched, QUERY, k=40, branch="exp")["id"].to_pylist()
+    words = search(branched, None, "word7", "text", "exp", k=40)["id"].to_pylist()
+    points = {}
+    for ids in (near, words):
+        for rank, row in enumerate(ids, 1):
+            points[row] = points.get(row, 0) + 1 / (60 + rank)
+    for runner in (HERE, PARTS):
+        found = search(branched, QUERY, "word7", branch="exp", runner=runner, **given)
+        assert found.column_names == ["id", "_distance", "_score", "_relevance_score"]
+        assert found["_relevance_score"].to_pylist() == pytest.approx(sorted(points.values(), reverse=True)[:8])
+        for row in found.to_pylist():
+            assert (row["_distance"] is not None, row["_score"] is not None) == (row["id"] in near, row["id"] in words)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stable"),
+    [
+        ("ivf_pq", True),
+        ("ivf_flat", False),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in MORE),
+    ],
+)
+def test_whatever_happened_the_nearest_rows_are_those_that_are_there(uri, stable, kind):
+    lance.write_dataset(some(0, 1200), uri, max_rows_per_file=200, enable_stable_row_ids=stable)
+    t = LanceTable.for_path(None, uri)
+    pq = {"num_sub_vectors": 8} if kind == "ivf_pq" else {}
+    t.indexes.create("v", kind=kind, num_partitions=4, **pq)
+    rows = dict(zip(range(1200), np.stack(some(0, 1200)["v"].to_pylist()), strict=True))
+    check(uri, None, rows)
+
+    t.branches.create("exp")
+    on_branch = dict(rows)
+    append(uri, "exp", 1200, 300)
+    on_branch |= dict(zip(range(1200, 1500), np.stack(some(1200, 300)["v"].to_pylist()), strict=True))
+    check(uri, "exp", on_branch)
+    check(uri, None, rows)
+
+    gone = brute_force(on_branch, QUERY, 6)
+    head(uri, "exp").delete(f"id IN ({', '.join(map(str, gone))})")
+    for each in gone:
+        del on_branch[each]
+    check(uri, "exp", on_branch, without=gone)
+    check(uri, None, rows)
+
+    # The nearest go far away, and others come near.
+    moved = brute_force(on_branch, QUERY, 5)
+    vectors = [np.full(DIMENSION, 9.0 + each, "f4") for each in range(5)]
+    vectors += [QUERY + np.float32(0.01 * each) for each in range(5)]
+    ids = [*moved, 7, 250, 600, 1201, 1499]
+    change(uri, "exp", ids, vectors)
+    on_branch |= dict(zip(ids, vectors, strict=True))
+    check(uri, "exp", on_branch, without=moved)
+    assert {7, 250, 600, 1201, 1499} <= {*search(uri, QUERY, branch="exp")["id"].to_pylist()}
+
+    t.checkout(branch="exp").indexes.optimize()
+    check(uri, "exp", on_branch, without=moved)
+    t.checkout(branch="exp").optimize(own_only=False)
+    check(uri, "exp", on_branch, without=[*moved, *gone])
+    t.checkout(branch="exp").indexes.optimize()
+    check(uri, "exp", on_branch, without=[*moved, *gone])
+    check(uri, None, rows)
+
+    t.branches.create("next", version=t.version)
+    append(uri, "next", 3000, 200)
+    head(uri, "next").delete("id < 50")
+    t.branches.merge("next")
+    rows |= dict(zip(range(3000, 3200), np.stack(some(3000, 200)["v"].to_pylist()), strict=True))
+    rows = {key: value for key, value in rows.items() if key >= 50}
+    check(uri, None, rows, without=range(50))
+    lance.dataset(uri).optimize.compact_files(target_rows_per_fragment=1000)
+    check(uri, None, rows, without=range(50))
+
+
+def change(uri, branch, ids, vectors):
+    new = some(0, 1).take(pa.array([0] * len(ids)))
+    values = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate(vectors).astype("f4")), DIMENSION)
+    new = new.set_column(0, "id", pa.array(ids, pa.int64())).set_column(4, "v", values)
+    head(uri, branch).merge_insert("id").when_matched_update_all().execute(new)
+
+
+def check(uri, branch, rows, without=()):
+    """Without an index the nearest rows are exact ones; with it most of them are, and their distances are right."""
+    rng = np.random.default_rng(5)
+    hits = 0
+    for query in (QUERY, *rng.standard_normal((2, DIMENSION)).astype("f4")):
+        true = brute_force(rows, query, 10)
+        for runner in (HERE, PARTS):
+            assert search(uri, query, branch=branch, use_index=False, runner=runner)["id"].to_pylist() == true
+            found = search(uri, query, branch=branch, nprobes=8, refine_factor=10, runner=runner)
+            ids = found["id"].to_pylist()
+            assert len({*ids}) == 10
+            if query is QUERY:
+                assert not {*ids} & {*without}
+            real = [float(((rows[each] - query) ** 2).sum()) for each in ids]
+            assert found["_distance"].to_pylist() == pytest.approx(real, rel=1e-4, abs=1e-4)
+            hits += len({*ids} & {*true})
+    assert hits / 60 >= 0.95
+
+
+JOINS = [
+    {},
+    {"refine_factor": 3},
+    {"fast": True},
+    {"fast": True, "refine_factor": 2},
+    {"use_index": False},
+    {"metric": "cosine"},
+    {"filter": "k = 2"},
+    {"filter": "k = 2", "prefilter": False},
+]
+
+
+@pytest.mark.parametrize("branch", [None, "exp"])
+@pytest.mark.parametrize("options", JOINS, ids=str)
+def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options, monkeypatch):
+    monkeypatch.setattr("lance_spark.store.search_batches._QUERIES", 4)
+    vectors = [*np.random.default_rng(9).standard_normal((6, DIMENSION)).astype("f4").tolist(), None]
+    vectors.insert(2, None)
+    queries = pa.table({"who": range(8), "q": pa.array(vectors, pa.list_(pa.float32()))})
+    given = {"k": 4, "nprobes": 4, **options}
+    found = join(branched, queries, "q", branch, **given).to_pylist()
+    expected = [
+        {"who": who, "q": vector, "id": row, "_distance": distance}
+        for who, vector in enumerate(vectors)
+        if vector is not None
+        for row, distance in pairs(search(branched, vector, branch=branch, **given))
+    ]
+    assert found == expected
+
+
+def test_a_vector_of_another_length_ends_a_join(branched):
+    queries = pa.table({"q": pa.array([[1.0, 2.0]], pa.list_(pa.float32()))})
+    with pytest.raises(SchemaMismatch, match="A query has 2 numbers, and those of column 'v' have 16"):
+        join(branched, queries, "q")
+
+
+def test_a_column_with_the_name_of_pylances_own_keeps_joins_out(uri):
+    lance.write_dataset(some(0, 10).rename_columns(["id", "k", "tags", "query_index", "v"]), uri)
+    with pytest.raises(SchemaMismatch, match="has a column 'query_index'"):
+        join(uri, pa.table({"q": pa.array([QUERY.tolist()], pa.list_(pa.float32()))}), "q")
+    assert search(uri, QUERY).num_rows == 10
+
+
+REFUSED = [
+    ({"vector": [1.0, 2.0]}, SchemaMismatch, "has 2 numbers, and those of column 'v' have 16"),
+    ({"vector": "abc"}, SchemaMismatch, "is not a list of numbers"),
+    ({"vector": [[0.0] * 16]}, SchemaMismatch, "has 2 dimensions"),
+    ({"vector": [float("nan")] * 16}, SchemaMismatch, "not finite"),
+    ({"vector": QUERY, "column": "id"}, SchemaMismatch, "'id' is int64"),
+    ({"vector": QUERY, "column": "w"}, NotFound, "no column 'w'"),
+    ({"vector": QUERY, "k": 0}, InvalidOption, "k is 0"),
+    ({"vector": QUERY, "k": True}, InvalidOption, "k is True"),
+    ({"vector": QUERY, "columns": ["idd"]}, NotFound, "no column 'idd'"),
+    ({"vector": QUERY, "columns": ["id", "id"]}, InvalidOption, "twice"),
+    ({"vector": QUERY, "filter": "nope = 1"}, InvalidOption, "nope"),
+    ({"vector": QUERY, "filter": " "}, InvalidOption, "empty"),
+    ({"vector": QUERY, "metric": "cosine", "fast": True}, NotFound, "no vector index for the metric cosine"),
+    ({"vector": QUERY, "metric": "hamming"}, InvalidOption, "no metric 'hamming'"),
+    ({"vector": QUERY, "ef": 5}, InvalidOption, "ef is 5"),
+    ({"vector": QUERY, "nprobs": 5}, InvalidOption, "no option 'nprobs'"),
+    ({"vector": QUERY, "fast": True, "use_index": False}, InvalidOption, "fast=True"),
+    ({"vector": QUERY, "phrase": True}, InvalidOption, "are of text"),
+    ({"vector": QUERY, "text": "x", "rerank": "best"}, InvalidOption, "no way to rank 'best'"),
+    ({}, InvalidOption, "nothing to search for"),
+    ({"text": " "}, InvalidOption, "no word"),
+    ({"text": "x", "column": "id"}, SchemaMismatch, "holds no text"),
+    ({"text": "x", "column": "txt"}, NotFound, "no column 'txt'"),
+    ({"text": "x", "column": "text", "operator": "xor"}, InvalidOption, "operator is 'xor'"),
+    ({"text": "x", "column": "tags", "fast": True}, NotFound, "no text index"),
+    ({"text": "x", "column": "text", "language": "Klingon"}, InvalidOption, "no option 'language'"),
+    ({"text": 7, "column": "text"}, InvalidOption, "text= is int"),
+    ({"text": MatchQuery("x"), "column": "text", "phrase": True}, InvalidOption, "given as text"),
+]
+
+
+@pytest.mark.parametrize(("asked", "error", "words"), REFUSED, ids=lambda value: str(value)[:60])
+def test_what_cannot_be_is_said_before_any_task(branched, asked, error, words):
+    with pytest.raises(error, match=words):
+        prepared(branched, **asked)
+
+
+def test_a_phrase_needs_an_index_that_knows_where_words_are(uri):
+    lance.write_dataset(some(0, 600), uri)
+    LanceTable.for_path(None, uri).indexes.create("text", kind="inverted")
+    with pytest.raises(InvalidOption, match="with_position=True"):
+        prepared(uri, None, "the number7", "text", phrase=True)
+
+
+def test_a_language_that_there_is_not_is_said_before_any_work(uri):
+    lance.write_dataset(some(0, 10), uri)
+    t = LanceTable.for_path(None, uri)
+    with pytest.raises(InvalidOption, match="no language 'klingon'"):
+        t.indexes.create("text", kind="inverted", language="klingon")
+    t.indexes.create("text", kind="inverted", language="german")
+    assert t.indexes.stats("text").settings["language"] == "German"
