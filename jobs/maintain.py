@@ -26,13 +26,14 @@ from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.target import dataset_at
 from lance_spark.actions.upkeep.job import Selection, UpkeepOptions
 from lance_spark.actions.upkeep.maintain import maintain
+from lance_spark.actions.upkeep.state import StateFile
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
 from lance_spark.spark.engines import add_where
 from lance_spark.spark.maintaining import clocks, shared_engine
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.plans import read_report, write_report
-from lance_spark.upkeep.memory import Memory, read_memory
+from lance_spark.upkeep.memory import Memory
 from lance_spark.upkeep.page import to_html
 from lance_spark.upkeep.policy import STEPS, MaintenancePolicy
 from lance_spark.upkeep.policy_file import parse_maintenance
@@ -45,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         with JobSession("lance maintenance", arguments.log_level, _say) as session:
-            report = run(arguments, session)
+            now_ns = time.time_ns()
+            state = StateFile(arguments.state, storage_from(arguments.storage), now_ns) if arguments.state else None
+            report = run(arguments, session, now_ns, state)
         print(report)
         write(arguments, report)
     except LanceSparkError as error:
@@ -54,16 +57,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return report.exit_code
 
 
-def run(arguments: argparse.Namespace, session: JobSession) -> MaintenanceReport:
+def run(arguments: argparse.Namespace, session: JobSession, now_ns: int, state: StateFile | None) -> MaintenanceReport:
     """Plan, and carry out, as the arguments say."""
     storage = storage_from(arguments.storage)
     dataset_at(arguments.uri, storage)  # not the directory of a branch
     catalog = open_catalog(arguments.uri, storage, arguments.catalog_mode)
     engine = shared_engine(arguments.where, session, arguments.parallelism)
-    return maintain(catalog, options_of(arguments), engine, time.time_ns())
+    try:
+        return maintain(catalog, options_of(arguments, state), engine, now_ns)
+    finally:
+        if state is not None:
+            state.close()
 
 
-def options_of(arguments: argparse.Namespace) -> UpkeepOptions:
+def options_of(arguments: argparse.Namespace, state: StateFile | None) -> UpkeepOptions:
     """What the arguments say."""
     return UpkeepOptions(
         policy=_policy(arguments),
@@ -71,11 +78,12 @@ def options_of(arguments: argparse.Namespace) -> UpkeepOptions:
         selection=Selection(
             frozenset(arguments.only), frozenset(arguments.skip), tuple(arguments.table), tuple(arguments.skip_table)
         ),
-        memory=_memory(arguments),
+        memory=Memory() if state is None else state.load(),
         side_by_side=arguments.tables_at_once,
         **clocks(arguments.time),
         max_deletes_per_second=arguments.max_deletes_per_second,
         say=_say,
+        ended=bool if state is None else state.add,
     )
 
 
@@ -88,8 +96,6 @@ def write(arguments: argparse.Namespace, report: MaintenanceReport) -> None:
         write_report(arguments.html, to_html(report), storage)
     if arguments.metrics:
         write_report(arguments.metrics, to_prometheus(report), storage)
-    if arguments.state and report.executed:
-        write_report(arguments.state, report.memory.to_json(), storage)
 
 
 def _policy(arguments: argparse.Namespace) -> MaintenancePolicy:
@@ -99,11 +105,6 @@ def _policy(arguments: argparse.Namespace) -> MaintenancePolicy:
     if text is None:
         raise InvalidOption(f"There is no policy file {arguments.policy}.", hint="Give its path or URI.")
     return parse_maintenance(text)
-
-
-def _memory(arguments: argparse.Namespace) -> Memory:
-    text = read_report(arguments.state, storage_from(arguments.storage)) if arguments.state else None
-    return Memory() if text is None else read_memory(text)
 
 
 def _say(what: str) -> None:

@@ -12,6 +12,7 @@ from lance_spark.actions.status import changes_since
 from lance_spark.actions.tags import delete_tag
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.merge.trace import RESTORE, REVERT, read_trace
 from lance_spark.refs.edit import check_delete_branch
 from lance_spark.refs.expiry import decide, decide_deleted, is_due, warning
 from lance_spark.refs.expiry_plan import (
@@ -56,7 +57,7 @@ def plan_expiry(location: DatasetLocation, now: datetime, options: ExpiryOptions
     due = [record.name for record in records if record.kind == BRANCH and is_due(record, now, options)]
     unmerged = _unmerged(location, table, due)
     entries = decide(records, table, unmerged, now, options)
-    deleted = decide_deleted(read_changes(location), now, options.undo_window)
+    deleted = decide_deleted(read_changes(location), table, now, options.undo_window)
     return ExpiryPlan(location.uri, now, (*entries, *deleted), options)
 
 
@@ -72,6 +73,7 @@ def carry_out(location: DatasetLocation, plan: ExpiryPlan, now: datetime) -> Exp
             f"The plan is for {plan.dataset}, not for {location.uri}.", hint="Make a plan for this one."
         )
     if not (plan.expired or plan.to_warn):
+        prune(location, now, plan.options.undo_window)  # every survey reads all records: they must not pile up
         return ExpiryReport(plan, ())
     # By the time of the plan: what has expired since then was in nobody's plan.
     fresh = {entry.key: entry for entry in plan_expiry(location, min(now, plan.now), plan.options).entries}
@@ -189,13 +191,34 @@ def _unmerged(location: DatasetLocation, table: RefTable, names: list[str]) -> d
     return found
 
 
+def _undone(location: DatasetLocation, graph: Graph, newest: PinnedVersion, beside: PinnedVersion) -> str:
+    """In words, that a branch was restored or reverted since it took in another one; "" if that is not known of it.
+
+    Its history has the merge, but its rows may not: then the merged branch is the only place that has them.
+    """
+    merged = graph.numbering(beside, graph.node(newest), newest)
+    if merged is None:
+        return ""
+    for span in graph.path(beside, graph.node(merged), newest):
+        since = graph.reader.versions(location, span.branch, span.after, span.until)
+        for version, transaction in graph.reader.transactions(location, span.branch, since).items():
+            trace = None if transaction is None else read_trace(transaction.properties)
+            taken_back = trace is not None and trace.action in (REVERT, RESTORE)
+            if taken_back or (transaction is not None and transaction.operation == "Restore"):
+                return (
+                    f"it was merged as {merged}, and {span.branch or MAIN}@{version} took back something since, "
+                    "perhaps that"
+                )
+    return ""
+
+
 def _missing_in(location: DatasetLocation, graph: Graph, name: str, other: str | None) -> str:
     """In words, what a branch has that another one does not have; "" if that is nothing."""
     try:
         newest, beside = pin_latest(location, name), pin_latest(location, other)
         held = graph.held(beside, newest).get(graph.identity(name), -1)
         if held >= newest.version:
-            return ""
+            return _undone(location, graph, newest, beside)
         fork = graph.fork(name)
         known = max(held, -1 if fork is None else fork.version)
         there = [version for version in version_numbers(location, name) if known < version <= newest.version]

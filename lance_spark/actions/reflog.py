@@ -134,6 +134,7 @@ def restore_branch(location: DatasetLocation, name: str) -> PinnedVersion:
         raise Refused(f"Branch '{name}' was at {head}, but its newest version is {newest}.", hint="It was cleaned up.")
     _check_files(location, newest)
     with recorded(location, replace(new_change(BRANCH, name, RESTORED), head=newest)):
+        _check_free(location, change)
         put_ref_file(location, name, change.ref_file)
         _check_kept(location, change)
     return newest
@@ -172,12 +173,33 @@ def put_ref_file(location: DatasetLocation, name: str, content: str) -> None:
     write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content.encode())
 
 
+def _check_free(location: DatasetLocation, change: RefChange) -> None:
+    """Raise AlreadyExists or Refused if another process made a branch of that name, or gave up this one, meanwhile.
+
+    Looking for its files may take minutes. The ref file of a new branch must not be replaced with the old one.
+    """
+    if refs.read_branch(location, change.name) is not None:
+        raise AlreadyExists(f"A branch '{change.name}' was made a moment ago.", hint="lance-git branch lists it.")
+    if _is_given_up(location, change):
+        raise _given_up(change)
+
+
 def _check_kept(location: DatasetLocation, change: RefChange) -> None:
     """Take the ref file away again if another process gave the branch up meanwhile: its files are going."""
+    if _is_given_up(location, change):
+        path = ref_file(BRANCHES, change.name)
+        if files.read(location, path) == change.ref_file.encode():  # or it is that of a new branch by now
+            files.delete(location, [path])
+        raise _given_up(change)
+
+
+def _is_given_up(location: DatasetLocation, change: RefChange) -> bool:
     now = reflog.read_change(location, change.id)
-    if now is None or now.state == FORGOTTEN:
-        files.delete(location, [ref_file(BRANCHES, change.name)])
-        raise Refused(f"Branch '{change.name}' was given up for good a moment ago.", hint="Nothing can bring it back.")
+    return now is None or now.state == FORGOTTEN
+
+
+def _given_up(change: RefChange) -> Refused:
+    return Refused(f"Branch '{change.name}' was given up for good a moment ago.", hint="Nothing can bring it back.")
 
 
 def _check_files(location: DatasetLocation, pin: PinnedVersion) -> None:
@@ -198,9 +220,12 @@ def forget_branch(location: DatasetLocation, change: RefChange) -> bool:
     First the record says so, then the ref is looked for, then files go. Whoever restores the branch writes the ref and
     then reads the record: one of the two sees the other.
     """
-    if not _is_as_left(location, change):
+    gone_already = not files.list_names(location, versions_directory(change.name))
+    if not (gone_already or _is_as_left(location, change)):
         return False
     reflog.write_change(location, replace(change, state=FORGOTTEN))
+    if gone_already:
+        return True  # nothing is deleted: whatever comes there now is a new branch
     if refs.read_branch(location, change.name) is not None or not _is_as_left(location, change):
         return False
     drop_files(location, change.name)
@@ -227,7 +252,7 @@ def give_up_name(location: DatasetLocation, name: str) -> bool:
 def prune(location: DatasetLocation, now: datetime, window: timedelta) -> int:
     """Remove records of changes that cannot be taken back any more, except of branches that are kept; how many."""
     changes = reflog.read_changes(location)
-    needed = {change.id for change in kept_branches(changes)}
+    needed = {change.id for change in kept_branches(changes, refs.list_ref_names(location, BRANCHES))}
     now_ns = int(now.timestamp() * 1e6) * 1000
     old = [change for change in changes if change.id not in needed and not change.keeps(now_ns, window)]
     for change in old:

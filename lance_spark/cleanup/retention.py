@@ -120,6 +120,14 @@ class _Times:
         return is_eligible and self.rule[0] <= manifest.modified_ns < min(self.rule[1], self.window[1])
 
 
+def branches_in_quarantine(survey: Survey, now_ns: int, window: timedelta) -> frozenset[str | None]:
+    """Branches of which a repair moved a manifest away that can still be put back.
+
+    A manifest that cannot be understood does not say which files it needs. A backup of it would need them all the same.
+    """
+    return frozenset(one.branch for one in survey.quarantined if now_ns - one.at_ns < nanoseconds(window))
+
+
 def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) -> list[Verdict]:
     """What becomes of every version of every chain, in the order of ``survey.chains``.
 
@@ -129,12 +137,15 @@ def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) ->
     verdicts = []
     tagged_old: list[Tag] = []
     former = former_refs(survey, clock.now_ns, policy.undo_window)
+    repaired = branches_in_quarantine(survey, clock.now_ns, policy.undo_window)
     for index, chain in enumerate(survey.chains):
         known = ages.get(index, {})
         old = _old(survey, chain, policy, clock, known)
         needed = _needed_by_jobs(chain, policy.commit_window, clock, known)
         tagged_old += _tags_that_forbid(survey, policy, chain, old - needed)
-        verdicts.append(_verdict(survey, policy, chain, old, needed, former))
+        verdict = _verdict(survey, policy, chain, old, needed, former)
+        whole = not chain.repository and chain.branch in repaired
+        verdicts.append(_with_all_kept(verdict) if whole else verdict)
     if tagged_old:
         names = ", ".join(f"'{tag.name}' ({tag.branch or 'main'}@{tag.version})" for tag in tagged_old[:10])
         raise Refused(
@@ -284,6 +295,12 @@ def _verdict(
     ] + [CLONE if chain.repository else DETACHED] * len(chain.detached)
     counts = Counter(reason for reason in reasons if reason is not None)
     return Verdict(tuple(reason is not None for reason in reasons), dict(counts))
+
+
+def _with_all_kept(verdict: Verdict) -> Verdict:
+    removed = len(verdict.removed)
+    reasons = Counter(verdict.reasons) + Counter({UNDO: removed})
+    return Verdict((True,) * len(verdict.kept), dict(reasons))
 
 
 def removed_paths(survey: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -57,6 +57,15 @@ class Chain:
         return join(self.root, f"_versions/{manifest.name}")
 
 
+class Quarantined(NamedTuple):
+    """A manifest that a repair moved away, and that can be put back: nobody can tell which files it names."""
+
+    branch: str | None
+    """None for main."""
+    at_ns: int
+    """When, nanoseconds since the epoch."""
+
+
 @dataclass(frozen=True)
 class Survey:
     """The dataset that is cleaned, and the clones of it, before anything else is read."""
@@ -69,6 +78,8 @@ class Survey:
     """Tag that protects a cloned version, to the clone's URI."""
     changes: tuple[RefChange, ...] = ()
     """Changes of refs that are recorded: what they need to be taken back stays for a while."""
+    quarantined: tuple[Quarantined, ...] = ()
+    """So do files that manifests in the quarantine may name."""
 
     @property
     def location(self) -> DatasetLocation:

@@ -64,9 +64,16 @@ def decide(
     return (*stay, *needed, *tags, *ordered)
 
 
-def decide_deleted(changes: Iterable[RefChange], now: datetime, window: timedelta) -> tuple[ExpiryEntry, ...]:
-    """What becomes of the files of branches that were deleted, those of branches made from others first."""
-    kept, now_ns = kept_branches(changes), int(now.timestamp() * 1e6) * 1000
+def decide_deleted(
+    changes: Iterable[RefChange], table: RefTable, now: datetime, window: timedelta
+) -> tuple[ExpiryEntry, ...]:
+    """What becomes of the files of branches that were deleted, those of branches made from others first.
+
+    ``table`` has all refs of the dataset. A branch in it is none of them, even if a process that was about to delete it
+    was killed or refused.
+    """
+    kept, now_ns = kept_branches(changes, table.branches), int(now.timestamp() * 1e6) * 1000
+    tagged = {tag.branch: name for name, tag in table.tags.items()}
     entries = []
     for change in sorted(kept, key=lambda change: change.name, reverse=True):
         record = RefRecord(DELETED_BRANCH, change.name, change.was, change.at, Lifetime(window), change.id)
@@ -74,6 +81,8 @@ def decide_deleted(changes: Iterable[RefChange], now: datetime, window: timedelt
             entries.append(ExpiryEntry(record, KEPT, "it can be restored until then"))
         elif is_wanted(change, kept, now_ns, window):
             entries.append(ExpiryEntry(record, NEEDED, "a deleted branch that was made from it can be restored"))
+        elif change.name in tagged:
+            entries.append(ExpiryEntry(record, NEEDED, f"tag '{tagged[change.name]}' is on it"))
         else:
             entries.append(ExpiryEntry(record, EXPIRED))
     return tuple(entries)

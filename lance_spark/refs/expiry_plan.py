@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -199,7 +199,9 @@ class ExpiryReport(Shown):
 
     def _card(self) -> Card:
         rows = ((f"{each.kind} {each.name}", each.at, each.outcome, each.why) for each in self.outcomes)
-        grids = (Grid(("ref", "at", "outcome", "why"), tuple(rows)), self.plan.grid())
+        done = {(each.kind, each.name) for each in self.outcomes}
+        others = replace(self.plan, entries=tuple(entry for entry in self.plan.entries if entry.key not in done))
+        grids = (Grid(("ref", "at", "outcome", "why"), tuple(rows)), others.grid())
         return Card(type(self).__name__, self.plan.dataset, self.summary, grids=grids)
 
 

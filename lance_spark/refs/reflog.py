@@ -8,7 +8,7 @@ was before, or where it says it would be after.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -205,9 +205,14 @@ def is_wanted(change: RefChange, kept: Iterable[RefChange], now_ns: int, window:
     return any(child is not None and child.parent_branch == change.name for child in children)
 
 
-def kept_branches(changes: Iterable[RefChange]) -> list[RefChange]:
-    """Deletions of branches whose files are still there: of each name the newest change, if it is one."""
-    newest = {change.name: change for change in changes if change.kind == BRANCH}
+def kept_branches(changes: Iterable[RefChange], existing: Collection[str] = ()) -> list[RefChange]:
+    """Deletions of branches whose files are still there: of each name the newest change that happened, if it is one.
+
+    ``existing`` are the branches that have a ref: whatever their records say, they are not deleted. A restore that was
+    not finished happened only if the ref is there, or its process would have made the branch one that nobody restores.
+    """
+    happened = (change for change in changes if change.action != RESTORED or change.state == DONE)
+    newest = {change.name: change for change in happened if change.kind == BRANCH and change.name not in existing}
     return [change for change in newest.values() if change.action == DELETED and change.state != FORGOTTEN]
 
 

@@ -76,8 +76,9 @@ class Branches(Shown):
     def delete(self, name: str, keep_files: bool = False) -> None:
         """Delete a branch and its own files. Refused while another branch or a tag needs it, or it is protected.
 
-        With ``keep_files`` the files stay until :meth:`LanceTable.expire_refs` takes them, a week later by default, and
-        :meth:`restore` brings the branch back until then.
+        Its files go at once, and nothing can be restored, unlike after ``lance-git branch -d``. With ``keep_files``
+        they stay until :meth:`LanceTable.expire_refs` takes them, a week later by default, and :meth:`restore` brings
+        the branch back until then.
         """
         (branch_actions.set_aside_branch if keep_files else branch_actions.delete_branch)(self.location, name)
 

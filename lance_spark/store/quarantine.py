@@ -7,9 +7,14 @@ place, in the quarantine, or in both, and never nowhere.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from datetime import datetime
 
 from lance_spark.checkup.record import RECORD, Kept, RepairRecord, read_record
+from lance_spark.checkup.repair import MANIFEST_CODES
 from lance_spark.checkup.repair_steps import Digest
+from lance_spark.checkup.repair_steps import Quarantine as QuarantineStep
+from lance_spark.cleanup.survey import Quarantined
 from lance_spark.errors import Conflict, NotFound, StorageFailure
 from lance_spark.layout.names import QUARANTINE
 from lance_spark.location import DatasetLocation
@@ -39,10 +44,16 @@ def keep(location: DatasetLocation, kept: Kept) -> None:
         raise StorageFailure(f"{kept.to} does not hold what was written to it.", hint="Nothing was removed.")
 
 
-def take_away(location: DatasetLocation, kept: Kept) -> None:
-    """Move a file into the quarantine. Raises Conflict as :func:`keep`."""
-    keep(location, kept)
-    remove(location, kept.file.path)
+def take_away(location: DatasetLocation, moved: Sequence[Kept]) -> None:
+    """Move files into the quarantine, all or none. Raises Conflict as :func:`keep`; then all are in their places.
+
+    A step that is passed over says that nothing was done, and its copies go with its record. Were the first file gone
+    by then, nothing would be left of it.
+    """
+    for kept in moved:
+        keep(location, kept)
+    for kept in moved:
+        remove(location, kept.file.path)
 
 
 def put_back(location: DatasetLocation, kept: Kept) -> None:
@@ -76,6 +87,21 @@ def list_records(location: DatasetLocation) -> list[str]:
     return [name for name in names if files.exists(location, f"{QUARANTINE}/{name}/{RECORD}")]
 
 
+def read_quarantined(location: DatasetLocation) -> tuple[Quarantined, ...]:
+    """The manifests that repairs moved away, except for those that are there under another name.
+
+    Raises CorruptData for a record that cannot be understood.
+    """
+    paths = [f"{QUARANTINE}/{name}/{RECORD}" for name in files.list_names(location, QUARANTINE)]
+    contents = files.read_many(location, paths) if paths else []
+    return tuple(
+        Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)
+        for record in (read_record(content) for content in contents if content is not None)  # others were taken back
+        for step in record.steps
+        if isinstance(step, QuarantineStep) and step.why in MANIFEST_CODES
+    )
+
+
 def load_record(location: DatasetLocation, name: str) -> RepairRecord:
     """A record by its id; ``last`` for the newest one. Raises NotFound, CorruptData."""
     known = list_records(location)
@@ -85,6 +111,14 @@ def load_record(location: DatasetLocation, name: str) -> RepairRecord:
         hint = f"There are {', '.join(known)}." if known else "Nothing was repaired here, or it was all taken back."
         raise NotFound(f"There is no record of a repair '{name}' in {location.uri}/{QUARANTINE}.", hint=hint)
     return read_record(content)
+
+
+def holds_the_only_copy(location: DatasetLocation, record: RepairRecord) -> bool:
+    """Whether a file that a repair keeps is not in its place."""
+    return any(
+        look_at_file(location, kept.file.path) is None and look_at_file(location, kept.to) is not None
+        for kept in record.kept()
+    )
 
 
 def forget_record(location: DatasetLocation, record: RepairRecord) -> None:

@@ -23,6 +23,7 @@ from lance_spark.store import files, refs
 from lance_spark.store.filesystem import entries
 from lance_spark.store.listing import list_range
 from lance_spark.store.parallel import each
+from lance_spark.store.quarantine import read_quarantined
 from lance_spark.store.reflog import read_changes
 from lance_spark.store.uri import locate
 
@@ -47,11 +48,12 @@ def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: S
         recorded_clones,
         branch_directories,
         read_changes,
+        read_quarantined,
     ]
-    table, main, recorded, directories, changes = each(location, lambda read: read(location), first)
+    table, main, recorded, directories, changes, quarantined = each(location, lambda read: read(location), first)
     table = replace(table, main=read_lifetime(main))
     known = _First(table, recorded, frozenset(table.branches), directories)
-    return replace(_survey(location, known, clones, clones_from), changes=changes)
+    return replace(_survey(location, known, clones, clones_from), changes=changes, quarantined=quarantined)
 
 
 class DamagedRef(NamedTuple):

@@ -86,8 +86,10 @@ def remember(before: Memory, records: Iterable[TableRecord], now_ns: int) -> Mem
         was = before.of(record.uri)
         check = next((step for step in record.steps if step.step == FSCK and step.state in (DONE, STOPPED)), None)
         left = was.left + 1 if record.left else 0
+        # A cleanup that stumbles over damage between two checks: the next run has to check, before refs expire.
+        damaged = any(step.exit_code == CorruptData.exit_code for step in record.steps)
         if check is None:
-            tables[record.uri] = Remembered(was.checked_s, was.sound, left)
+            tables[record.uri] = Remembered(was.checked_s, was.sound and not damaged, left)
         else:
-            tables[record.uri] = Remembered(now_ns // _NS, check.state == DONE, left)
+            tables[record.uri] = Remembered(now_ns // _NS, check.state == DONE and not damaged, left)
     return Memory(tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
@@ -13,6 +13,7 @@ from lance_spark.compaction.ordering import Ordering, ordering_of
 from lance_spark.errors import InvalidOption
 from lance_spark.refs.expiry_plan import ExpiryOptions
 from lance_spark.refs.names import MAIN
+from lance_spark.refs.reflog import DEFAULT_UNDO_WINDOW
 
 FSCK, COMPACTION, INDEXES, EXPIRY, CLEANUP = "fsck", "compaction", "indexes", "expiry", "cleanup"
 STEPS = (FSCK, COMPACTION, INDEXES, EXPIRY, CLEANUP)
@@ -121,8 +122,19 @@ class TablePolicy:
 
     @property
     def expiry(self) -> ExpiryOptions:
-        """How refs expire."""
-        return ExpiryOptions(**_merged(self.layers, EXPIRY))
+        """How refs expire.
+
+        A longer ``undo_window`` of the cleanup counts here too, unless the policy says another one: what cleanups keep
+        so that it can be restored must not expire before.
+        """
+        window = max(DEFAULT_UNDO_WINDOW, self.cleanup.undo_window)
+        return ExpiryOptions(**{"undo_window": window, **_merged(self.layers, EXPIRY)})
+
+    @property
+    def kept_for_undo(self) -> CleanupPolicy:
+        """The cleanup policy; a longer ``undo_window`` of the expiry counts there too."""
+        given = _merged(self.layers, EXPIRY).get("undo_window", timedelta(0))
+        return replace(self.cleanup, undo_window=max(given, self.cleanup.undo_window))
 
     def for_branch(self, branch: str | None) -> BranchRules:
         """What a branch needs (None for main)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import lance
@@ -171,6 +172,10 @@ MOVES = {
         lambda uri: ref(uri, "dev").write_text("{"),
         lambda uri: ref(uri, "dev").write_text('{"parentVersion": 4, "createAt": 1}'),
     ),
+    "a ref that nothing needs": (
+        lambda uri: ref(uri, "dev").unlink(),
+        lambda uri: ref(uri, "on-dev", "tags").unlink(),
+    ),
     "a ref that is there again": (
         lambda uri: ref(uri, "dev").unlink(),
         lambda uri: ref(uri, "dev").write_text('{"parentVersion": 4, "createAt": 1}'),
@@ -192,6 +197,43 @@ def test_what_does_not_look_as_it_did_is_passed_over(uri, damage, move):
     if "done" not in touched:
         assert state(uri) == before
         assert done.record == ""
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_a_step_that_is_overtaken_half_way_loses_no_file(uri, monkeypatch, at):
+    rich(uri)
+    (newest,) = manifests(uri)
+    newest.write_bytes(b"damaged")
+    before = state(uri)
+    plan = planned(uri, on_main=True)
+    hint = newest.with_name("latest_version_hint.json")
+    assert [len(step.files) for step in plan.steps] == [2]
+    changes = []
+
+    def meanwhile(really, *arguments):
+        changes.append(arguments)
+        if len(changes) == at:
+            hint.write_text('{"version": 1}')
+        return really(*arguments)
+
+    for name in ("keep", "remove"):
+        monkeypatch.setattr(quarantine, name, partial(meanwhile, getattr(quarantine, name)))
+    monkeypatch.setattr(repair_steps, "keep", quarantine.keep)
+    done = execute(locate(uri), plan, 10**18)
+    after = state(uri)
+    hint_path = str(hint.relative_to(uri))
+    kept = [content for path, content in after.items() if not path.endswith("record.json")]
+    assert all(content in kept for path, content in before.items() if path != hint_path)
+    if done.record:
+        hint.unlink(missing_ok=True)
+        undo(locate(uri), done.record)
+    assert {**state(uri), hint_path: before[hint_path]} == before
+
+
+def manifests(uri):
+    """Manifests of main by version: V2 names count down."""
+    paths = Path(uri, "_versions").glob("*.manifest")
+    return sorted(paths, key=lambda path: -int(path.stem))[-1:]
 
 
 def test_a_file_that_came_back_is_not_left_out(uri):

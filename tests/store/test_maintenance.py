@@ -342,6 +342,27 @@ def test_the_catalog_itself_is_looked_after(catalog):
 # --- refs whose time is over
 
 
+def test_a_policy_that_skips_the_cleanup_leaves_the_catalog_itself_alone(catalog, tmp_path):
+    report = run(catalog, {**POLICY, "skip": ["cleanup"]}, days=3)
+    assert report.catalog == ()
+
+
+def test_a_name_that_no_table_has_is_an_error(catalog):
+    with pytest.raises(NotFound, match="3 tables"):
+        run(catalog, selection=Selection(tables=("ns1.typo",)))
+    with pytest.raises(NotFound, match="1 table"):
+        run(open_catalog(uri_of(catalog, "c")), selection=Selection(tables=("ns1.c",)))
+
+
+def test_damage_that_a_cleanup_meets_between_two_checks_stops_the_next_expiry(catalog):
+    first = run(catalog, selection=Selection(tables=("c",)))
+    shutil.rmtree(Path(uri_of(catalog, "c"), "data"))
+    second = run(catalog, days=1, memory=first.memory, selection=Selection(tables=("c",)))
+    assert (states(second, "c")["fsck"], states(second, "c")["cleanup"]) == ("nothing", "failed")
+    third = run(catalog, days=2, memory=second.memory, selection=Selection(tables=("c",)))
+    assert (states(third, "c")["fsck"], states(third, "c")["cleanup"]) == ("stopped", "stopped")
+
+
 def with_ending_refs(catalog):
     """A merged branch, a branch with changes of its own and a tag, whose time is over tomorrow."""
     uri = uri_of(catalog, "c")

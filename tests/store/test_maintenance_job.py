@@ -14,6 +14,10 @@ from support.cleanup_datasets import append
 
 from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.upkeep import state
+from lance_spark.errors import StorageFailure
+from lance_spark.upkeep.memory import Memory, Remembered
+from lance_spark.upkeep.records import StepRecord, TableRecord
 
 ROOT = Path(__file__).parents[2]
 POLICY = """
@@ -138,6 +142,49 @@ def test_a_place_without_tables_is_not_found_and_a_branch_is_no_dataset(job, lak
     assert job.main([str(tmp_path / "nowhere"), "--local"]) == 10
     assert job.main([f"{place(lake, 'c.lance')}/tree/exp/a", "--local"]) == 2
     assert "branch 'exp/a'" in capsys.readouterr().err
+
+
+def test_a_run_that_ends_half_way_has_written_down_which_tables_it_checked(maintain, lake, monkeypatch):
+    def fail(*_):
+        raise StorageFailure("the store does not answer")
+
+    monkeypatch.setattr("lance_spark.actions.upkeep.maintain.clean_itself", fail)
+    code, _, _ = maintain("--execute", *outputs(lake))
+    assert code == StorageFailure.exit_code
+    known = json.loads((lake / "s.json").read_text())["tables"]
+    assert [each["sound"] for each in known.values()] == [True] * 3
+
+
+class Ended(BaseException):
+    """The end of the process."""
+
+
+def test_a_killed_run_has_written_down_which_tables_it_checked(maintain, lake, monkeypatch):
+    monkeypatch.setattr(state, "_PAUSE", 0)
+    monkeypatch.setattr(state.StateFile, "close", lambda _: None)
+
+    def kill(*_):
+        raise Ended
+
+    monkeypatch.setattr("lance_spark.actions.upkeep.maintain.clean_itself", kill)
+    with pytest.raises(Ended):
+        maintain("--execute", *outputs(lake))
+    known = json.loads((lake / "s.json").read_text())["tables"]
+    assert [each["sound"] for each in known.values()] == [True] * 3
+
+
+def test_two_runs_of_different_tables_share_a_state(tmp_path):
+    path, now_ns = str(tmp_path / "s.json"), 10**18
+    one, two = state.StateFile(path, {}, now_ns), state.StateFile(path, {}, now_ns)
+    assert one.load() == two.load() == Memory()
+    one.add(TableRecord("a", "/a", (StepRecord("fsck", None, "stopped"),)))
+    two.add(TableRecord("b", "/b", (StepRecord("fsck", None, "done"),)))
+    one.close()
+    two.close()
+    assert state.StateFile(path, {}, now_ns).load().tables == {
+        "/a": Remembered(10**9, sound=False),
+        "/b": Remembered(10**9, sound=True),
+    }
 
 
 def test_one_dataset_without_a_policy(job, lake, capsys):

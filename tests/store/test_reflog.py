@@ -17,7 +17,7 @@ from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.expiry import carry_out, plan_expiry
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused
-from lance_spark.refs.expiry_plan import DELETED, STAYED
+from lance_spark.refs.expiry_plan import DELETED, DELETED_BRANCH, NEEDED, STAYED
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.reflog import BEGUN, DONE, FORGOTTEN, LOG
 from lance_spark.runner.local import LocalRunner
@@ -237,8 +237,9 @@ def test_a_tag_that_another_tool_put_on_a_deleted_branch_keeps_its_files(table, 
     lance.dataset(f"{uri}/tree/exp").tags.create("late")
     assert tag_of(uri, "late") == ("exp", 5)
     assert not reflog.forget_branch(table.location, change)
-    report = carry_out(table.location, plan_expiry(table.location, later(8)), later(8))
-    assert {outcome.outcome for outcome in report.outcomes} == {STAYED}
+    plan = plan_expiry(table.location, later(8))
+    assert [entry.state for entry in plan.entries if entry.record.kind == DELETED_BRANCH] == [NEEDED]
+    assert carry_out(table.location, plan, later(8)).complete
     table.branches.restore("exp")
     assert ids(uri, tag="late")[-1] == 100
 

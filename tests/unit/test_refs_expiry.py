@@ -148,7 +148,7 @@ def test_files_of_deleted_branches_stay_for_their_window_and_those_others_were_m
         deleted("back", 8, action=RESTORED),
         deleted("never-finished", 9, state="begun"),
     ]
-    found = {entry.record.name: entry.state for entry in decide_deleted(changes, NOW, WEEK)}
+    found = {entry.record.name: entry.state for entry in decide_deleted(changes, RefTable({}, {}), NOW, WEEK)}
     assert found == {"young": KEPT, "old": EXPIRED, "parent": NEEDED, "child": KEPT, "never-finished": EXPIRED}
 
 
@@ -160,7 +160,7 @@ def test_a_plan_can_be_stored_and_printed():
         NOW,
         ExpiryOptions(),
     )
-    entries += decide_deleted([deleted("x", 9)], NOW, WEEK)
+    entries += decide_deleted([deleted("x", 9)], RefTable({}, {}), NOW, WEEK)
     plan = ExpiryPlan("/t.lance", NOW, entries, ExpiryOptions(timedelta(days=3), timedelta(days=2), True))
     assert from_document(plan.as_document()) == plan
     assert [entry.record.name for entry in plan.expired] == ["t", "x"]

@@ -94,6 +94,8 @@ def branch_change(action, state=DONE, name="exp"):
         ([branch_change(DELETED)], True),
         ([branch_change(DELETED, BEGUN)], True),
         ([branch_change(DELETED), branch_change(RESTORED)], False),
+        ([branch_change(DELETED), branch_change(RESTORED, BEGUN)], True),
+        ([branch_change(DELETED, FORGOTTEN), branch_change(RESTORED, BEGUN)], False),
         ([branch_change(DELETED), branch_change(RESTORED), branch_change(DELETED)], True),
         ([branch_change(DELETED, FORGOTTEN)], False),
         ([branch_change(DELETED), branch_change(DELETED, FORGOTTEN)], False),

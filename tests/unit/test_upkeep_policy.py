@@ -137,3 +137,20 @@ def test_the_steps_are_in_the_order_that_is_safe():
     assert STEPS.index("fsck") == 0
     assert STEPS.index("cleanup") == len(STEPS) - 1
     assert STEPS.index("expiry") < STEPS.index("cleanup")
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "expiry", "files_of_branches", "versions"),
+    [
+        ({}, {}, 7, 7),
+        ({"undo_window": "30d"}, {}, 30, 30),
+        ({"undo_window": "1d"}, {}, 7, 1),
+        ({}, {"undo_window": "30d"}, 30, 30),
+        ({}, {"undo_window": "1d"}, 1, 7),
+        ({"undo_window": "30d"}, {"undo_window": "2d"}, 2, 30),
+    ],
+)
+def test_the_longer_window_for_taking_back_counts(cleanup, expiry, files_of_branches, versions):
+    policy = maintenance_policy({"cleanup": cleanup, "expiry": expiry}).for_table("a")
+    assert policy.expiry.undo_window == timedelta(days=files_of_branches)
+    assert policy.kept_for_undo.undo_window == timedelta(days=versions)

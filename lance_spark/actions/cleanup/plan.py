@@ -20,13 +20,14 @@ from lance_spark.cleanup.document import PlanFacts, from_document
 from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.inventory import to_listing
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.retention import RunClock, Verdict, judge, removed_paths
+from lance_spark.cleanup.retention import RunClock, Verdict, branches_in_quarantine, judge, removed_paths
 from lance_spark.cleanup.survey import Survey, join
 from lance_spark.cleanup.sweep import DECIDED, FILES, MISSING, Judgement, decide, to_files
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.layout.file_kinds import MANIFEST, Roots
 from lance_spark.layout.key_ranges import KeyRange, tile
 from lance_spark.location import DatasetLocation
+from lance_spark.refs.names import MAIN
 from lance_spark.refs.reflog import kept_branches
 from lance_spark.runner.interface import Engine, Frame, Runner
 from lance_spark.store import plans
@@ -67,7 +68,7 @@ def plan_cleanup(
         sums=_checked(survey, policy, _sums(runner, survey, decided)),
         clones=policy.clones,
         clones_from=policy.clones_from,
-        warnings=tuple(_warnings(survey, policy)),
+        warnings=tuple(_warnings(survey, policy, now_ns)),
         finishes=marking.finishes,
         commit_window=policy.commit_window,
     )
@@ -93,13 +94,16 @@ def open_plan(location: DatasetLocation, directory: DatasetLocation, engine: Eng
 def _judgement(
     survey: Survey, policy: CleanupPolicy, clock: RunClock, verdicts: tuple[Verdict, ...], whole: bool
 ) -> Judgement:
+    unverified = None if policy.delete_unverified else clock.before(policy.unverified_age)
+    if branches_in_quarantine(survey, clock.now_ns, policy.undo_window):
+        unverified = 0  # a manifest that was moved away may name any of them
     return Judgement(
         verdicts=verdicts,
         # What a deleted branch left may lack files; it says nothing about the listing.
         latest={index: len(chain.versions) - 1 for index, chain in survey.owned() if chain.has_ref},
         removed_manifests=frozenset(removed_paths(survey, verdicts)),
         started_ns=clock.now_ns,
-        unverified_before_ns=None if policy.delete_unverified else clock.before(policy.unverified_age),
+        unverified_before_ns=unverified,
         whole_listing=whole,
     )
 
@@ -186,7 +190,7 @@ def _checked(survey: Survey, policy: CleanupPolicy, sums: pa.Table) -> pa.Table:
     return sums.filter(pc.invert(is_lost))
 
 
-def _warnings(survey: Survey, policy: CleanupPolicy) -> Iterator[str]:
+def _warnings(survey: Survey, policy: CleanupPolicy, now_ns: int) -> Iterator[str]:
     """What a user should know about the dataset, and about the policy."""
     deleted = {change.name for change in kept_branches(survey.changes)}
     for _, chain in survey.owned():
@@ -204,6 +208,11 @@ def _warnings(survey: Survey, policy: CleanupPolicy) -> Iterator[str]:
     for tag, uri in survey.recorded_clones.items():
         if locate(uri).uri not in uris:
             yield f"The clone at {uri} is gone; what tag '{tag}' protects for it can go once you delete the tag."
+    for branch in sorted(branch or MAIN for branch in branches_in_quarantine(survey, now_ns, policy.undo_window)):
+        yield (
+            f"A repair moved a manifest of '{branch}' away. Until the undo window ends, all versions of the branch "
+            "stay, and all files that no version names: the manifest may need them."
+        )
     if not policy.commit_window:
         yield (
             "The commit window is 0, so versions that a job under way may need are not kept: safe only while nobody "

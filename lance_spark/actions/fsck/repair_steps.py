@@ -66,9 +66,20 @@ def carry_out(context: StepContext, step: Step) -> None:
 def _restore(context: StepContext, step: RestoreRef) -> None:
     if look_at_file(context.location, step.path) != step.before:
         raise Conflict(f"{step.path} was changed meanwhile.")
+    if step.before is None:
+        _check_lost(context.location, _branch_of(step.path))
     for kept in context.record.kept_by(step):
         keep(context.location, kept)
     write_below(context.location, step.path, step.content.encode())
+
+
+def _check_lost(location: DatasetLocation, name: str) -> None:
+    """Raise Conflict unless a branch without a ref file is still needed: it may have been deleted for good."""
+    survey, _ = lenient_survey(location)
+    needed = {tag.branch for tag in survey.refs.tags.values()}
+    needed |= {branch.parent_branch for branch in survey.refs.branches.values()}
+    if name not in needed or not any(chain.branch == name and chain.versions for _, chain in survey.owned()):
+        raise Conflict(f"Branch '{name}' is not needed any more: it was deleted meanwhile.")
 
 
 def _quarantine(context: StepContext, step: Quarantine) -> None:
@@ -81,8 +92,7 @@ def _quarantine(context: StepContext, step: Quarantine) -> None:
         _check_twins(location, step)
     else:
         _check_manifest(location, step)
-    for kept in context.record.kept_by(step):
-        take_away(location, kept)
+    take_away(location, context.record.kept_by(step))
 
 
 def _branch_of(path: str) -> str:

@@ -21,7 +21,7 @@ from lance_spark.checkup.report import FsckReport
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Engine
-from lance_spark.store.quarantine import forget_record, write_record
+from lance_spark.store.quarantine import forget_record, holds_the_only_copy, write_record
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
                 f"The repair {record.id} stopped at step {number + 1} of {len(plan.steps)}: {problem.message}",
                 hint=f"Run it again to go on, or take it back: lance-git fsck --undo {record.id}",
             ) from None
-    if not any(outcome.state == DONE for outcome in outcomes):
+    if not any(outcome.state == DONE for outcome in outcomes) and not holds_the_only_copy(location, record):
         forget_record(location, record)
         return RepairResult("", tuple(outcomes))
     return RepairResult(record.id, tuple(outcomes))

@@ -34,7 +34,7 @@ CREATE_BRANCH = Procedure(
 )
 DROP_BRANCH = Procedure(
     "drop_branch",
-    "Delete a branch and its own files; refused while another branch or a tag needs it.",
+    "Delete a branch and its own files for good. Refused while another branch or a tag needs it.",
     (TABLE, _NAME),
     pa.schema([("name", pa.string())]),
     _drop,

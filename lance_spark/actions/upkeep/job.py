@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Engine
+from lance_spark.show.words import counted, few
 from lance_spark.upkeep.memory import Memory
 from lance_spark.upkeep.policy import STEPS, MaintenancePolicy
+from lance_spark.upkeep.records import TableRecord
+
+_FEW = 5
+"""Tables that an error names."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,14 @@ class Selection:
     def steps(self) -> frozenset[str]:
         """The steps that are wanted."""
         return (self.only or frozenset(STEPS)) - self.skip
+
+    def check(self, tables: Sequence[str]) -> None:
+        """Raise NotFound if there are tables and none of them is wanted: a job with a misspelled name does nothing."""
+        if tables and not any(map(self.has, tables)):
+            raise NotFound(
+                f"No table is wanted of the {counted(len(tables), 'table')} there.",
+                hint=f"There are {few(sorted(tables), _FEW)}.",
+            )
 
     def has(self, table: str) -> bool:
         """Whether a table is wanted."""
@@ -62,6 +75,8 @@ class UpkeepOptions:
     """Over all tables together."""
     say: Callable[[str], object] = str
     """Is told what becomes of each table."""
+    ended: Callable[[TableRecord], object] = bool
+    """Is given the record of each table as soon as it has ended, by several threads; not in a dry run."""
 
     def __post_init__(self) -> None:
         if self.side_by_side < 1:

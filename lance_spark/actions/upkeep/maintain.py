@@ -35,14 +35,15 @@ def maintain_dataset(
     """Look after one dataset, which policies and reports know by the name of its directory.
 
     ``now_ns`` is the time, nanoseconds since the epoch, by which all ages are counted. Whatever goes wrong is in the
-    report. Raises NotFound if there is no dataset, StorageFailure if the store does not answer.
+    report. Raises NotFound if there is no dataset, or it is not a wanted one, StorageFailure if the store does not
+    answer.
     """
     began = time.monotonic()
     if not version_listing.version_numbers(location, None):
         raise NotFound(f"There is no dataset in {location.uri}.", hint="Check the path.")
     name = location.uri.rpartition("/")[2].removesuffix(".lance")
-    tables = [UpkeepTable(name, location)] if options.selection.has(name) else []
-    records = maintain_tables(Job(options, engine, now_ns), tables)
+    options.selection.check([name])
+    records = maintain_tables(Job(options, engine, now_ns), [UpkeepTable(name, location)])
     return _report(location.uri, options, records, now_ns, began)
 
 
@@ -54,6 +55,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     """
     began = time.monotonic()
     lake = find_tables(catalog)
+    options.selection.check([*(table.name for table in lake.tables), *lake.lost])
     wanted = [table for table in lake.tables if options.selection.has(table.name)]
     job = _job(options, engine, now_ns, (*lake.tables, *lake.readers))
     records = maintain_tables(job, [UpkeepTable(table.name, table.location) for table in wanted])
@@ -63,7 +65,8 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
         if options.selection.has(name)
     ]
     report = _report(catalog.uri, options, records, now_ns, began)
-    whole = len(wanted) == len(lake.tables) and CLEANUP in options.selection.steps
+    steps = options.selection.steps - options.policy.everywhere.skip
+    whole = len(wanted) == len(lake.tables) and CLEANUP in steps
     if job.held_back:
         return replace(report, notes=(*lake.notes, f"nothing was deleted: every table is {job.held_back}"))
     if not whole or (options.time_left is not None and not options.time_left()):

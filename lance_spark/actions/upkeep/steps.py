@@ -259,7 +259,7 @@ class TableSteps:
 
     def _cleanup_policy(self) -> CleanupPolicy:
         """That of the table; other tables that read its files are clones."""
-        policy = self.policy.cleanup
+        policy = self.policy.kept_for_undo
         return replace(policy, clones=(*policy.clones, *self._job.clones.get(self._table.name, ())))
 
 

@@ -36,13 +36,19 @@ def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord
     if not job.options.execute:
         return sorted(_each(job, tables, lambda table: plan_table(job, table)), key=lambda record: record.name)
     if job.options.time_left is None:
-        done = _each(job, tables, lambda table: carry_out_table(job, table, plan_table(job, table)))
+        done = _each(job, tables, lambda table: _ended_table(job, table, plan_table(job, table)))
         return sorted(done, key=lambda record: record.name)
     by_name = {table.name: table for table in tables}
     order = left_first({table.name: table.location.uri for table in tables}, job.options.memory)
     plans = most_valuable_first(_each(job, [by_name[name] for name in order], lambda table: _in_time(job, table)))
-    done = _each(job, plans, lambda plan: carry_out_table(job, by_name[plan.name], plan))
+    done = _each(job, plans, lambda plan: _ended_table(job, by_name[plan.name], plan))
     return sorted(done, key=lambda record: record.name)
+
+
+def _ended_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
+    record = carry_out_table(job, table, plan)
+    job.options.ended(record)
+    return record
 
 
 def _in_time(job: Job, table: UpkeepTable) -> TableRecord:

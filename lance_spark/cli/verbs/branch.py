@@ -279,7 +279,8 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
         f"{counted(own.files, 'file')}, {readable(own.bytes)}"
     )
     if not asked.dry_run:
-        confirm(f"{what}, will be deleted.{'' if follows is None else f' {FORGOTTEN}'}", asked.yes)
+        after = f" {FORGOTTEN}" if follows is not None else " Its files stay for a week." if keeps else ""
+        confirm(f"{what}, will be deleted.{after}", asked.yes)
         (set_aside_branch if keeps else delete_branch)(session.location, name)
     data = {"action": "delete", "branch": name, "versions": written, "files": own.files, "own_bytes": own.bytes}
     data["restorable"] = keeps

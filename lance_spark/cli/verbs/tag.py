@@ -184,7 +184,7 @@ def _delete(session: Session, asked: TagArguments, name: str) -> None:
             hint=f"If that clone is gone for good: lance-git tag -d {name} -f.",
         )
     if not asked.dry_run:
-        confirm(f"Tag '{name}' at {was} will be deleted; a cleanup may then take that version.", asked.yes)
+        confirm(f"Tag '{name}' at {was} will be deleted; cleanups may take that version after a week.", asked.yes)
         delete_tag(session.location, name)
     session.output.show(
         {"action": "delete", "tag": name, "was": version_json(was), "dry_run": asked.dry_run},

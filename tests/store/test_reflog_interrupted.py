@@ -1,0 +1,110 @@
+"""Deleted branches that can be restored: killed processes, races, and refs that other tools make of them."""
+
+import shutil
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import lance
+import pytest
+from support.local_datasets import ids, make_dataset, numbers, write
+
+from lance_spark import LanceTable
+from lance_spark.actions import branches, reflog
+from lance_spark.actions.expiry import carry_out, plan_expiry
+from lance_spark.errors import AlreadyExists, Refused, StorageFailure
+from lance_spark.refs.expiry_plan import DELETED_BRANCH, NEEDED
+from lance_spark.refs.model import RefSpec
+from lance_spark.refs.reflog import LOG
+
+
+@pytest.fixture
+def table(uri):
+    make_dataset(uri, numbers(3))
+    table = LanceTable.for_path(None, uri)
+    table.branches.create("exp")
+    write(uri, numbers(1, 100), branch="exp")
+    return table
+
+
+def later(days):
+    return datetime.now(timezone.utc) + timedelta(days=days)
+
+
+def expire(table, days=8):
+    return carry_out(table.location, plan_expiry(table.location, later(days)), later(days))
+
+
+def test_a_restore_that_failed_can_be_done_again(table, uri, monkeypatch):
+    table.branches.delete("exp", keep_files=True)
+
+    def fail(*_):
+        raise StorageFailure("the store does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reflog, "put_ref_file", fail)
+        with pytest.raises(StorageFailure):
+            table.branches.restore("exp")
+    table.branches.restore("exp")
+    assert ids(uri, branch="exp") == [0, 1, 2, 100]
+
+
+def test_after_a_restore_that_failed_the_files_go_in_time(table, uri, monkeypatch):
+    table.branches.delete("exp", keep_files=True)
+
+    def fail(*_):
+        raise StorageFailure("the store does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reflog, "put_ref_file", fail)
+        with pytest.raises(StorageFailure):
+            table.branches.restore("exp")
+    assert [outcome.outcome for outcome in expire(table).outcomes] == ["deleted"]
+
+
+def test_a_branch_that_was_made_while_one_of_its_name_is_restored_stays(table, uri, monkeypatch):
+    table.branches.delete("exp", keep_files=True)
+    look = reflog._check_files
+
+    def make_another(location, pin):
+        look(location, pin)
+        branches.create_branch(location, "exp", RefSpec(version=1))
+        write(uri, numbers(1, 200), branch="exp")
+
+    monkeypatch.setattr(reflog, "_check_files", make_another)
+    with pytest.raises((AlreadyExists, Refused)):
+        table.branches.restore("exp")
+    assert ids(uri, branch="exp") == [0, 1, 2, 200]
+    assert [branch.name for branch in table.branches.list()] == ["exp"]
+
+
+def test_the_files_of_a_deleted_branch_stay_while_a_tag_of_another_tool_is_on_them(table, uri):
+    table.branches.delete("exp", keep_files=True)
+    lance.dataset(uri).tags.create("theirs", ("exp", 2))
+    deleted = next(e for e in plan_expiry(table.location, later(8)).entries if e.record.kind == DELETED_BRANCH)
+    assert (deleted.state, deleted.why) == (NEEDED, "tag 'theirs' is on it")
+    assert expire(table).complete
+
+
+def test_a_deletion_that_was_refused_leaves_nothing_that_expires(table, monkeypatch):
+    def refuse(*_):
+        raise Refused("a tag came")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(branches, "check_unneeded", refuse)
+        with pytest.raises(Refused):
+            table.branches.delete("exp", keep_files=True)
+    assert not [e for e in plan_expiry(table.location, later(8)).entries if e.record.kind == DELETED_BRANCH]
+
+
+def test_a_deleted_branch_whose_files_somebody_removed_is_done_with(table, uri):
+    table.branches.delete("exp", keep_files=True)
+    shutil.rmtree(Path(uri) / "tree/exp")
+    assert expire(table).complete
+    assert not [e for e in plan_expiry(table.location, later(8)).entries if e.record.kind == DELETED_BRANCH]
+
+
+def test_old_records_go_even_if_no_ref_expires(table, uri):
+    table.tags.create("v1")
+    table.tags.delete("v1")
+    expire(table)
+    assert not list((Path(uri) / LOG).glob("*.json"))
