@@ -98,6 +98,13 @@ def ranks(bounds: pa.Table, rows: pa.Table) -> Numbers:
     return found
 
 
+def divided(parts: Numbers) -> list[tuple[int, Numbers]]:
+    """The numbers of the parts that rows belong to, each with its rows in their order."""
+    order = np.argsort(parts, kind="stable")
+    found, starts = np.unique(parts[order], return_index=True)
+    return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(parts) else []
+
+
 def quantiles(rows: pa.Table, count: int) -> pa.Table:
     """At most so many rows that cut the rows, in their order, into parts of the same size; none of them twice."""
     distinct = rows.group_by(rows.column_names).aggregate([([], "count_all")])

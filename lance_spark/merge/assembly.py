@@ -16,7 +16,8 @@ from lance_spark.merge.row_ids import kept_row_ids, matched_row_ids, read_row_id
 from lance_spark.merge.snapshot import Snapshot
 
 Json = dict[str, Any]
-_REPLACED = -2
+REPLACED = -2
+"""In place of a field id in the list of a file: no column reads these values."""
 _LINEAGE = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
 
 
@@ -40,7 +41,7 @@ class Assembly:
     theirs: Snapshot
     placed: Placed
     fields: Mapping[int, int]
-    """Field ids in ours, by field ids of theirs that differ."""
+    """Field ids in ours, by field ids of theirs that differ; REPLACED for those that are another column there."""
     row_ids: RowIds | None = None
     """None without stable row ids."""
     masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Assembly:
         new = [file for file in placed if file["path"] not in here]
         written = {field for file in new for field in file["fields"]}
         kept = [
-            {**file, "fields": [_REPLACED if field in written else field for field in file["fields"]]} for file in ours
+            {**file, "fields": [REPLACED if field in written else field for field in file["fields"]]} for file in ours
         ]
         return kept + new
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lance_spark.manifest.contents import Field
@@ -148,6 +148,16 @@ def match_fields(theirs: Sequence[Field], result: Sequence[Field]) -> dict[int, 
     """Field ids of theirs to those of the result, by the path of names."""
     there = {path: entry.id for path, entry in _paths(result).items()}
     return {entry.id: there[path] for path, entry in _paths(theirs).items() if path in there}
+
+
+def strange_fields(result: Collection[int], theirs: Collection[int], matched: Mapping[int, int]) -> set[int]:
+    """Ids of a merged table that mean another column in files of theirs, or one that theirs dropped.
+
+    Read by its id, a new column of the result would have the values of that one. ``matched`` are ids of theirs to those
+    in the result.
+    """
+    given = set(matched.values())
+    return {key for key in result if key not in matched and (key in given or key not in theirs)}
 
 
 def _paths(fields: Sequence[Field]) -> dict[tuple[str, ...], Field]:

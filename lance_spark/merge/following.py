@@ -45,7 +45,7 @@ class Settled(NamedTuple):
 
     change: MergeChange
     clashes: tuple[Clash, ...]
-    ours_old: Mapping[int, Offsets]
+    ours_old: Mapping[int, Runs]
     """Rows in new fragments of ours that come from fragments of the contest, by id."""
 
 
@@ -138,10 +138,10 @@ class _Settling:
             clashes.append(Clash(BACK_TWICE, None))
         masks: dict[int, tuple[int, ...]] = {}
         for fragment in (*coming, *back):
-            new = of_runs.rows_of(self._new(fragment))
-            mask = np.setdiff1d(np.arange(fragment.physical_rows), new, assume_unique=True)
+            new = self._new(fragment)
             if not len(new):
                 continue
+            mask = of_runs.rows_of(of_runs.without(of_runs.run(fragment.physical_rows, 0), new))
             if len(mask) > len(known(self.deleted, fragment)):
                 masks[fragment.id] = tuple(mask.tolist())
                 fragment = fragment._replace(deletion=DeletionFile(BITMAP, 0, 0, len(mask), None))
@@ -149,8 +149,7 @@ class _Settling:
         deletions = {key: tuple(rows.tolist()) for key, rows in self.ours.places(self.gone_theirs).items()}
         row_ids = self._row_ids(added) if self.sides.ours.contents.has_stable_row_ids else {}
         change = replace(self.change, added=tuple(added), contest=None, followed=Followed(deletions, masks, row_ids))
-        old = {key: of_runs.rows_of(own) for key, own in self.ours.live.items()}
-        return Settled(change, tuple(clashes), old)
+        return Settled(change, tuple(clashes), self.ours.live)
 
     def _are_in_ours(self, fragments: Sequence[Fragment]) -> bool:
         """Whether ours has rows already that theirs would bring, or a fragment with the same files."""
@@ -187,20 +186,25 @@ class _Settling:
         wanted = np.array(sorted({row for entry in added for row in read_row_ids(entry.row_ids)}), np.int64)
         numbering = self.sides.numbering
         known_there = {} if numbering is None else by_file(numbering.contents.fragments())
-        theirs: dict[int, int] = {}
+        labels, rows = [NONE[:, 0]], [NONE[:, 0]]
         for at, pair in enumerate(self.contest.pairs):
             named = pair.before if numbering is None else counterpart(pair.before, known_there)
             ids = np.array(read_row_ids(named.row_ids) if named is not None else [], np.int64)
-            for offset in np.flatnonzero(np.isin(ids, wanted)).tolist():
-                theirs[(at << 32) + offset] = int(ids[offset])
-        found = {}
-        for key, own in self.ours.live.items() if theirs else ():
+            offsets = np.flatnonzero(np.isin(ids, wanted))
+            labels.append(offsets + (at << 32))
+            rows.append(ids[offsets])
+        label, row = np.concatenate(labels), np.concatenate(rows)
+        found: dict[int, int] = {}
+        for key, own in self.ours.live.items() if len(label) else ():
             ids_here = read_row_ids(self.ours.fragments[key].row_ids)
-            for start, end, label in own.tolist():
-                for place in range(start, end):
-                    row = theirs.get(label + place - start)
-                    if row is not None and place < len(ids_here):
-                        found[row] = ids_here[place]
+            for start, end, first in own.tolist():
+                low, high = np.searchsorted(label, [first, first + end - start])
+                places = (start + label[low:high] - first).tolist()
+                found |= {
+                    theirs: ids_here[place]
+                    for theirs, place in zip(row[low:high].tolist(), places, strict=True)
+                    if place < len(ids_here)
+                }
         return found
 
 

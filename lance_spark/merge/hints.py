@@ -14,6 +14,7 @@ _COLUMNS = (
     "optimize then. Or write the column again on the compacted branch."
 )
 _EVIDENCE = (
+    "Rows that optimize sorted (sort_by, zorder) are not followed: merge first, sort afterwards. "
     "If a compaction moved these rows, the versions that tell where are gone, or their deletion files: let cleanups "
     "keep versions until branches are merged. Otherwise settle it on one side first."
 )

@@ -44,6 +44,14 @@ class ReplayPlan:
         return bool(self.change.added and (left or self.change.followed.deletions))
 
     @property
+    def keeps_all_rows(self) -> bool:
+        """Whether ours has the same rows and values afterwards, in other files: by what is told, and by number."""
+        change, summary = self.change, self.summary()
+        columns = change.columns or change.columns_of_theirs
+        same = summary.rows_added == summary.rows_deleted
+        return self.sides.their_steps.keep_all_rows and not columns and same
+
+    @property
     def replaces_all(self) -> bool:
         """Whether the table is replaced, as far as the versions that are taken over say so."""
         steps, count = self.sides.their_steps, self.sides.base_ours.contents.fragment_count

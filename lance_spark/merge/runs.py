@@ -22,6 +22,12 @@ def run(rows: int, label: int) -> Runs:
     return np.array([[0, rows, label]], np.int64) if rows else NONE
 
 
+def of_rows(rows: Sequence[int] | Offsets, label: int = 0) -> Runs:
+    """The runs of some rows, ascending; a row's label is its number plus ``label``."""
+    own = np.asarray(rows, np.int64)
+    return joined(np.column_stack([own, own + 1, own + label]))
+
+
 def count(runs: Runs) -> int:
     """How many rows have a label."""
     return int((runs[:, 1] - runs[:, 0]).sum())

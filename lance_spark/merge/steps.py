@@ -12,6 +12,8 @@ from lance_spark.refs.names import MAIN
 
 _QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
 """Operations that leave every older fragment as it was."""
+_SAME_ROWS = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateBases"})
+"""Operations after which a table has the same rows, columns and values."""
 _MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project", "Rewrite"}
 """Operations after which a row that left a fragment which is still there was deleted, and not written anew."""
 _ADDS_NO_COLUMNS = (_QUIET - {"Clone"}) | {"Delete", "Project", "Rewrite", "Update"}
@@ -47,6 +49,9 @@ class Step(NamedTuple):
     rewrites: tuple[Rewrite, ...] = ()
     """What it compacted, or took over as compacted."""
 
+    reordered: bool = False
+    """Whether it is known to have only moved rows to other files, in another order."""
+
     @property
     def replaces_all(self) -> bool:
         """Whether nothing of the table before is left in it."""
@@ -81,6 +86,12 @@ class Steps:
     def rewrites(self) -> tuple[Rewrite, ...]:
         """What was compacted."""
         return tuple(rewrite for step in self.all for rewrite in step.rewrites)
+
+    @property
+    def keep_all_rows(self) -> bool:
+        """Whether all that they did is certain to have left the same rows and values in the table."""
+        same = (step.reordered or step.operation in _SAME_ROWS for step in self.all)
+        return self.complete and bool(self.all) and all(same)
 
     @property
     def brings(self) -> bool:

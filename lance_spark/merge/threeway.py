@@ -23,7 +23,9 @@ def compare(sides: Sides) -> MergeChange:
         return MergeChange()
     ours, theirs = delta(sides.base_ours, sides.ours), delta(sides.base_theirs, sides.theirs)
     if not ours and sides.ours.contents.fields == sides.base_ours.contents.fields:
-        sides = replace(sides, base_ours=sides.ours)  # whatever ours did, it has the rows and columns of the base
+        # Whatever ours did, it has the rows and columns of the base. Its fragments may have other ids by now: what the
+        # delta says of ids of the base must not be looked up by those of ours.
+        sides, ours = replace(sides, base_ours=sides.ours), Delta()
     change, schema = merge_fragments(sides, ours, theirs), merge_schema(sides, ours, theirs)
     conflicts = [*change.conflicts, *schema.conflicts]
     if change.added:

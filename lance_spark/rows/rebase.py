@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
-import numpy as np
-
 from lance_spark.manifest.contents import Field, Fragment
 from lance_spark.merge.rewrites import Deleted, Rewrite, trace
-from lance_spark.merge.runs import Offsets, joined, rows_of
+from lance_spark.merge.runs import Offsets, of_rows, rows_of
 from lance_spark.merge.snapshot import columns, same_deletion
 
 
@@ -87,7 +85,7 @@ def follow(rewrite: Rewrite, offsets: Mapping[int, Offsets], deleted: Deleted) -
     that no position is certain.
     """
     start = [
-        (fragment, joined(np.column_stack([own, own + 1, own + (fragment.id << 32)])))
+        (fragment, of_rows(own, fragment.id << 32))
         for fragment in rewrite.old
         if (own := offsets.get(fragment.id)) is not None
     ]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_spark.compaction.clustering import FragmentKeys, ends_of
-from lance_spark.compaction.ordering import Ordering, Scale, positions, ranks
+from lance_spark.compaction.ordering import Ordering, Scale, divided, positions, ranks
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import FileOptions, WriteOptions
 from lance_spark.refs.model import PinnedVersion
@@ -160,9 +160,7 @@ def read_rows(item: ReadItem) -> Iterator[pa.RecordBatch]:
 def _divided(item: ReadItem, rows: pa.Table) -> Iterator[pa.RecordBatch]:
     rows = rows.combine_chunks()
     parts = ranks(item.bounds, item.scale.line(rows))
-    order = np.argsort(parts, kind="stable")
-    found, starts = np.unique(parts[order], return_index=True)
-    for part, own in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+    for part, own in divided(parts):
         piece = _packed(rows.take(pa.array(own)))
         yield pa.record_batch([pa.array([part], pa.int64()), pa.array([piece], pa.binary())], schema=PIECES)
 

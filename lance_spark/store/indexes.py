@@ -78,7 +78,9 @@ def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], m
     id is another fragment's in ours, now or later.
     """
     found = []
-    taken = {key: segment for segment in now.indexes for key in segment.fragments}
+    taken: dict[str, set[int]] = {}
+    for known in now.indexes:
+        taken.setdefault(known.name, set()).update(known.fragments)
     kinds = {segment.name: (segment.fields, segment.kind) for segment in now.indexes}
     theirs = {entry.id: entry for entry in plan.sides.theirs.contents.fragments()}
     ours = {entry.id: entry for entry in now.fragments()}
@@ -86,7 +88,7 @@ def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], m
         index = made.get(segment.uuid)
         if index is None or index.base_id is not None or kinds[segment.name] != (segment.fields, segment.kind):
             continue
-        others = {key for key, other in taken.items() if other.name == segment.name}
+        others = taken[segment.name]
         covered = frozenset(index.fragment_ids)
         same = {
             key
@@ -96,6 +98,7 @@ def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], m
         strange = {key for key in covered - same if key in ours or key > now.max_fragment_id}
         if same and not strange and others.isdisjoint(same) and _same_columns(index, plan, now):
             found.append(replace(index, fragment_ids=same))
+            others |= same
     return found
 
 

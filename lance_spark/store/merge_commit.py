@@ -13,13 +13,13 @@ import pyarrow as pa
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Field, Fragment
-from lance_spark.merge.assembly import Assembly
-from lance_spark.merge.columns import ColumnChanges, match_fields
+from lance_spark.merge.assembly import REPLACED, Assembly
+from lance_spark.merge.columns import ColumnChanges, match_fields, strange_fields
 from lance_spark.merge.operations import operation_for
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.rewrites import write_rewrites
 from lance_spark.merge.snapshot import Root, Snapshot, columns
-from lance_spark.merge.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED, REPLACES
+from lance_spark.merge.trace import ADDS_ONLY, BRINGING, BRINGS, MOVED, REORDERED, REPLACES
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.deletions import deleted_offsets
@@ -75,14 +75,18 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
 
 def _told(plan: ReplayPlan) -> dict[str, str]:
     """What later merges have to know of the version, as the operation does not say it."""
-    change = plan.change
+    change, rewrites = plan.change, write_rewrites(plan.rewrites)
+    # Rows that a fragment comes without are elsewhere in ours. Who is not told where must not take them for deleted.
+    hidden = bool(change.followed.masks) and not rewrites
     told = {
-        MOVED: plan.moves_rows,
+        MOVED: plan.moves_rows or hidden,
         BRINGS: plan.trace.action in BRINGING or plan.sides.their_steps.brings,
         ADDS_ONLY: not (change.removed or change.replaced or change.followed.deletions),
         REPLACES: plan.replaces_all,
     }
-    return {**{key: str(value).lower() for key, value in told.items()}, **write_rewrites(plan.rewrites)}
+    if plan.keeps_all_rows:
+        told[REORDERED] = True  # so that a change feed of the copy does not read it all, to find nothing
+    return {**{key: str(value).lower() for key, value in told.items()}, **rewrites}
 
 
 @contextmanager
@@ -111,8 +115,9 @@ def _operation(
 
     ours, theirs = sides
     schema, renumbered = _schema(ours, theirs, plan)
-    changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, renumbered))
     live = plan.ours.live if schema is None else frozenset(entry.id for entry in flattened(schema))
+    fields = {**renumbered, **dict.fromkeys(strange_fields(live, plan.sides.theirs.live, renumbered), REPLACED)}
+    changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, fields))
     changes = changes._replace(added=_in_use(changes.added, live), replaced=_in_use(changes.replaced, live))
     if schema is not None and operation_for(plan.change, plan.ours) == "Overwrite":
         return lance.LanceOperation.Overwrite(schema, fragments_from(changes.added))

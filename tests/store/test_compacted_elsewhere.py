@@ -5,6 +5,7 @@ import shutil
 import lance
 import pyarrow as pa
 import pytest
+from support.feeds import feed, plan
 from support.merge_datasets import add, assert_sound, error_of, exp, forked, head, rows, run
 from support.remote_datasets import made_clone, pulled, pushed
 
@@ -14,6 +15,7 @@ from lance_spark.actions.optimize import optimize
 from lance_spark.compaction.model import OptimizeOptions
 from lance_spark.compaction.ordering import ordering_of
 from lance_spark.errors import Conflict, NotCommittable
+from lance_spark.merge import rewrites
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.datasets import pin_latest
@@ -149,6 +151,34 @@ def test_branches_that_are_compacted_differently_are_merged_again_and_again(uri)
     assert_rows(uri, expected(*gone, more=more, **values), "exp")
 
 
+def test_fragments_that_have_each_others_ids_are_not_mixed_up(uri):
+    """After two merges main and exp have the same files, and the ids of two fragments are exchanged."""
+    compact(uri)
+    add(uri, 30, 35, "exp")
+    assert run(uri, None, "exp").version
+    assert run(uri).version
+    exp(uri).delete("id = 31")
+    assert run(uri).version
+    assert_rows(uri, expected(31, more=range(30, 35)))
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["too many compactions to tell", "told"])
+def test_a_column_written_after_a_merge_of_a_compaction_loses_no_values(uri, monkeypatch, told):
+    """Main has rows of the branch's new fragment in fragments of its own, which the column would not reach."""
+    if not told:
+        monkeypatch.setattr(rewrites, "_MOST", 10)
+    head(uri).delete("id = 4")
+    add(uri, 30, 35, "exp")
+    compact(uri, "exp")
+    assert run(uri).version
+    exp(uri).add_columns({"w": "id + 1"})
+    before = rows(head(uri))
+    refusal = error_of(uri)
+    assert isinstance(refusal, Conflict)
+    assert ("compacted" if told else "ours updated rows") in str(refusal)
+    assert rows(head(uri)) == before
+
+
 def test_a_compaction_that_came_by_a_merge_is_known_to_the_next_branch(uri):
     create_branch_at(locate(uri), "late", pin_latest(locate(uri), None))
     head(uri, "late").delete("id in (6, 16)")
@@ -275,3 +305,35 @@ def test_pull_and_push_survive_compactions(places, who):
     assert_rows(local, wanted)
     assert pushed(local, source).version
     assert_rows(source, wanted)
+
+
+@pytest.mark.parametrize("act", ["sort", "compact", "compact and delete"])
+def test_the_feed_of_a_copy_has_nothing_to_tell_of_rows_that_were_only_moved(places, act):
+    """A fetch or a pull commits a compaction, or a sort, as another operation."""
+    source, local = places
+    add(source, -5, 0)
+    pulled(local, source)
+    begin = {branch: version_of(local, branch) for branch in (None, "origin/main")}
+    if act == "sort":
+        options = OptimizeOptions(order=ordering_of(["v"], None))
+        assert optimize(locate(source), None, options, LocalRunner()).commits
+    else:
+        compact(source)
+    if act == "compact and delete":
+        head(source).delete("id = 3")
+    assert pulled(local, source).merged.version
+    for branch, version in begin.items():
+        told = [row["id"] for row in feed(local, since=version, branch=branch)]
+        assert told == ([3] if act == "compact and delete" else [])
+        if act != "compact and delete":
+            assert not plan(local, version, branch=branch).rows
+
+
+def test_the_feed_of_a_remote_has_nothing_to_tell_of_rows_that_a_push_only_moved(places):
+    source, local = places
+    begin = version_of(source)
+    compact(local)
+    assert pushed(local, source).version
+    assert feed(source, since=begin) == []
+    assert not plan(source, begin).rows
+    assert_rows(source, expected())

@@ -8,7 +8,7 @@ from itertools import chain
 import lance
 import pyarrow as pa
 import pytest
-from support.merge_datasets import assert_sound, clean_all, error_of, every_version, exp, forked, head, rows, run
+from support.merge_datasets import assert_sound, clean_all, error_of, every_version, exp, forked, head, rows, run, table
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.errors import Conflict
@@ -150,4 +150,47 @@ def test_rows_are_followed_through_compactions(tmp_path, name, who, stable):
     assert rows(head(uri)) == expected
     compact(head(uri))
     assert rows(head(uri)) == expected
+    assert_sound(head(uri))
+
+
+@pytest.mark.parametrize("order", [("id", "v"), ("v", "id")], ids=str)
+def test_no_two_segments_of_an_index_cover_one_fragment(tmp_path, order):
+    """The branch built one of two indexes anew, over all fragments: main has a segment for most of them."""
+    uri = forked(str(tmp_path / "t.lance"), index=False)
+    for column in order:
+        head(uri).create_scalar_index(column, "BTREE")
+    lance.dataset(uri).create_branch("late")
+    append(30, 40)(head(uri, "late"))
+    head(uri, "late").create_scalar_index(order[0], "BTREE", replace=True)
+    result = run(uri, "late")
+    assert (result.indexes_carried, result.indexes_missing) == ((), (f"{order[0]}_idx",))
+    for index in head(uri).describe_indices():
+        covered = [key for segment in index.segments for key in segment.fragment_ids]
+        assert len(covered) == len(set(covered))
+    assert rows(head(uri)) == result_of(range(40))
+    assert_sound(head(uri))
+
+
+KEY = {"lance-schema:unenforced-primary-key": "true"}
+
+
+@pytest.mark.parametrize("key", [50, 60], ids=["the same key", "another key"])
+def test_keys_of_rows_that_were_only_compacted_are_no_new_ones(tmp_path, key):
+    """Both sides compacted old rows and new ones together: of the new fragments only new rows are compared."""
+    uri = str(tmp_path / "t.lance")
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata=KEY), ("v", pa.int64())])
+    for start in (0, 10, 20):
+        lance.write_dataset(table(start, start + 10).cast(schema), uri, mode="append" if start else "create")
+    head(uri).delete("id = 7")
+    lance.dataset(uri).create_branch("late")
+    for branch, new in (("late", key), (None, 50)):
+        lance.write_dataset(table(new, new + 3).cast(schema), head(uri, branch).uri, mode="append")
+        head(uri, branch).delete(f"id = {8 if branch else 9}")
+        compact(head(uri, branch))
+    if key == 50:
+        assert "new rows with the same key" in str(error_of(uri, "late"))
+        assert rows(head(uri)) == result_of(ALL, range(50, 53), without=(7, 9))
+        return
+    run(uri, "late")
+    assert rows(head(uri)) == result_of(ALL, range(50, 53), range(60, 63), without=(7, 8, 9))
     assert_sound(head(uri))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
+from support.merge_datasets import assert_sound, forked, head, run
 
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.merge.single_version import cherry_pick
@@ -219,3 +220,33 @@ def test_a_column_that_was_picked_is_known_beside_the_next_one(location):
     exp(location).add_columns({"x": "id + 2"})
     publish(location)
     assert now(location).to_table(filter="id = 5").to_pylist() == [{"id": 5, "w": 6, "x": 7}]
+
+
+def test_a_new_column_has_no_values_of_one_that_the_branch_dropped_again(tmp_path):
+    """Rows of the branch still have the dropped column in their files, under the id of the new column of main."""
+    uri = forked(str(tmp_path / "t.lance"), index=False)
+    head(uri, "exp").add_columns({"w": "id * 7"})
+    given = pa.table({"id": [50, 51], "v": [1, 2], "w": [998, 999]})
+    lance.write_dataset(given, head(uri, "exp").uri, mode="append")
+    head(uri, "exp").drop_columns(["w"])
+    head(uri).add_columns({"y": "id * 3"})
+    run(uri)
+    found = {row["id"]: row["y"] for row in head(uri).to_table().to_pylist()}
+    assert found == {**{n: 3 * n for n in range(30)}, 50: None, 51: None}
+    assert_sound(head(uri))
+
+
+def test_a_new_column_of_the_branch_has_no_values_of_one_that_main_dropped(tmp_path):
+    """Main forgets the id of the dropped column, and gives it to the new one."""
+    uri = forked(str(tmp_path / "t.lance"), index=False)
+    head(uri).add_columns({"x": "id * 5"})
+    run(uri, None, "exp")
+    head(uri).drop_columns(["x"])
+    head(uri, "exp").add_columns({"w": "id * 7"})
+    given = pa.table({"id": [50, 51], "v": [1, 2], "x": [800, 801], "w": [998, 999]})
+    lance.write_dataset(given, head(uri, "exp").uri, mode="append")
+    run(uri)
+    found = {row["id"]: row["w"] for row in head(uri).to_table().to_pylist()}
+    assert found == {**{n: 7 * n for n in range(30)}, 50: 998, 51: 999}
+    assert head(uri).schema.names == ["id", "v", "w"]
+    assert_sound(head(uri))

@@ -10,6 +10,7 @@ from lance_spark.merge.columns import (
     match_fields,
     merge_columns,
     renumbered,
+    strange_fields,
     trees,
 )
 
@@ -143,3 +144,18 @@ def test_fields_are_matched_by_their_names_from_the_top():
     assert match_fields((ID, *STRUCT, NEW), (ID, *moved)) == {0: 0, 5: 15, 6: 16}
     top = Field(1, -1, "a", "int64", True, ())
     assert match_fields(STRUCT, (top,)) == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "theirs", "matched", "strange"),
+    [
+        ({0, 1}, {0, 1}, {}, set()),
+        ({0, 1, 2}, {0, 1}, {}, {2}),
+        ({0, 1, 2}, {0, 1, 2, 3}, {3: 2}, {2}),
+        ({0, 1, 3}, {0, 1, 2, 3}, {3: 3}, set()),
+        ({0, 1, 2, 3}, {0, 1, 2}, {2: 3}, {3}),
+    ],
+    ids=["the same", "a new column of ours", "an id that ours has free", "one that theirs dropped", "two new columns"],
+)
+def test_ids_that_are_another_column_in_files_of_theirs(result, theirs, matched, strange):
+    assert strange_fields(result, theirs, matched) == strange

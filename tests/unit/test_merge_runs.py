@@ -77,3 +77,11 @@ def test_rows_that_are_there_twice_overlap():
     assert runs.overlap(np.array([[0, 3, 0], [2, 4, 9]]))
     assert not runs.overlap(np.array([[0, 3, 0], [3, 4, 9]]))
     assert not runs.overlap(runs.NONE)
+
+
+@given(st.sets(st.integers(0, 20)), st.integers(0, 5))
+def test_rows_as_runs(rows, label):
+    found = runs.of_rows(sorted(rows), label)
+    assert plain(found, 21) == [at + label if at in rows else None for at in range(21)]
+    assert runs.rows_of(found).tolist() == sorted(rows)
+    assert len(found) == len({at for at in rows if at - 1 not in rows})

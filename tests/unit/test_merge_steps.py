@@ -3,7 +3,7 @@
 import pytest
 from support.merge_values import steps
 
-from lance_spark.merge.steps import Step
+from lance_spark.merge.steps import Step, Steps
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,18 @@ def test_only_later_versions_change_a_version():
 )
 def test_a_conflict_names_the_versions_that_may_have_made_it(operations, words):
     assert steps(None, *operations).described() == words
+
+
+@pytest.mark.parametrize(
+    ("operations", "same"),
+    [(("Rewrite",), True), (("CreateIndex", "Rewrite"), True), (("Rewrite", "Append"), False), ((), False)],
+    ids=str,
+)
+def test_versions_that_keep_all_rows(operations, same):
+    assert steps(None, *operations).keep_all_rows == same
+    assert not steps(None, *operations, complete=False).keep_all_rows
+
+
+def test_rows_in_another_order_are_all_kept():
+    assert Steps(None, (Step(2, "Update", moved=True, reordered=True),)).keep_all_rows
+    assert not Steps(None, (Step(2, "Update", moved=True),)).keep_all_rows

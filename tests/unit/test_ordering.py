@@ -22,6 +22,7 @@ from lance_spark.compaction.ordering import (
     Ordering,
     check_columns,
     cut,
+    divided,
     interleaved,
     ordering_of,
     positions,
@@ -285,3 +286,9 @@ def test_a_part_fits_into_memory(target, width, expected):
 )
 def test_how_many_rows_are_looked_at(rows, part, expected):
     assert step_of(rows, part) == expected
+
+
+@given(st.lists(st.integers(0, 5), max_size=30))
+def test_rows_are_divided_among_parts_in_their_order(parts):
+    found = {part: own.tolist() for part, own in divided(np.array(parts, np.int64))}
+    assert found == {part: [at for at, other in enumerate(parts) if other == part] for part in {*parts}}

@@ -16,7 +16,7 @@ from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.change import BasePair, Contest, MergeChange, MergeConflict, Sides
 from lance_spark.merge.following import settle
 from lance_spark.merge.rewrites import Deleted, DeletionKey, deletion_key
-from lance_spark.merge.runs import Offsets
+from lance_spark.merge.runs import Offsets, Runs
 from lance_spark.merge.snapshot import Deletions, Snapshot
 from lance_spark.merge.threeway import rows_without_values, taken_before
 from lance_spark.store.deletions import read_deletions
@@ -28,7 +28,7 @@ class FollowedChange(NamedTuple):
 
     change: MergeChange
     conflicts: tuple[MergeConflict, ...] = ()
-    ours_old: Mapping[int, Offsets] = {}
+    ours_old: Mapping[int, Runs] = {}
     """Rows in new fragments of ours that are in the base, by fragment."""
 
 

@@ -173,6 +173,7 @@ def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan
             adds_only=properties.get(ADDS_ONLY) == "true",
             replaced=_told(properties, REPLACES),
             rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
+            reordered=properties.get(REORDERED) == "true",
         )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lance_spark.history.columns import key_columns
@@ -15,7 +14,7 @@ from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.change import MergeChange, MergeConflict, Replacement, Sides
 from lance_spark.merge.delta import delta
 from lance_spark.merge.matrix import OTHER_ROWS
-from lance_spark.merge.runs import Offsets
+from lance_spark.merge.runs import Runs, of_rows, rows_of, run, without
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.store.changes import FragmentRows, RowSource, read_rows
 from lance_spark.store.deletions import deleted_offsets
@@ -52,7 +51,7 @@ def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offs
 
 
 def same_keys(
-    locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, Offsets]
+    locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, Runs]
 ) -> list[MergeConflict]:
     """Where the table declares a key: rows that both sides added or updated under one key.
 
@@ -64,13 +63,14 @@ def same_keys(
         return []
     here, there = locations
     known = set(_keys(RowSource(here, sides.ours.pin, _without(mine, ours_old)), keys))
-    theirs = RowSource(there, sides.theirs.pin, _without(change.added, change.followed.masks))
+    masks = {key: of_rows(rows) for key, rows in change.followed.masks.items()}
+    theirs = RowSource(there, sides.theirs.pin, _without(change.added, masks))
     twice = (key for key in _keys(theirs, keys) if key in known)
     rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
     return [sides.conflict("both sides have new rows with the same key", rows=rows)] if rows else []
 
 
-def _without(fragments: Iterable[Fragment], rows: Mapping[int, Collection[int]]) -> tuple[FragmentRows, ...]:
+def _without(fragments: Iterable[Fragment], rows: Mapping[int, Runs]) -> tuple[FragmentRows, ...]:
     """The fragments without some of their rows."""
     return tuple(
         FragmentRows(entry.id, _others(entry.physical_rows, rows[entry.id]) if entry.id in rows else None)
@@ -78,8 +78,8 @@ def _without(fragments: Iterable[Fragment], rows: Mapping[int, Collection[int]])
     )
 
 
-def _others(count: int, rows: Collection[int]) -> pa.Array:
-    return pa.array(np.setdiff1d(np.arange(count), np.fromiter(rows, np.int64, len(rows))), pa.uint32())
+def _others(count: int, rows: Runs) -> pa.Array:
+    return pa.array(rows_of(without(run(count, 0), rows)), pa.uint32())
 
 
 def _keys(source: RowSource, keys: Sequence[str]) -> Iterable[tuple[Any, ...]]:
