@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from urllib.parse import quote
 
 from lance_spark.errors import InvalidName
@@ -85,6 +86,22 @@ def check_new_tag_name(name: str) -> None:
     check_tag_name(name)
     _check_length("tag", name)
     _rule(name.isascii(), "tag", name, "letters outside ASCII make pylance unable to list any tag")
+
+
+def plan_branch(name: str) -> str:
+    """The branch that holds the plan of a frozen set."""
+    return f"frozen/{name}"
+
+
+def plan_tag(name: str) -> str:
+    """The tag of the version that is the plan of a frozen set. While it is not there, there is no such set."""
+    return f"frozen-{name}"
+
+
+def is_frozen_tag(name: str, tags: Container[str]) -> bool:
+    """Whether a tag belongs to a frozen set: that of its rows, which has the set's name, or that of its plan."""
+    set_name = name.removeprefix(plan_tag(""))
+    return plan_tag(name) in tags or (set_name != name and set_name in tags)
 
 
 def is_merge_tag(name: str) -> bool:

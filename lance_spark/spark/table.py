@@ -41,6 +41,7 @@ from lance_spark.spark.change_feed import ChangeFeed
 from lance_spark.spark.column_verbs import ColumnVerbs
 from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.engines import engine_of
+from lance_spark.spark.freezing import Freezing
 from lance_spark.spark.indexes import Indexes
 from lance_spark.spark.narrow_query import Query, needs, read_options, with_all_columns
 from lance_spark.spark.optimize_verb import OptimizeVerb
@@ -75,7 +76,7 @@ _NEEDED = "Give one: LanceTable.for_path(spark, uri)."
 
 
 @dataclass(frozen=True, repr=False)
-class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, UpkeepVerbs, Shown):
+class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, OptimizeVerb, UpkeepVerbs, Shown):
     """A dataset at a ref. At a branch it follows the branch; at a tag, version or moment it stands still."""
 
     spark: SparkSession | None

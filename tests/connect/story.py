@@ -52,6 +52,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "filtered": [row.name for row in filtered.collect()],
         "queried": queried(spark, table),
         "feed": feed(table),
+        "frozen": frozen(table),
         "counted": table.count_rows("day = 3"),
         "versions": [row.version for row in table.versions().collect()],
         "branches": [found.name for found in table.branches.list()],
@@ -124,6 +125,18 @@ def feed(table: LanceTable) -> list[list[object]]:
     """The net of two versions of the branch, which need a shuffle: rows that stayed, and those that went."""
     found = table.changes("exp/a@2", "exp/a@3", key="id").collect()
     return sorted([row["_change_type"], row["id"], row["_commit_branch"]] for row in found)
+
+
+def frozen(table: LanceTable) -> list[object]:
+    """Sizes of a frozen set, and whether a split is in the order in which this process reads it."""
+    lineage = table.freeze("frozen-story", filter="id < 500", split={"train": 0.8, "val": 0.2}, by="day", seed=7)
+    found = [row["id"] for row in table.frozen("frozen-story", "train", columns=["id"]).collect()]
+    here = pa.Table.from_batches(table.frozen.batches("frozen-story", "train", columns=["id"]))["id"].to_pylist()
+    days = {row["day"] for row in table.frozen("frozen-story", "val").collect()}
+    diff = table.frozen.diff("frozen-story", "frozen-story")
+    found_all = [sum(size.rows for size in lineage.sizes), found == here, sorted(days)]
+    table.unfreeze("frozen-story")
+    return [*found_all, diff.kept, len(table.frozen.list())]
 
 
 def retried(spark: SparkSession, uri: str) -> list[int]:

@@ -36,6 +36,7 @@ def check(story: dict, uri: str) -> None:
     assert story["queried"] == [["n5"], ["id", "name"]]
     assert story["feed"][0] == ["delete", 0, "exp/a"]
     assert len(story["feed"]) == 1005
+    assert story["frozen"] == [500, True, [0, 4], 500, 0]
     assert story["counted"] == 143
     assert story["versions"] == [1]
     assert story["branches"] == ["exp/a"]

@@ -1,0 +1,144 @@
+"""Which rows of a split are in which batch of which process, in which epoch. Pure: positions in, positions out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.freezing.keys import hash_row_ids
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of the processes that train together."""
+
+    rank: int = 0
+    world_size: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world_size:
+            raise InvalidOption(
+                f"There is no rank {self.rank} of {self.world_size} processes.",
+                hint="Ranks count from 0: rank=dist.get_rank(), world_size=dist.get_world_size().",
+            )
+
+
+@dataclass(frozen=True)
+class Order:
+    """The batches of one process. Step k of all ranks together is rows ``k * step`` to ``(k + 1) * step`` of the order.
+
+    So a row is read once in an epoch, and where all stand is one number, whatever the number of workers.
+    """
+
+    rows: int
+    batch_size: int
+    shard: Shard = Shard()
+    drop_last: bool = False
+    """Leave out rows at the end that do not fill a batch on every rank; then all ranks have as many batches."""
+    reshuffle: bool = False
+    """Every epoch after the first has an order of its own."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.batch_size) is not int or self.batch_size < 1:
+            raise InvalidOption(f"A batch has at least one row, not {self.batch_size!r}.")
+
+    @property
+    def step(self) -> int:
+        """Rows that all ranks take with one batch each."""
+        return self.batch_size * self.shard.world_size
+
+    @property
+    def batches(self) -> int:
+        """Batches of this rank in an epoch."""
+        whole, rest = divmod(self.rows, self.step)
+        return whole + (not self.drop_last and rest > self.shard.rank)
+
+    def batch(self, epoch: int, number: int) -> Positions:
+        """Positions in the split of the rows of a batch of this rank."""
+        first = number * self.step
+        places = np.arange(first + self.shard.rank, min(first + self.step, self.rows), self.shard.world_size)
+        return _epoch(self.rows, self.seed, epoch)[places] if self.reshuffle and epoch else places
+
+    def batch_at(self, position: int) -> int:
+        """The batch that begins at a position of the order. Raises Refused if none does."""
+        if position >= self.rows:
+            return self.batches
+        number, within = divmod(position, self.step)
+        if within:
+            raise Refused(
+                f"No batch begins at position {position}: batches of all ranks together have {self.step} rows.",
+                hint="Resume with a batch size and a number of processes whose product divides the position.",
+            )
+        return number
+
+    def position_of(self, number: int) -> int:
+        """Where all ranks stand before a batch."""
+        return min(number * self.step, self.rows)
+
+
+@lru_cache(maxsize=2)
+def _epoch(rows: int, seed: int, epoch: int) -> Positions:
+    """The order of an epoch: positions by their hash, as of rows, for the purpose ``epoch/N``."""
+    hashes = hash_row_ids(np.arange(rows, dtype=np.uint64), seed, f"epoch/{epoch}")
+    order: Positions = np.argsort(hashes, kind="stable")
+    return order
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One of the processes that load for a rank; batches go around."""
+
+    number: int = 0
+    count: int = 1
+
+    def numbers(self, start: int, upcoming: int, end: int) -> Iterator[int]:
+        """The batches of this worker, from ``upcoming`` on, if the first worker began with ``start``."""
+        first = start + self.number
+        while first < upcoming:
+            first += self.count
+        return iter(range(first, end, self.count))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a rank stands: as it is saved with a checkpoint."""
+
+    set: str
+    split: str | None
+    fingerprint: str
+    """Tells the plan from another one of the same name."""
+    epoch: int = 0
+    position: int = 0
+    """Rows of the epoch's order that all ranks together are done with."""
+    start: int = 0
+    """Position at which the workers of this epoch began, or began again."""
+
+    def as_state(self) -> dict[str, Any]:
+        """As plain values, which torch.save and JSON both take."""
+        return dict(vars(self))
+
+    def resumed(self, state: dict[str, Any]) -> Progress:
+        """The progress in a saved state. Raises InvalidOption for what is none, Refused for one of another set."""
+        try:
+            saved = Progress(**state)
+            kept = [saved.epoch, saved.position, saved.start]
+        except TypeError as problem:
+            raise InvalidOption(f"This is no state of a frozen set: {problem}.") from None
+        if any(type(number) is not int or number < 0 for number in kept):
+            raise InvalidOption("This is no state of a frozen set: epoch and position are whole numbers from 0.")
+        if (saved.set, saved.split, saved.fingerprint) != (self.set, self.split, self.fingerprint):
+            raise Refused(
+                f"The state is of split '{saved.split}' of the frozen set '{saved.set}', and of another plan or split "
+                f"than '{self.split}' of '{self.set}'.",
+                hint="Open the set that the checkpoint was made with.",
+            )
+        return saved

@@ -1,0 +1,74 @@
+"""Rows of a frozen set for one process: opened where they are read, never taken through a fork. Without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark.actions.frozen import FrozenReading, needed_plan, plan_reading, read_rows
+from lance_spark.actions.target import dataset_at
+from lance_spark.errors import NotFound, Refused
+from lance_spark.freezing.spec import Lineage
+
+Convert = Callable[[pa.Table], Any]
+
+
+@dataclass(frozen=True)
+class FrozenSplit:
+    """A split of a frozen set, opened: what a process needs to read it. Pickles; other processes open it anew."""
+
+    reading: FrozenReading
+    lineage: Lineage
+    split: str | None
+    first: int
+    """Row of the plan that is position 0."""
+    rows: int
+    process: int = field(default_factory=os.getpid)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The process that unpickles it opens files of its own."""
+        return FrozenSplit, (self.reading, self.lineage, self.split, self.first, self.rows)
+
+    def read(self, positions: Sequence[int]) -> pa.Table:
+        """The rows at some positions of the split, in the order of these. Raises NotFound, Refused after a fork."""
+        self.check_process()
+        for position in positions:
+            if not 0 <= position < self.rows:
+                raise NotFound(f"Position {position} is not in a split of {self.rows} rows.")
+        return read_rows(self.reading, [self.first + int(position) for position in positions])
+
+    def check_process(self) -> None:
+        """Raise Refused in a process that was forked: Lance's threads and locks are not there, and reads would hang."""
+        if self.process != os.getpid():
+            raise Refused(
+                "Lance was opened before this process was forked, and does not survive that.",
+                hint="Give the DataLoader multiprocessing_context='spawn', or use loader(...), which does.",
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this plan from another one, also on other machines."""
+        spec, source = self.lineage.spec, self.lineage.source
+        said = [source.branch, source.version, spec.filter, spec.splits, spec.by, spec.seed, self.lineage.algorithm,
+                [size.rows for size in self.lineage.sizes]]  # fmt: skip
+        return blake2b(json.dumps(said).encode(), digest_size=8).hexdigest()
+
+
+def open_split(
+    uri: str,
+    name: str,
+    split: str | None = None,
+    columns: Sequence[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> FrozenSplit:
+    """Open a split of a frozen set, or the whole set. Raises NotFound, Conflict."""
+    location = dataset_at(uri, storage_options)
+    plan = needed_plan(location, name)
+    first, rows = plan.lineage.range_of(split)
+    return FrozenSplit(plan_reading(location, plan, columns), plan.lineage, split, first, rows)

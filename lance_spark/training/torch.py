@@ -1,0 +1,213 @@
+"""Frozen sets as torch datasets: by position, or as a stream of batches that resumes. Needs torch; pip only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from lance_spark.errors import Refused
+from lance_spark.training.order import Order, Progress, Shard, Worker
+from lance_spark.training.reading import Convert, FrozenSplit, open_split
+
+
+def to_tensors(rows: pa.Table) -> dict[str, Any]:
+    """Columns by name: tensors of numbers, booleans and vectors of them, lists of everything else.
+
+    Missing floating-point numbers are NaN. Raises Refused for other missing numbers, for which torch has nothing.
+    """
+    return {name: _to_tensor(name, rows[name].combine_chunks()) for name in rows.schema.names}
+
+
+def _to_tensor(name: str, column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):  # a column without chunks stays one
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    kind = column.type
+    vector = pt.is_fixed_size_list(kind)
+    element = kind.value_type if vector else kind
+    if not (pt.is_integer(element) or pt.is_floating(element) or pt.is_boolean(element)):
+        return column.to_pylist()
+    if vector and column.null_count:
+        raise _missing(name)
+    values = column.flatten() if vector else column
+    if values.null_count:
+        if not pt.is_floating(element):
+            raise _missing(name)
+        values = pc.fill_null(values, float("nan"))
+    array = np.array(values.to_numpy(zero_copy_only=False), copy=True)
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int64)  # torch has no larger unsigned numbers everywhere
+    return torch.from_numpy(array.reshape(len(column), kind.list_size) if vector else array)
+
+
+def _missing(name: str) -> Refused:
+    return Refused(
+        f"Column '{name}' has missing values, for which a tensor has no place.",
+        hint="Leave such rows out when freezing, leave the column out, or give convert=, a function of the rows.",
+    )
+
+
+class FrozenRows(Dataset):  # type: ignore[misc]
+    """A split by position, for a DataLoader with a sampler of your own. An item is one row as a dict.
+
+    Workers have to be spawned: ``DataLoader(rows, num_workers=4, multiprocessing_context="spawn")``.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        name: str,
+        split: str | None = None,
+        columns: Sequence[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raises NotFound, Conflict."""
+        self._split: FrozenSplit = open_split(uri, name, split, columns, storage_options)
+
+    def __len__(self) -> int:
+        return self._split.rows
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        return self.__getitems__([position])[0]
+
+    def __getitems__(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+        """Several rows at once, which DataLoader asks for: one look-up for a batch."""
+        for position in positions:
+            if not 0 <= position < len(self):
+                raise IndexError(position)  # ends a loop over the rows, as Python expects
+        rows: dict[str, Any] = to_tensors(self._split.read(positions))
+        return [{name: values[number] for name, values in rows.items()} for number in range(len(positions))]
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How rows become batches: rows of a batch, which process of how many this is, and what happens at the end."""
+
+    batch_size: int
+    rank: int = 0
+    world_size: int = 1
+    drop_last: bool = False
+    """Leave out rows at the end that do not fill a batch on every rank. Training with several ranks wants it, as they
+    wait for each other; else the last batch of a rank may be short or missing."""
+    reshuffle: bool = False
+    """Epoch 0 is in the set's order; with this every later one has an order of its own, else all have this one."""
+    convert: Convert = field(default=to_tensors)
+    """What becomes of the rows of a batch, an Arrow table; with workers a function of a module, as it is pickled."""
+
+
+class FrozenBatches(IterableDataset):  # type: ignore[misc]
+    """A split as a stream of batches: the same ones in the same order, whatever the number of workers.
+
+    ``loader(num_workers)`` is the way to iterate: it counts what the training loop got, and so knows where to resume.
+    Given to a DataLoader, ``batch_size=None`` is needed, as batches are made here, and spawned workers.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        name: str,
+        batching: Batching,
+        split: str | None = None,
+        columns: Sequence[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raises NotFound, Conflict, InvalidOption."""
+        self._split: FrozenSplit = open_split(uri, name, split, columns, storage_options)
+        shard = Shard(batching.rank, batching.world_size)
+        seed = self._split.lineage.spec.seed
+        self.order = Order(self._split.rows, batching.batch_size, shard, batching.drop_last, batching.reshuffle, seed)
+        self._convert = batching.convert
+        self._progress = Progress(name, split, self._split.fingerprint)
+
+    def __len__(self) -> int:
+        """Batches of this rank in an epoch."""
+        return self.order.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rest of the epoch. At its end the next epoch begins."""
+        self._split.check_process()
+        info = get_worker_info()
+        worker = Worker() if info is None else Worker(info.id, info.num_workers)
+        now, order = self._progress, self.order
+        start, upcoming = order.batch_at(now.start), order.batch_at(now.position)
+        for number in worker.numbers(start, upcoming, order.batches):
+            batch = self._convert(self._split.read(order.batch(now.epoch, number).tolist()))
+            self._progress = self._after(now, number + 1)
+            yield batch
+        if self._progress.epoch == now.epoch:  # the last batch was not here: this is one worker of several
+            self.set_epoch(now.epoch + 1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch."""
+        self._progress = replace(self._progress, epoch=epoch, position=0, start=0)
+
+    def _after(self, now: Progress, done: int) -> Progress:
+        """The progress when the first batches of an epoch are done: at the end it is that of the next epoch."""
+        if done >= len(self):
+            return replace(now, epoch=now.epoch + 1, position=0, start=0)
+        return replace(now, position=self.order.position_of(done))
+
+    def advance(self, batches: int) -> None:
+        """Go on by as many batches of this rank as the training loop got from workers; to the next epoch at the end."""
+        after = self._after(self._progress, self.order.batch_at(self._progress.position) + batches)
+        self._progress = replace(after, start=after.position)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this process stands. What workers of a plain DataLoader did is not in it: see ``loader``."""
+        return self._progress.as_state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to where a state was taken; the number of workers, ranks and the batch size may be others.
+
+        Raises InvalidOption, and Refused for a state of another set, or a position at which no batch begins.
+        """
+        resumed = self._progress.resumed(state)
+        self.order.batch_at(resumed.position)
+        if get_worker_info() is None:
+            resumed = replace(resumed, start=resumed.position)
+        self._progress = resumed
+
+    def loader(self, num_workers: int = 0, **settings: Any) -> FrozenLoader:
+        """Iterates in epochs, with workers that are spawned. ``settings`` are those of torch's DataLoader."""
+        return FrozenLoader(self, num_workers, settings)
+
+
+class FrozenLoader:
+    """The batches of an epoch for each loop over it; ``state_dict`` says what the loop got, not what was prefetched."""
+
+    def __init__(self, batches: FrozenBatches, num_workers: int, settings: Mapping[str, Any]) -> None:
+        """See FrozenBatches.loader."""
+        self.batches = batches
+        self._settings = dict(settings, num_workers=num_workers, batch_size=None)
+        if num_workers:
+            self._settings.setdefault("multiprocessing_context", "spawn")
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rest of the epoch; the next loop is the next epoch."""
+        if not self._settings["num_workers"]:
+            yield from DataLoader(self.batches, **self._settings)
+            return
+        epoch = self.batches.state_dict()["epoch"]
+        for batch in DataLoader(self.batches, **self._settings):
+            self.batches.advance(1)
+            yield batch
+        if self.batches.state_dict()["epoch"] == epoch:
+            self.batches.set_epoch(epoch + 1)  # an epoch without a batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch and position, to be saved with the model."""
+        return self.batches.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume: the next loop begins with the batch after the last one that the saved loop got."""
+        self.batches.load_state_dict(state)

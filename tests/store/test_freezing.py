@@ -1,0 +1,335 @@
+"""Frozen sets of real datasets: pylance reads them, every cleanup keeps them, and a killed call is called again."""
+
+from dataclasses import replace
+from datetime import timedelta
+from unittest.mock import patch
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from support.local_datasets import make_dataset
+
+from lance_spark import CleanupPolicy, LanceTable
+from lance_spark.actions import freeze as action
+from lance_spark.actions.frozen import diff_frozen
+from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused
+from lance_spark.freezing.spec import make_spec
+from lance_spark.runner.local import LocalRunner
+
+SPLIT = {"train": 0.8, "val": 0.2}
+CALL = {"filter": "id < 90", "split": SPLIT, "by": "patient", "seed": 7}
+BY_PATIENT = [34, 32, 31, 30, 33]
+BY_ROW = [26, 39, 3, 37, 0]
+
+
+def visits(first=0, count=100):
+    ids = range(first, first + count)
+    images = pa.array([None if n % 9 == 0 else bytes([n % 256]) * 3 for n in ids], pa.large_binary())
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("patient", pa.string()),
+            pa.field("vector", pa.list_(pa.float32(), 2)),
+            pa.field("image", pa.large_binary(), metadata={"lance-encoding:blob": "true"}),
+        ]
+    )
+    return pa.table([list(ids), [f"p{n // 5}" for n in ids], [[float(n), 0.5] for n in ids], images], schema=schema)
+
+
+@pytest.fixture(params=[False, True], ids=["addresses", "stable row ids"])
+def uri(tmp_path, request):
+    uri = str(tmp_path / "visits.lance")
+    made = make_dataset(uri, visits(), max_rows_per_file=30, enable_stable_row_ids=request.param)
+    made.delete("id % 7 = 0")
+    return uri
+
+
+def table_at(uri):
+    return LanceTable.for_path(None, uri)
+
+
+def rows_of(table, name, split=None, **options):
+    return pa.Table.from_batches(table.frozen.batches(name, split, **options))
+
+
+def ids_of(table, name, split=None):
+    return rows_of(table, name, split, columns=["id"])["id"].to_pylist()
+
+
+def test_a_frozen_set_has_the_rows_that_pass_the_filter_in_splits_and_in_order(uri):
+    table = table_at(uri)
+    lineage = table.freeze("train-1", code="abc123", **CALL)
+    live = [n for n in range(90) if n % 7]
+    assert sorted(ids_of(table, "train-1")) == live
+    train, val = ids_of(table, "train-1", "train"), ids_of(table, "train-1", "val")
+    assert ids_of(table, "train-1") == train + val
+    assert train != sorted(train)
+    assert {n // 5 for n in train}.isdisjoint(n // 5 for n in val)
+    assert [(size.name, size.rows) for size in lineage.sizes] == [("train", len(train)), ("val", len(val))]
+    assert (lineage.spec.code, lineage.spec.filter, str(lineage.source)) == ("abc123", "id < 90", "main@2")
+    rows = rows_of(table, "train-1", "val", with_position=True)
+    assert rows["_position"].to_pylist() == list(range(len(val)))
+    assert set(rows["_split"].to_pylist()) == {"val"}
+
+
+def test_the_rows_are_pinned(tmp_path):
+    """On every machine: a change of hashes, encodings or orders fails here."""
+    uri = str(tmp_path / "pinned.lance")
+    make_dataset(uri, visits(count=40), max_rows_per_file=15)
+    table = table_at(uri)
+    table.freeze("by-patient", **CALL)
+    assert ids_of(table, "by-patient", "val") == BY_PATIENT
+    table.freeze("by-row", split=SPLIT, seed=7)
+    assert ids_of(table, "by-row", "val") == BY_ROW
+
+
+def test_pylance_reads_a_set_in_three_lines(uri):
+    table_at(uri).freeze("train-1", **CALL)
+    plan = lance.dataset(f"{uri}/tree/frozen/train-1").to_table(filter="split = 'train'")
+    rows = lance.dataset(uri, version="train-1").take(plan["row_offset"].to_pylist(), columns=["id"])
+    assert rows["id"].to_pylist() == ids_of(table_at(uri), "train-1", "train")
+    assert plan["position"].to_pylist() == list(range(plan.num_rows))
+    ids = lance.dataset(uri, version="train-1").to_table(columns=["id"], with_row_id=True)
+    known = dict(zip(ids["_rowid"].to_pylist(), ids["id"].to_pylist(), strict=True))
+    assert [known[each] for each in plan["row_id"].to_pylist()] == rows["id"].to_pylist()
+
+
+def test_vectors_and_blobs_come_with_the_rows(uri):
+    table = table_at(uri)
+    table.freeze("all")
+    rows = rows_of(table, "all").sort_by("id")
+    expected = visits().filter(pc.is_in(pc.field("id"), rows["id"]))
+    assert rows["vector"].to_pylist() == expected["vector"].to_pylist()
+    assert rows["image"].to_pylist() == expected["image"].to_pylist()
+    assert rows_of(table, "all", columns=["patient"]).schema.names == ["patient"]
+    with pytest.raises(NotFound, match="'nothing'"):
+        rows_of(table, "all", columns=["nothing"])
+
+
+def test_every_cleanup_keeps_a_set(uri):
+    table = table_at(uri)
+    table.freeze("train-1", **CALL)
+    before = rows_of(table, "train-1")
+    lance.dataset(uri).delete("id < 50")
+    make_more = visits(200, 50)
+    lance.write_dataset(make_more, uri, mode="append")
+    lance.dataset(uri).optimize.compact_files()
+    for place in (uri, f"{uri}/tree/frozen/train-1"):
+        lance.dataset(place).cleanup_old_versions(
+            older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+        )
+    policy = CleanupPolicy(retain_versions=1, commit_window=timedelta(0))
+    report = table.cleanup(policy, execute=True)
+    assert report is not None
+    assert table.fsck().sound
+    assert rows_of(table, "train-1") == before
+
+
+def test_the_fork_alone_keeps_a_set_whose_tag_of_the_rows_was_deleted(uri):
+    table = table_at(uri)
+    table.freeze("train-1", **CALL)
+    before = rows_of(table, "train-1")
+    table.tags.delete("train-1")
+    lance.write_dataset(visits(200, 5), uri, mode="append")
+    lance.dataset(uri).delete("id < 90")
+    lance.dataset(uri).cleanup_old_versions(
+        older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+    )
+    assert rows_of(table, "train-1") == before
+
+
+def test_the_same_call_changes_nothing_and_another_one_is_refused(uri):
+    table = table_at(uri)
+    first = table.freeze("train-1", **CALL)
+    versions = lance.dataset(f"{uri}/tree/frozen/train-1").version
+    assert table.freeze("train-1", code="another", **CALL) == first
+    assert lance.dataset(f"{uri}/tree/frozen/train-1").version == versions
+    for change, told in (({"seed": 8}, "seed"), ({"by": None}, "by"), ({"split": {"all": 1}}, "splits")):
+        with pytest.raises(AlreadyExists, match=f"with another {told}"):
+            table.freeze("train-1", **{**CALL, **change})
+    lance.write_dataset(visits(100, 5), uri, mode="append")
+    with pytest.raises(AlreadyExists, match="with another version"):
+        table.freeze("train-1", **CALL)
+    assert table.checkout(tag="train-1").freeze("train-1", **CALL) == first
+
+
+@pytest.mark.parametrize("stage", ["_ready_branch", "write_part", "commit_plan", "_tag", "_finished"])
+@pytest.mark.parametrize("moved", [False, True], ids=["same version", "newer version"])
+def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
+    uri = str(tmp_path / "visits.lance")
+    make_dataset(uri, visits(), max_rows_per_file=30)
+    table = table_at(uri)
+    real = getattr(action, stage)
+
+    def killed(*arguments):
+        real(*arguments)
+        raise KeyboardInterrupt
+
+    with patch.object(action, stage, killed), pytest.raises(KeyboardInterrupt):
+        table.freeze("train-1", **CALL)
+    done = stage in ("_tag", "_finished")
+    if moved:
+        lance.write_dataset(visits(100, 5), uri, mode="append")
+    again = table.checkout(version=1) if done else table
+    lineage = again.freeze("train-1", **CALL)
+    assert sorted(ids_of(table, "train-1")) == list(range(90))
+    assert lineage.source.version == (2 if moved and not done else 1)
+    assert {tag.name for tag in table.tags.list()} == {"train-1", "frozen-train-1"}
+
+
+@pytest.mark.parametrize("stage", ["delete_tag", "delete_branch"])
+def test_a_killed_unfreeze_is_called_again(uri, stage):
+    table = table_at(uri)
+    table.freeze("train-1", **CALL)
+    place = action.refs if stage == "delete_tag" else action
+    real = getattr(place, stage)
+
+    def killed(*arguments):
+        if stage == "delete_tag":
+            real(*arguments)
+        raise KeyboardInterrupt
+
+    with patch.object(place, stage, killed), pytest.raises(KeyboardInterrupt):
+        table.unfreeze("train-1")
+    table.unfreeze("train-1")
+    assert (len(table.tags.list()), len(table.branches.list()), table.frozen.list()) == (0, 0, [])
+    with pytest.raises(NotFound, match="no frozen set 'train-1'"):
+        table.unfreeze("train-1")
+    table.freeze("train-1", **CALL)
+
+
+def test_of_two_that_freeze_at_once_both_get_the_first_plan(uri):
+    table = table_at(uri)
+    real = action.commit_plan
+
+    def after_another(*arguments):
+        with patch.object(action, "commit_plan", real):
+            table.freeze("train-1", **CALL)
+        return real(*arguments)
+
+    with patch.object(action, "commit_plan", after_another):
+        lineage = table.freeze("train-1", **CALL)
+    assert [each.name for each in table.frozen.list()] == ["train-1"]
+    assert lineage.rows == len(ids_of(table, "train-1"))
+
+
+def test_names_that_are_taken_are_refused(uri):
+    table = table_at(uri)
+    table.tags.create("release", version=1)
+    with pytest.raises(AlreadyExists, match="a tag 'release', of version main@1"):
+        table.freeze("release", **CALL)
+    table.branches.create("frozen/mine")
+    lance.write_dataset(visits(500, 1), f"{uri}/tree/frozen/mine", mode="append")
+    with pytest.raises(AlreadyExists, match="not the plan of a frozen set"):
+        table.freeze("mine", **CALL)
+    table.tags.create("frozen-x", version=1)
+    with pytest.raises(AlreadyExists, match="'frozen-x' is there"):
+        table.freeze("x", **CALL)
+    with pytest.raises(NotFound):
+        table.unfreeze("mine-too")
+    assert table.frozen.list() == []
+
+
+def test_what_cannot_be_frozen_is_refused_before_anything_is_made(uri):
+    table = table_at(uri)
+    lance.write_dataset(visits(300, 2).set_column(1, "patient", pa.array([None, "x"])), uri, mode="append")
+    cases = [
+        ({"by": "patient"}, Refused, "1 rows have no 'patient'"),
+        ({"filter": "id < 0"}, Refused, "no rows"),
+        ({"by": "nobody"}, NotFound, "'nobody'"),
+        ({"by": "vector"}, InvalidOption, "cannot be grouped"),
+        ({"by": "image"}, InvalidOption, "blobs"),
+        ({"filter": "id <"}, InvalidOption, "filter"),
+    ]
+    for arguments, error, words in cases:
+        with pytest.raises(error, match=words):
+            table.freeze("bad", **arguments)
+    assert (len(table.tags.list()), len(table.branches.list())) == (0, 0)
+    table.freeze("good", filter="patient IS NOT NULL", by="patient")
+
+
+def test_a_plan_is_the_same_when_it_is_sorted_slice_by_slice(uri):
+    table, pin = table_at(uri), table_at(uri)._pin()
+    table.freeze("whole", **CALL)
+    action.freeze(table.location, pin, make_spec("slices", **CALL), LocalRunner(), at_once=11)
+    plans = [lance.dataset(f"{uri}/tree/frozen/{name}").to_table() for name in ("whole", "slices")]
+    assert plans[0] == plans[1].combine_chunks()
+    assert len(lance.dataset(f"{uri}/tree/frozen/slices").get_fragments()) > 3
+
+
+def test_branches_are_frozen_like_main(uri):
+    table = table_at(uri)
+    table.branches.create("exp")
+    lance.write_dataset(visits(100, 20), f"{uri}/tree/exp", mode="append")
+    table.checkout(branch="exp").freeze("exp-set", split=SPLIT, seed=1)
+    table.freeze("main-set", split=SPLIT, seed=1)
+    assert sorted(ids_of(table, "exp-set")) == [n for n in range(120) if n % 7 or n >= 100]
+    diff = table.frozen.diff("main-set", "exp-set", key="id")
+    assert (diff.added, diff.removed, diff.moved) == (20, 0, 0)
+    with pytest.raises(Refused, match="Nothing tells which rows"):
+        table.frozen.diff("main-set", "exp-set")
+
+
+def test_two_sets_of_one_version_differ_by_their_rows(uri):
+    table = table_at(uri)
+    table.freeze("a", split=SPLIT, seed=1, filter="id < 80")
+    table.freeze("b", split=SPLIT, seed=2, filter="id >= 20")
+    split = {name: {s: set(ids_of(table, name, s)) for s in SPLIT} for name in "ab"}
+    rows = {name: split[name]["train"] | split[name]["val"] for name in "ab"}
+    moved = (split["a"]["train"] & split["b"]["val"]) | (split["a"]["val"] & split["b"]["train"])
+    for key in ((), "id", ["patient", "id"]):
+        diff = table.frozen.diff("a", "b", key)
+        assert (diff.added, diff.removed) == (len(rows["b"] - rows["a"]), len(rows["a"] - rows["b"]))
+        assert diff.moved == len(moved) > 0
+        columns = (key,) if isinstance(key, str) else tuple(key)
+        here = diff_frozen(table.location, ("a", "b"), columns, LocalRunner())
+        assert here == diff
+        assert here.frame.num_rows == diff.added + diff.removed + diff.moved
+    with pytest.raises(Refused, match="same key"):
+        table.frozen.diff("a", "b", "patient")
+    with pytest.raises(NotFound, match="There is: 'a', 'b'"):
+        table.frozen.diff("a", "c")
+
+
+def test_a_source_that_was_made_again_is_told(tmp_path):
+    uri = str(tmp_path / "visits.lance")
+    make_dataset(uri, visits())
+    table = table_at(uri)
+    table.branches.create("exp")
+    table.checkout(branch="exp").freeze("s")
+    lineage = table.frozen.lineage("s")
+    other = replace(lineage.source, stamp=1)
+    with (
+        patch("lance_spark.actions.frozen.pin_version", lambda *_: other),
+        pytest.raises(Conflict, match="not the one"),
+    ):
+        ids_of(table, "s")
+    with pytest.raises(Refused):
+        table.branches.delete("exp")
+
+
+def test_a_copy_of_the_dataset_has_the_set(uri, tmp_path):
+    import shutil
+
+    table = table_at(uri)
+    table.freeze("train-1", **CALL)
+    there = str(tmp_path / "copy.lance")
+    shutil.copytree(uri, there)
+    copied = table_at(there)
+    copied.relocate()
+    assert rows_of(copied, "train-1") == rows_of(table, "train-1")
+    assert copied.checkout(tag="train-1").freeze("again", **CALL).rows == table.frozen.lineage("train-1").rows
+    assert ids_of(copied, "again") == ids_of(table, "train-1")
+
+
+def test_clones_make_the_same_set_and_follow_the_plan(uri, tmp_path):
+    table = table_at(uri)
+    table.freeze("train-1", **CALL)
+    deep = table.checkout(tag="train-1").deep_clone(str(tmp_path / "deep.lance"))
+    deep.freeze("train-1", **CALL)
+    assert ids_of(deep, "train-1") == ids_of(table, "train-1")
+    clone = table.clone(str(tmp_path / "clone.lance"))
+    assert "origin/frozen/train-1" in [branch.name for branch in clone.branches.list()]
+    clone.freeze("train-1", **CALL)
+    assert ids_of(clone, "train-1") == ids_of(table, "train-1")
