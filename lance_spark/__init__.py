@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lance_spark.spark.datasource import LanceDataSource
     from lance_spark.spark.registering import capabilities, register, unregister
     from lance_spark.spark.search_function import register_search
+    from lance_spark.spark.streaming.upsert import resume_stream, upsert_batches
     from lance_spark.spark.table import LanceTable
     from lance_spark.upkeep.policy import MaintenancePolicy
 
@@ -30,7 +31,9 @@ __all__ = [
     "capabilities",
     "register",
     "register_search",
+    "resume_stream",
     "unregister",
+    "upsert_batches",
 ]
 
 _HOMES = {
@@ -43,7 +46,9 @@ _HOMES = {
     "capabilities": "lance_spark.spark.registering",
     "register": "lance_spark.spark.registering",
     "register_search": "lance_spark.spark.search_function",
+    "resume_stream": "lance_spark.spark.streaming.upsert",
     "unregister": "lance_spark.spark.registering",
+    "upsert_batches": "lance_spark.spark.streaming.upsert",
 }
 
 

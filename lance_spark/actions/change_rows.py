@@ -35,6 +35,8 @@ class Finish:
     terms: Terms
     meets: Meets | None
     inserts_by_key: bool
+    check: Callable[[], None] | None = None
+    """Asked before each attempt to commit; raises what is to end the change."""
 
 
 def new_terms(verb: str, exclusive: bool, predicate: str, message: str | None) -> Terms:
@@ -89,6 +91,8 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
             tried.append(change)
             _check_new_rows(work, rebased.added, seen)
             seen = head.version
+        if work.check is not None:
+            work.check()
         try:
             return commit_rows(location, head, change, work.terms), change
         except (Conflict, StorageFailure) as failure:

@@ -48,7 +48,7 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
     plan, start = job.plan, job.start
     assert start is not None  # a new dataset has the columns it is created with
     location, branch = plan.location, start.branch
-    rows = EvolvedRows(plan.schema, fragments, own_properties(plan.options.commit_message))
+    rows = EvolvedRows(plan.schema, fragments, own_properties(plan.options.commit_message) | dict(job.properties or {}))
     casts = CastFiles(location, branch, LocalRunner())
     check_still_there(location, start)
     try:

@@ -37,8 +37,14 @@ from lance_spark.store.datasets import pin_latest
 _LOG = logging.getLogger("lance_spark.optimize")
 
 
-def optimize(location: DatasetLocation, branch: str | None, options: OptimizeOptions, engine: Engine) -> OptimizeResult:
-    """Compact a branch (None for main), as ``LanceTable.optimize`` says.
+def optimize(
+    location: DatasetLocation,
+    branch: str | None,
+    options: OptimizeOptions,
+    engine: Engine,
+    only: frozenset[int] | None = None,
+) -> OptimizeResult:
+    """Compact a branch (None for main), as ``LanceTable.optimize`` says; with ``only``, nothing but these fragments.
 
     Commits made meanwhile are kept. Where they changed fragments that are being rewritten, these are planned again
     once, and then named in the result. Raises Refused, NotFound, InvalidOption for a bad condition, and Conflict where
@@ -47,7 +53,7 @@ def optimize(location: DatasetLocation, branch: str | None, options: OptimizeOpt
     check_mergeable(location, branch)
     if options.order is not None:
         return cluster(location, branch, options, options.order, engine)
-    plan, rehomed = _ready_plan(location, branch, options, engine)
+    plan, rehomed = _ready_plan(location, branch, options, engine, only)
     work = _Rewriting(location, engine, options, OptimizeResult(plan.pin, plan, options.dry_run, rehomed=rehomed))
     if options.dry_run:
         return work.result

@@ -13,7 +13,7 @@ from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import Refused
 from lance_spark.refs.lifetime import Lifetime
 from lance_spark.refs.model import Branch, RefTable, Tag
-from lance_spark.refs.names import is_frozen_tag, is_own_tag
+from lance_spark.refs.names import is_frozen_tag, is_own_tag, is_stream_tag
 from lance_spark.sync.merge_notes import merged_notes
 
 CLOCK_MARGIN = timedelta(hours=1)
@@ -223,6 +223,7 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
             tag.name not in survey.recorded_clones
             and not is_own_tag(tag.name)
             and not is_frozen_tag(tag.name, survey.refs.tags)
+            and not is_stream_tag(tag.name)
             and policy.on_tagged(tag.name) == "error"
         ):
             yield tag

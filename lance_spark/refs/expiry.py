@@ -31,7 +31,7 @@ from lance_spark.refs.expiry_plan import (
 )
 from lance_spark.refs.lifetime import Lifetime, Warned
 from lance_spark.refs.model import RefTable
-from lance_spark.refs.names import is_own_tag
+from lance_spark.refs.names import is_own_tag, is_stream_tag
 from lance_spark.refs.reflog import RefChange, is_wanted, kept_branches
 
 
@@ -108,6 +108,15 @@ def _in_order(branches: list[ExpiryEntry], left: RefTable) -> tuple[list[ExpiryE
         branches = [entry for entry in branches if entry.key in waiting]
 
 
+def _needing(record: RefRecord) -> str:
+    """What a tag that this package made is for; "" for all other refs."""
+    if record.kind == TAG and is_own_tag(record.name):
+        return "it protects what a clone or another branch reads"
+    if record.kind == TAG and is_stream_tag(record.name):
+        return "a streaming query goes on from it; delete it once the query is over"
+    return ""
+
+
 def _alone(record: RefRecord, unmerged: Mapping[str, str], now: datetime, options: ExpiryOptions) -> ExpiryEntry:
     """What becomes of a ref, as far as no other ref needs it."""
     lifetime, end = record.lifetime, record.expires_at
@@ -119,8 +128,8 @@ def _alone(record: RefRecord, unmerged: Mapping[str, str], now: datetime, option
         return ExpiryEntry(record, UNKNOWN, "nothing says when it was last changed")
     if not is_due(record, now, options):
         return ExpiryEntry(record, KEPT)
-    if record.kind == TAG and is_own_tag(record.name):
-        return ExpiryEntry(record, NEEDED, "it protects what a clone or another branch reads")
+    if needing := _needing(record):
+        return ExpiryEntry(record, NEEDED, needing)
     if record.follows:
         return ExpiryEntry(record, NEEDED, f"it follows {record.follows}")
     if lifetime.protected:

@@ -13,6 +13,8 @@ MAIN = "main"
 
 _DATASET_DIRECTORIES = frozenset({"data", "tree"})
 _MERGE_TAG, _CLONE_TAG = re.compile(r"merged-[0-9a-f]{16}"), re.compile(r"clone-[0-9a-f]{16}(?:-.+)?")
+STREAM_TAG, READER_TAG = "stream-", "reader-"
+"""What the tags of streaming queries begin with: of those that write to a branch, and of those that read from one."""
 _LONGEST = 211
 """Characters a name may take once escaped: with a longer one pylance 14.0.2 makes the branch's directory on a local
 disk, fails to write the ref file, and the name can never be used again."""
@@ -112,6 +114,11 @@ def is_merge_tag(name: str) -> bool:
 def is_own_tag(name: str) -> bool:
     """Whether this package made the tag to protect what a clone or another branch reads."""
     return is_merge_tag(name) or _CLONE_TAG.fullmatch(name) is not None
+
+
+def is_stream_tag(name: str) -> bool:
+    """Whether a streaming query may rely on a tag, going by its name."""
+    return name.startswith((STREAM_TAG, READER_TAG))
 
 
 def _check_length(kind: str, name: str) -> None:

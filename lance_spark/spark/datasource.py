@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +53,12 @@ class LanceDataSource(DataSource):
         from lance_spark.spark.writer import LanceWriter
 
         return LanceWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """A writer of a stream's batches: appends, or with ``outputMode("complete")`` replaces all rows."""
+        from lance_spark.spark.streaming.sink import LanceStreamWriter
+
+        return LanceStreamWriter(self.options, schema, overwrite)
 
     def _pin(self) -> PinnedRead:
         """Resolve the ref once, whichever of schema() and reader() comes first.

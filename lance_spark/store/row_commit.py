@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lance_spark.layout.names import deletion_path
@@ -38,6 +38,8 @@ class Terms(NamedTuple):
     message: str | None = None
     reordered: bool = False
     """Whether it moves all rows of some fragments to new ones, in another order, and changes none."""
+    properties: Mapping[str, str] = {}
+    """What its version says beside all that."""
 
 
 def commit_rows(location: DatasetLocation, head: PinnedVersion, change: Prepared, terms: Terms) -> PinnedVersion:
@@ -47,6 +49,7 @@ def commit_rows(location: DatasetLocation, head: PinnedVersion, change: Prepared
         CHANGE: terms.identity,
         MOVED: str(bool(change.updated)).lower(),
         ADDS_ONLY: str(not change.changed).lower(),
+        **terms.properties,
     }
     if terms.message:
         properties[MESSAGE] = terms.message

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_spark.errors import AlreadyExists, Conflict, NotFound
 from lance_spark.location import DatasetLocation
+from lance_spark.manifest.transactions import MESSAGE
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import files
 from lance_spark.store.commits import check_nothing_missing, check_still_there
@@ -27,7 +28,27 @@ def commit(job: WriteJob, fragments: Sequence[str]) -> int:
     pylance's rules decide whether the commit can be combined with commits made since the job started. If not, it
     raises Conflict, and nothing was committed. After any other error the commit may or may not have happened.
     """
+    check(job)
+    return commit_checked(job, fragments)
+
+
+def check(job: WriteJob) -> None:
+    """Raise Conflict where commits since the job started leave no place for what it wrote."""
+    plan = job.plan
+    if job.start is None:
+        return
+    check_still_there(plan.location, job.start)
+    if plan.mode == "append":
+        _check_same_columns(plan, job.start)
+    else:
+        check_nothing_missing(plan.location, job.start)
+    check_unprotected(plan.location, job.start.branch)
+
+
+def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
+    """As commit, for a caller that has checked the job."""
     import lance
+    from lance.dataset import Transaction
     from lance.fragment import FragmentMetadata
 
     plan = job.plan
@@ -37,24 +58,22 @@ def commit(job: WriteJob, fragments: Sequence[str]) -> int:
         if plan.mode == "append"
         else lance.LanceOperation.Overwrite(plan.schema, metadata)
     )
+    what: dict[str, Any] = {"operation": operation, "commit_message": plan.options.commit_message}
     arguments: dict[str, Any] = {"max_retries": 0}
     if job.start is not None:
-        check_still_there(plan.location, job.start)
-        if plan.mode == "append":
-            _check_same_columns(plan, job.start)
-        else:
-            check_nothing_missing(plan.location, job.start)
-        check_unprotected(plan.location, job.start.branch)
         arguments = {"read_version": job.start.version}
+        if job.properties:
+            said = {**job.properties, **({MESSAGE: plan.options.commit_message} if plan.options.commit_message else {})}
+            what = {"operation": Transaction(job.start.version, operation, transaction_properties=said)}
+            arguments = {"max_retries": 0}
     try:
         with translated(plan.location, "committing"):
             if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
                 return _create_empty(plan)
             dataset = lance.LanceDataset.commit(
                 plan.location.branch_uri(plan.options.branch),
-                operation,
+                **what,
                 storage_options=plan.location.storage_options,
-                commit_message=plan.options.commit_message,
                 enable_stable_row_ids=plan.options.enable_stable_row_ids,
                 **arguments,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -89,6 +89,8 @@ class WriteJob:
     """Version the commit follows: that of the plan, or the first one of the new branch."""
     claim: Claim | None = None
     """What is held in a catalog; None for all other writes."""
+    properties: Mapping[str, str] | None = None
+    """What the version is to say of itself, beside the commit message."""
 
 
 def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:

@@ -118,15 +118,21 @@ def test_refs_go_in_the_order_in_which_they_can_and_never_below_another_one():
     tags = {
         "old": Tag("old", "a", 1),
         "clone-0123456789abcdef": Tag("clone-0123456789abcdef", None, 1),
+        "stream-q": Tag("stream-q", None, 1),
         "stays": Tag("stays", "tagged", 1),
     }
     table = RefTable(branches, tags)
     records = [replace(OLD, name=name) for name in branches if name != "kept-child"]
-    records += [replace(OLD, kind=TAG, name=name) for name in ("old", "clone-0123456789abcdef")]
+    records += [replace(OLD, kind=TAG, name=name) for name in ("old", "clone-0123456789abcdef", "stream-q")]
     entries = decide(records, table, {}, NOW, ExpiryOptions())
     states = {entry.record.name: entry.state for entry in entries}
     assert [entry.record.name for entry in entries if entry.state == EXPIRED] == ["old", "a/b", "child", "a"]
-    assert {name for name, said in states.items() if said == NEEDED} == {"used", "tagged", "clone-0123456789abcdef"}
+    assert {name for name, said in states.items() if said == NEEDED} == {
+        "used",
+        "tagged",
+        "clone-0123456789abcdef",
+        "stream-q",
+    }
     assert all(entry.why for entry in entries if entry.state == NEEDED)
 
 

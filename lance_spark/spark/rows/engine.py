@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,10 @@ class RowChange:
     sets: frozenset[str] | None = None
     """Columns that updates may change. Updated rows keep all others, blobs excepted: their values in the action frame
     do not matter, and a frame without inserts may leave them out. None if the frame has all columns."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What the version says beside what every change of rows says."""
+    check: Callable[[], None] | None = None
+    """Asked before each attempt to commit; raises what is to end the change."""
 
 
 def change_rows(spark: SparkSession, change: RowChange, message: str | None = None, retries: int = 0) -> ChangeResult:
@@ -88,7 +92,8 @@ def _attempt(spark: SparkSession, change: RowChange, message: str | None) -> Cha
         return ChangeResult(start)
     check_unambiguous(change.location, start, found, change.key)
     terms = new_terms(change.verb, change.meets is not None, change.predicate, message)
-    return finish(Finish(change.location, start, found, terms, change.meets, change.inserts_by_key))
+    terms = terms._replace(properties=change.properties)
+    return finish(Finish(change.location, start, found, terms, change.meets, change.inserts_by_key, change.check))
 
 
 def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Prepared:

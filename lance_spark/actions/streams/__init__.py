@@ -1,0 +1,1 @@
+"""Streams into and out of a branch, from beginning to end."""

@@ -1,0 +1,55 @@
+"""Takes a batch back that came twice: two drivers ran one query at the same moment.
+
+A paused driver may go on after another one took over the query. Both have looked before either committed, and pylance
+combines appends. So after each commit what others committed since the look is looked at as well: the later of two
+versions with one batch is taken back, by whoever sees it first.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from lance_spark.actions.attempts import attempts
+from lance_spark.errors import Conflict, Refused
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import version_reader
+from lance_spark.store.datasets import pin_latest
+from lance_spark.store.stream_sink import commit_removal, look_for
+from lance_spark.streams.sink import TAKEN_BACK, Batch, doubled
+
+_LOG = logging.getLogger("lance_spark.streams")
+
+
+def take_back(location: DatasetLocation, batch: Batch) -> None:
+    """Delete the rows of every batch that is in twice. Raises Refused where they were changed since, and Conflict."""
+    for _ in attempts():
+        head = pin_latest(location, batch.branch)
+        twice = doubled(look_for(location, batch, head.version), batch.query)
+        if twice is None:
+            return
+        first, second = twice
+        added = _added(location, batch.branch, second)
+        now = _fragments(location, batch.branch, head.version)
+        if not added <= now:
+            raise Refused(
+                f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
+                "drivers ran the query at the same moment. Its rows were changed since.",
+                hint=f"Delete those of version {second} by hand, and let only one driver run the query.",
+            )
+        try:
+            commit_removal(location, head, sorted(added), {**batch.properties, TAKEN_BACK: str(second)})
+        except Conflict:
+            continue
+        _LOG.warning("Version %s of %s held a batch for the second time, and was taken back.", second, batch.uri)
+        return
+    raise Conflict(f"Others commit to {batch.uri} again and again.", hint="Start the query again.")
+
+
+def _added(location: DatasetLocation, branch: str | None, version: int) -> set[int]:
+    return _fragments(location, branch, version) - _fragments(location, branch, version - 1)
+
+
+def _fragments(location: DatasetLocation, branch: str | None, version: int) -> set[int]:
+    contents = version_reader.read_contents(location, PinnedVersion(branch, version))
+    return {fragment.id for fragment in contents.fragments()}

@@ -1,0 +1,1 @@
+"""Structured Streaming: the sink and the source."""

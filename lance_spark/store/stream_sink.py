@@ -1,0 +1,54 @@
+"""What a branch says about a streaming query, and the commits of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import refs
+from lance_spark.store.commits import commit_on
+from lance_spark.store.version_listing import newest_first
+from lance_spark.store.version_reader import find_manifest, read_transactions, transaction_of
+from lance_spark.streams.sink import Batch, BranchLook, Watermark
+
+
+def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook:
+    """What is known of a batch's query: its tag, and the versions of the branch after it, up to the newest one."""
+    tag = refs.read_tag(location, batch.tag)
+    if tag is None:
+        return BranchLook(None, {}, newest)
+    pin = PinnedVersion(tag.branch, tag.version)
+    manifest = find_manifest(location, pin)
+    transaction = None if manifest is None else transaction_of(location, tag.branch, manifest)
+    mark = Watermark(tag.branch, tag.version, manifest is not None, transaction)
+    if tag.branch != batch.branch:
+        return BranchLook(mark, {}, newest)
+    versions = [version for version, _ in newest_first(location, batch.branch, above=tag.version)]
+    newer = read_transactions(location, batch.branch, versions)
+    return BranchLook(mark, newer, max([newest, *versions]))
+
+
+def put_tag(location: DatasetLocation, batch: Batch, version: int) -> None:
+    """Point the query's tag at a version of the branch, whether or not there is a tag."""
+    tag, pin = refs.read_tag(location, batch.tag), PinnedVersion(batch.branch, version)
+    if tag is None:
+        refs.create_tag(location, batch.tag, pin)
+    elif (tag.branch, tag.version) != (batch.branch, version):
+        refs.move_tag(location, batch.tag, pin)
+
+
+def commit_note(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> PinnedVersion:
+    """Commit a version that says something and changes no row."""
+    import lance
+
+    return commit_on(location, head, lance.LanceOperation.Append([]), properties)
+
+
+def commit_removal(
+    location: DatasetLocation, head: PinnedVersion, fragments: list[int], properties: Mapping[str, str]
+) -> PinnedVersion:
+    """Commit a version without some whole fragments. Raises Conflict if others changed these meanwhile."""
+    import lance
+
+    return commit_on(location, head, lance.LanceOperation.Delete([], fragments, "_rowid is null"), properties)

@@ -1,0 +1,1 @@
+"""Decisions of streams into and out of a branch. Pure."""

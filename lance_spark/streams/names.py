@@ -1,0 +1,49 @@
+"""The names that a streaming query has in a dataset, and where its own id comes from. Pure."""
+
+from __future__ import annotations
+
+import json
+
+from lance_spark.errors import CorruptData, InvalidOption
+from lance_spark.refs.names import READER_TAG, STREAM_TAG, check_new_tag_name
+
+CHECKPOINT_FILE = "metadata"
+"""The file of a checkpoint in which Spark keeps the query's id: the same over restarts, another per checkpoint."""
+
+
+def sink_tag(query: str) -> str:
+    """The tag at the last version that a query committed. Raises InvalidOption for an id that no tag can have."""
+    return _tag(STREAM_TAG, query)
+
+
+def source_tag(query: str) -> str:
+    """The tag at the first version that a query still has to read. Raises InvalidOption as :func:`sink_tag`."""
+    return _tag(READER_TAG, query)
+
+
+def parse_query_id(content: bytes, checkpoint: str) -> str:
+    """The query's id from a checkpoint's file ``metadata``. Raises CorruptData."""
+    try:
+        query = json.loads(content)["id"]
+    except (ValueError, KeyError, TypeError):
+        query = None
+    if not isinstance(query, str) or not query:
+        raise CorruptData(
+            f"The file '{CHECKPOINT_FILE}' of the checkpoint {checkpoint} holds no query id.",
+            hint="Is it a checkpoint of Spark's? If only Spark can read it, give the stream an id of your own: "
+            "option('query_id', 'orders'), which stays the same as long as the checkpoint does.",
+        )
+    return query
+
+
+def _tag(prefix: str, query: str) -> str:
+    try:
+        if not query:
+            raise InvalidOption("it is empty.")
+        check_new_tag_name(prefix + query)
+    except InvalidOption as problem:
+        raise InvalidOption(
+            f"'{query}' cannot be the id of a query: {problem.message}",
+            hint="Letters, digits, '.', '-' and '_' can be in it.",
+        ) from None
+    return prefix + query
