@@ -73,7 +73,7 @@ def find_ends(location: DatasetLocation, at: PinnedVersion, since: Point, until:
 
 def _find(location: DatasetLocation, at: PinnedVersion, point: Point) -> PinnedVersion:
     if isinstance(point, datetime):
-        return _find_moment(location, at.branch, point)
+        return find_moment(location, at.branch, point)
     if isinstance(point, str):
         return resolve_expression(location, point, at.branch)
     if type(point) is not int or point < 1:
@@ -84,7 +84,7 @@ def _find(location: DatasetLocation, at: PinnedVersion, point: Point) -> PinnedV
     return pin_version(location, pin.branch, pin.version)
 
 
-def _find_moment(location: DatasetLocation, branch: str | None, point: datetime) -> PinnedVersion:
+def find_moment(location: DatasetLocation, branch: str | None, point: datetime) -> PinnedVersion:
     """The last version at a moment; of the parent where the branch had none yet. A moment without a zone is UTC."""
     moment = point.replace(tzinfo=timezone.utc) if point.tzinfo is None else point
     branches = _branches(location, branch)
@@ -116,7 +116,7 @@ def plan_changes(location: DatasetLocation, ends: FeedEnds, options: FeedOptions
     path = path_between(ends.since, ends.until, refs.read_branches(location).branches)
     versions = VersionsOfPath(location, path)
     end = read_contents(location, ends.until)
-    columns = _columns(location, ends.until, end, options)
+    columns = feed_columns(location, ends.until, end, options)
     walk = _FeedWalk(versions, StepReader(end.fields, columns.schema.names), end.has_stable_row_ids)
     onwards = [*walk.forward()]
     told = [walk.back(), *reversed(onwards)]
@@ -135,14 +135,14 @@ class _FeedWalk:
     def forward(self) -> Iterator[VersionPieces]:
         """What each version after the common one did, newest first."""
         for step in self._seen(forward=True):
-            commit = _commit(step.after, step.after.pin.branch)
+            commit = commit_of(step.after, step.after.pin.branch)
             yield self._steps.forward(step.before, step.after, commit, step.transaction)
 
     def back(self) -> VersionPieces:
         """What takes back everything that was done after the common version, as one."""
         if not self._versions.path.back:
             return VersionPieces(())
-        commit = _commit(self._versions.common, self._versions.path.common.branch)
+        commit = commit_of(self._versions.common, self._versions.path.common.branch)
         steps = self._seen(forward=False)
         found = [self._steps.back(step.before, step.after, commit, step.transaction).pieces for step in steps]
         pieces = tuple(piece for each in found for piece in each)
@@ -154,12 +154,13 @@ class _FeedWalk:
             yield step
 
 
-def _commit(snapshot: Snapshot, branch: str | None) -> Commit:
+def commit_of(snapshot: Snapshot, branch: str | None) -> Commit:
+    """What a feed tells of a version."""
     head = snapshot.contents.head
     return Commit(head.version, head.timestamp_ns // 1000, branch or MAIN)
 
 
-def _columns(location: DatasetLocation, until: PinnedVersion, end: Contents, options: FeedOptions) -> FeedColumns:
+def feed_columns(location: DatasetLocation, until: PinnedVersion, end: Contents, options: FeedOptions) -> FeedColumns:
     """The columns to read. Of blobs only the size is read, which tells most changes of them."""
     schema, blobs = schema_of(location, until), blob_columns(location, until)
     chosen = [name for name in schema.names if name not in blobs] if options.columns is None else list(options.columns)
@@ -189,12 +190,12 @@ def feed_frame(runner: Runner, plan: FeedPlan) -> Frame:
     columns = reading.columns
     frames = []
     if plan.direct or not plan.to_pair:
-        read = partial(_changes, reading)
+        read = partial(direct_changes, reading)
         frames.append(runner.flat_map("read changes", in_tasks(plan.direct), read, columns.rows))
     if plan.to_pair:
         sides = tuple(
             runner.flat_map(
-                stage, in_tasks(pieces), partial(_unpaired, reading, plan.unrecognizable, old), columns.unpaired
+                stage, in_tasks(pieces), partial(rows_to_pair, reading, plan.unrecognizable, old), columns.unpaired
             )
             for stage, old, pieces in (
                 ("read what went", True, [piece for piece in plan.to_pair if piece.deletes or piece.rewritten]),
@@ -207,7 +208,7 @@ def feed_frame(runner: Runner, plan: FeedPlan) -> Frame:
     return runner.union(frames)
 
 
-def _changes(reading: FeedReading, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+def direct_changes(reading: FeedReading, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
     """The changes of pieces whose rows need no comparison with those of others."""
     for piece in pieces:
         for kind, rows in ((DELETE, gone_rows(reading, piece)), (INSERT, came_rows(reading, piece))):
@@ -217,7 +218,7 @@ def _changes(reading: FeedReading, pieces: Sequence[Piece]) -> Iterator[pa.Recor
             yield from updates(before, after, piece.commit, reading)
 
 
-def _unpaired(
+def rows_to_pair(
     reading: FeedReading, unrecognizable: frozenset[int], old: bool, pieces: Sequence[Piece]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one side, with what tells which rows of the other side they belong to."""

@@ -13,7 +13,7 @@ from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import Refused
 from lance_spark.refs.lifetime import Lifetime
 from lance_spark.refs.model import Branch, RefTable, Tag
-from lance_spark.refs.names import is_frozen_tag, is_own_tag, is_stream_tag
+from lance_spark.refs.names import READER_TAG, is_frozen_tag, is_own_tag, is_stream_tag
 from lance_spark.sync.merge_notes import merged_notes
 
 CLOCK_MARGIN = timedelta(hours=1)
@@ -21,9 +21,10 @@ CLOCK_MARGIN = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NANOSECONDS = 1_000
 """In a microsecond."""
-LATEST, TAGGED, FORK, MERGED, JOB, RETAINED, UNDO, BY_POLICY, CLONE, DETACHED, NO_REF = (
+LATEST, TAGGED, READ, FORK, MERGED, JOB, RETAINED, UNDO, BY_POLICY, CLONE, DETACHED, NO_REF = (
     "latest",
     "tagged",
+    "a stream has yet to read it",
     "fork of a branch",
     "base of the next merge",
     "a job under way may need it",
@@ -241,9 +242,12 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: RefTabl
         for version in merge_bases(survey, chain, branches):
             if version in positions:
                 reasons.setdefault(positions[version], MERGED)
-    for tag in survey.refs.tags.values():
-        if tag.branch == chain.branch and tag.version in positions:
-            reasons[positions[tag.version]] = TAGGED
+    tags = [tag for tag in survey.refs.tags.values() if tag.branch == chain.branch and tag.version in positions]
+    reasons.update(dict.fromkeys((positions[tag.version] for tag in tags), TAGGED))
+    # A stream compares each version with the one before it.
+    read = [positions[tag.version] for tag in tags if tag.name.startswith(READER_TAG)]
+    unread = range(min(read), len(chain.versions)) if read else ()
+    reasons = {**dict.fromkeys(unread, READ), **reasons}
     if chain.versions:
         reasons[len(chain.versions) - 1] = LATEST
     return reasons

@@ -49,9 +49,9 @@ class ColumnTrack(NamedTuple):
 
 
 def track(fields: Sequence[Field], columns: Sequence[str]) -> ColumnTrack:
-    """The columns in the version that names them."""
+    """The columns in a version, by their names."""
     ids = {field.name: field.id for field in fields if field.parent_id == -1}
-    return _tracked([ids[name] for name in columns], fields)
+    return _tracked([ids.get(name) for name in columns], fields)
 
 
 def tracked_to(fields: Sequence[Field], here: ColumnTrack, columns: Sequence[str], replaced: bool) -> ColumnTrack:
@@ -89,22 +89,23 @@ def _tracked(ids: Sequence[int | None], fields: Sequence[Field]) -> ColumnTrack:
 class StepReader:
     """Finds the pieces of steps between neighbouring versions, the one after the other away from ``until``."""
 
-    def __init__(self, until: Sequence[Field], columns: Sequence[str]) -> None:
+    def __init__(self, until: Sequence[Field], columns: Sequence[str], known: ColumnTrack | None = None) -> None:
+        """``known``: where the columns are in ``until``, if not by their names."""
         self._columns = tuple(columns)
-        self._fields, self._track = tuple(until), track(until, columns)
+        self._fields, self._track = tuple(until), known or track(until, columns)
 
     def forward(self, before: Snapshot, after: Snapshot, commit: Commit, by: Transaction | None) -> VersionPieces:
         """What a version changed. Steps come newest first."""
         new = self._moved(after, replaced=False)
-        old = self._moved(before, replaced=_replaces(by))
+        old = self._moved(before, replaced=replaces_all(by))
         returns = by is None or ACTION in by.properties or by.operation not in _BRING_NO_ROWS_BACK
         step = _Step(before, after, commit, old, new)
-        return VersionPieces(tuple(step.pieces(returns)), not _replaces(by))
+        return VersionPieces(tuple(step.pieces(returns)), not replaces_all(by))
 
     def back(self, before: Snapshot, after: Snapshot, commit: Commit, by: Transaction | None) -> VersionPieces:
         """What takes back what a version changed. Steps come oldest first, after all that lead forward."""
         old = self._moved(before, replaced=False)
-        new = self._moved(after, replaced=_replaces(by))
+        new = self._moved(after, replaced=replaces_all(by))
         step = _Step(after, before, commit, new, old)
         return VersionPieces(tuple(step.pieces(True)))
 
@@ -115,7 +116,16 @@ class StepReader:
         return self._track
 
 
-def _replaces(by: Transaction | None) -> bool:
+def whole_pieces(snapshot: Snapshot, commit: Commit, columns: ColumnTrack) -> Iterator[Piece]:
+    """All fragments of a version, as if it had added them."""
+    for fragment in snapshot.contents.fragments():
+        side = Side(snapshot.pin, fragment.id, snapshot.deletions_of(fragment), columns.names)
+        size = _size(fragment, columns.fields)
+        yield Piece(commit, None, side, deletes=False, size=size, rows=fragment.rows)
+
+
+def replaces_all(by: Transaction | None) -> bool:
+    """Whether a version has nothing of the one before it, so that ids of columns mean something else."""
     return by is not None and by.operation == _REPLACES_ALL
 
 

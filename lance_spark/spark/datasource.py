@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,22 +37,39 @@ class LanceDataSource(DataSource):
         return "lance"
 
     def schema(self) -> StructType:
-        """The schema of the version that is read; resolves the ref."""
+        """The schema of the version that is read, or that a stream begins with; resolves the ref."""
         from lance_spark.actions.read import blob_names, read_schema
+        from lance_spark.options.stream_read import split_stream_options
         from lance_spark.spark.failures import plainly
         from lance_spark.spark.types import to_spark
 
         with plainly():
             read = self._pin()
-            return to_spark(read_schema(read), blob_names(read))
+            # Spark does not say whether a load is a stream; options that only streams have tell.
+            if not split_stream_options(self.options)[0]:
+                return to_spark(read_schema(read), blob_names(read))
+            from lance_spark.actions.streams.source import stream_read, stream_schema
+
+            return to_spark(stream_schema(stream_read(self.options, read)), blob_names(read))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the pinned version for the dataset's or the user's schema."""
+        from lance_spark.options.stream_read import refuse_stream_options
         from lance_spark.spark.failures import plainly
         from lance_spark.spark.reader import LanceReader
 
         with plainly():
+            refuse_stream_options(self.options)
             return LanceReader(self._pin(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader of what is committed to a branch, version by version."""
+        from lance_spark.actions.streams.source import stream_read
+        from lance_spark.spark.failures import plainly
+        from lance_spark.spark.streaming.source import LanceStreamReader
+
+        with plainly():
+            return LanceStreamReader(stream_read(self.options, self._pin()), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer that appends, or overwrites the branch's current version."""
@@ -66,9 +89,10 @@ class LanceDataSource(DataSource):
         A second look could find another version: a schema from one and rows from the next.
         """
         from lance_spark.actions.read import pin_read
+        from lance_spark.options.stream_read import split_stream_options
 
         if self._pinned is None:
-            self._pinned = pin_read(self.options)
+            self._pinned = pin_read(split_stream_options(self.options)[1])
         return self._pinned
 
     def __getstate__(self) -> dict[str, Any]:

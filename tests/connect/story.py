@@ -65,10 +65,24 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "cleaned": cleaned(table),
         "changed": changed(spark, uri + "-changed"),
         "catalog": catalogued(spark, uri + "-lake"),
+        "streamed": streamed(spark, uri + "-streamed"),
         "columns": changed_columns(spark, uri + "-columns"),
         "searched": searched(spark, uri + "-searched"),
         "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
     }
+
+
+def streamed(spark: SparkSession, uri: str) -> list[int]:
+    """Rows of a stream after its first run, and after another one that goes on from its checkpoint."""
+    found = []
+    for first in (0, 10):
+        spark.range(first, first + 10, 1, 2).write.format("lance").mode("append").save(uri)
+        reader = spark.readStream.format("lance").option("checkpointLocation", uri + "-checkpoint")
+        writer = reader.load(uri).writeStream.format("parquet").option("checkpointLocation", uri + "-checkpoint")
+        writer.trigger(availableNow=True).start(uri + "-parquet").awaitTermination()
+        rows = spark.read.parquet(uri + "-parquet")
+        found += [rows.count(), rows.distinct().count()]
+    return found
 
 
 def queried(spark: SparkSession, table: LanceTable) -> list[object]:

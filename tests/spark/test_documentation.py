@@ -136,3 +136,16 @@ def types(cell):
 def places(name, kinds):
     """Where a list of types has this one, which may be followed by its parameters."""
     return [place for place, kind in enumerate(kinds) if kind == name or kind.startswith(f"{name}(")]
+
+
+def test_the_example_of_a_stream_runs_and_gives_what_it_says(spark, tmp_path):
+    text = (ROOT / "docs" / "streaming-source.md").read_text()
+    code = re.search(r"<!-- stream -->\n```python\n(.*?)```", text, re.DOTALL)[1]
+    code = re.sub(r'"(events\.\w+|checkpoints/events)"', lambda match: repr(str(tmp_path / match[1])), code)
+    code = re.sub(r"^(\w.*)  # (\d+)$", r"said.append((\1, \2))", code, flags=re.MULTILINE)
+    names = {"spark": spark, "said": []}
+    try:
+        exec(code, names)
+    finally:
+        unregister(spark)
+    assert names["said"] == [(1000, 1000), (1200, 1200)]

@@ -84,6 +84,17 @@ def test_detached_versions_stay():
     assert verdict.reasons == {"latest": 1, "detached": 2}
 
 
+def test_what_a_stream_has_yet_to_read_stays():
+    """Of a chain with the tag of a reader: that version and all after it. Of other chains, and before it, nothing."""
+    chains = [chain(versions=[manifest(number) for number in range(1, 7)]), chain("a", (3, 4, 5))]
+    tags = [("reader-q", None, 3), ("reader-r", None, 4), ("stream-s", None, 1)]
+    seen = survey(*chains, branches=[fork("a", 9)], tags=tags)
+    assert kept_versions(seen, replace(EVERYTHING, error_if_tagged_old_versions=True)) == {
+        "": [1, 3, 4, 5, 6], "tree/a": [5],
+    }  # fmt: skip
+    assert judge(seen, EVERYTHING, CLOCK, {})[0].reasons == {"tagged": 3, "a stream has yet to read it": 1, "latest": 1}
+
+
 def test_a_tagged_version_stays_and_a_tag_of_another_branch_protects_nothing():
     seen = survey(chain(), chain("a"), branches=[fork("a", 3)], tags=[("t", None, 1), ("u", "a", 2)])
     assert kept_versions(seen, EVERYTHING) == {"": [1, 3], "tree/a": [2, 3]}

@@ -1,0 +1,202 @@
+"""Divides the parts of a batch among tasks, and reads one task where Spark runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from lance_spark.actions.changes import direct_changes, rows_to_pair
+from lance_spark.actions.read import PinnedRead
+from lance_spark.actions.streams.source_parts import Part
+from lance_spark.feed.images import pair
+from lance_spark.feed.model import LOCAL, FeedReading, Piece, Side
+from lance_spark.feed.tasks import in_tasks
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.scan.plan import (
+    FRAGMENT_COST,
+    MIN_SPLIT,
+    FragmentSize,
+    ScanPartition,
+    ScanRequest,
+    batch_rows,
+    plan_scan,
+)
+from lance_spark.schema.conform import conform
+from lance_spark.schema.projection import ROW_ADDRESS, ROW_COLUMNS, ROW_ID
+from lance_spark.schema.width import row_width
+from lance_spark.store.fragment_sizes import fragment_sizes
+from lance_spark.store.scanning import Scan, ScanColumns, read_batches, takes_row_addresses
+
+_ROWS_IN_MEMORY = 2_000_000
+"""Rows of a version that one task compares, about. Of more, each task reads all and keeps its share."""
+
+
+@dataclass(frozen=True)
+class RowsOf:
+    """Fragments, or a range of rows, of one version."""
+
+    scan: Scan
+    part: ScanPartition
+    names: tuple[str | None, ...]
+    """What the version calls each column that the stream gives; None for one that it does not have."""
+
+
+@dataclass(frozen=True)
+class RowsTask:
+    """Rows that were appended."""
+
+    parts: tuple[RowsOf, ...]
+
+
+@dataclass(frozen=True)
+class FeedTask:
+    """Changes that are known as they are read."""
+
+    reading: FeedReading
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """Changes of one version whose rows have to be compared; of several such tasks each has its share of the rows."""
+
+    reading: FeedReading
+    pieces: tuple[Piece, ...]
+    recognizable: bool
+    share: int
+    shares: int
+
+
+StreamTask = RowsTask | FeedTask | PairTask
+
+
+def divide(parts: Sequence[Part], read: PinnedRead, schema: pa.Schema, cores: int) -> list[StreamTask]:
+    """The tasks of a batch. ``schema`` is what comes out; ``cores`` are those to keep busy."""
+    if not parts or parts[0].reading is not None:
+        return list(_feed_tasks(parts, read.options.split_size))
+    return list(_row_tasks([part.pieces[0] for part in parts], read, schema, cores))
+
+
+def read_task(task: StreamTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a task in exactly the schema."""
+    if isinstance(task, RowsTask):
+        for part in task.parts:
+            for batch in read_batches(part.scan, part.part):
+                yield conform(_named(batch, part.names, schema), schema)
+        return
+    changes = direct_changes(task.reading, task.pieces) if isinstance(task, FeedTask) else _paired(task)
+    for batch in changes:
+        yield conform(batch, schema)
+
+
+def _feed_tasks(parts: Sequence[Part], split_size: int) -> Iterator[StreamTask]:
+    direct: dict[FeedReading, list[Piece]] = {}
+    for part in parts:
+        if part.reading is None:
+            continue
+        if not part.pairing:
+            direct.setdefault(part.reading, []).extend(part.pieces)
+            continue
+        shares = 1 + sum(piece.rows for piece in part.pieces) // _ROWS_IN_MEMORY
+        for share in range(shares):
+            yield PairTask(part.reading, part.pieces, part.recognizable, share, shares)
+    for reading, pieces in direct.items():
+        for group in in_tasks(pieces, min(split_size, _FEED_BYTES)):
+            yield FeedTask(reading, group)
+
+
+_FEED_BYTES = 32 * 2**20
+
+
+def _row_tasks(pieces: Sequence[Piece], read: PinnedRead, schema: pa.Schema, cores: int) -> Iterator[StreamTask]:
+    """Neighbouring fragments share a task, of whatever versions they are; a large fragment has several."""
+    width = row_width(schema)
+    weights = [FRAGMENT_COST + max(piece.size, int(piece.rows * width)) for piece in pieces]
+    target = min(read.options.split_size, max(MIN_SPLIT, sum(weights) // max(1, cores)))
+    group: list[RowsOf] = []
+    filled = 0
+    for piece, weight in zip(pieces, weights, strict=True):
+        side = _after(piece)
+        rows = _rows_of(side, read, schema, width)
+        if weight > 1.5 * target:
+            yield from (RowsTask((RowsOf(rows.scan, part, rows.names),)) for part in _ranges(side, rows, target, width))
+            continue
+        if group and filled + weight > target:
+            yield RowsTask(tuple(group))
+            group, filled = [], 0
+        filled += weight
+        if group and group[-1].scan == rows.scan:
+            rows = RowsOf(rows.scan, ScanPartition((*group.pop().part.fragment_ids, side.fragment)), rows.names)
+        group.append(rows)
+    if group:
+        yield RowsTask(tuple(group))
+
+
+def _ranges(side: Side, rows: RowsOf, target: int, width: float) -> tuple[ScanPartition, ...]:
+    scan = rows.scan
+    known = {size.fragment_id: size for size in fragment_sizes(scan.location, scan.pin)}
+    size: FragmentSize = known[side.fragment]
+    request = ScanRequest(
+        width,
+        split_size=target,
+        filtered=scan.filter is not None,
+        splittable=takes_row_addresses(scan.location, scan.pin),
+    )
+    return plan_scan([size], request)
+
+
+def _rows_of(side: Side, read: PinnedRead, schema: pa.Schema, width: float) -> RowsOf:
+    known = iter(side.columns)
+    names = tuple(field.name if field.name in ROW_COLUMNS else next(known) for field in schema)
+    stored = tuple(dict.fromkeys(name for name in names if name is not None and name not in ROW_COLUMNS))
+    columns = ScanColumns(
+        stored,
+        with_row_id=ROW_ID in names,
+        # A scan without any column tells how many rows there are only with something that pylance makes.
+        with_row_address=ROW_ADDRESS in names or not stored,
+        blobs="all_binary" if read.options.blob_handling == "bytes" else "blobs_descriptions",
+    )
+    pin = PinnedVersion(side.pin.branch, side.pin.version, side.pin.stamp)
+    size = read.options.batch_size or batch_rows(width)
+    return RowsOf(Scan(read.location, pin, columns, read.options.filter, size), ScanPartition((side.fragment,)), names)
+
+
+def _after(piece: Piece) -> Side:
+    if piece.after is None:
+        raise AssertionError("a part of appended rows is a fragment that was added")
+    return piece.after
+
+
+def _named(batch: pa.RecordBatch, names: Sequence[str | None], schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the names of the stream; columns that the version does not have are null."""
+    columns = [
+        pa.nulls(batch.num_rows, field.type) if name is None else batch.column(batch.schema.get_field_index(name))
+        for name, field in zip(names, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def _paired(task: PairTask) -> Iterator[pa.RecordBatch]:
+    reading, columns = task.reading, task.reading.columns
+    unknown = frozenset() if task.recognizable else frozenset(piece.commit.version for piece in task.pieces)
+    read = partial(rows_to_pair, reading, unknown)
+    gone = read(True, [piece for piece in task.pieces if piece.deletes or piece.rewritten])
+    came = read(False, [piece for piece in task.pieces if piece.inserts or piece.rewritten])
+    tables = [
+        pa.Table.from_batches(chain.from_iterable(_share(batch, task) for batch in side), columns.unpaired)
+        for side in (gone, came)
+    ]
+    yield from pair(tables[0], tables[1], reading.options.images, columns.rows).combine_chunks().to_batches()
+
+
+def _share(batch: pa.RecordBatch, task: PairTask) -> Iterator[pa.RecordBatch]:
+    if task.shares == 1:
+        yield batch
+        return
+    numbers = batch.column(batch.schema.get_field_index(LOCAL)).to_numpy().view(np.uint64)
+    yield batch.filter(pa.array(numbers % np.uint64(task.shares) == np.uint64(task.share)))
