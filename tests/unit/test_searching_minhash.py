@@ -18,7 +18,7 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize(("shingling", "text", "parts"), PARTS, ids=str)
+@pytest.mark.parametrize(("shingling", "text", "parts"), PARTS, ids=lambda given: "|".join(sorted(given)) if isinstance(given, set) else str(given))
 def test_the_parts_of_a_text(shingling, text, parts):
     assert shingling.parts(text) == parts
 
