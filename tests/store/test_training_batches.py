@@ -14,12 +14,12 @@ import pytest
 from support import torch_stand_in
 from support.local_datasets import make_dataset
 
-torch_stand_in.install()
+from lance_spark import LanceTable
+from lance_spark.errors import NotFound, Refused
+from lance_spark.training.reading import open_split
 
-from lance_spark import LanceTable  # noqa: E402
-from lance_spark.errors import NotFound, Refused  # noqa: E402
-from lance_spark.training.reading import open_split  # noqa: E402
-from lance_spark.training.torch import Batching, FrozenBatches, FrozenRows  # noqa: E402
+with torch_stand_in.installed():
+    from lance_spark.training.torch import Batching, FrozenBatches, FrozenRows
 
 needs_torch = pytest.mark.skipif(not torch_stand_in.HAS_TORCH, reason="workers need torch itself")
 COLUMNS = ["id", "vector", "word"]

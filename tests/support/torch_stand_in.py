@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -38,9 +39,14 @@ class DataLoader:
             yield {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def install() -> None:
-    """Let ``import torch`` find the stand-in, unless there is torch."""
-    if HAS_TORCH or "torch" in sys.modules:
+@contextmanager
+def installed() -> Iterator[None]:
+    """Let ``import torch`` find the stand-in for a while, unless there is torch.
+
+    Only for a while: pyspark asks whether torch is there, and stumbles over a module without a spec.
+    """
+    if HAS_TORCH:
+        yield
         return
     torch, utils, data = (ModuleType(name) for name in ("torch", "torch.utils", "torch.utils.data"))
     parts: dict[str, Any] = {"Dataset": Dataset, "IterableDataset": IterableDataset, "DataLoader": DataLoader}
@@ -49,4 +55,10 @@ def install() -> None:
     data.get_worker_info = lambda: None  # type: ignore[attr-defined]
     torch.from_numpy = lambda array: array  # type: ignore[attr-defined]
     torch.utils, utils.data = utils, data  # type: ignore[attr-defined]
-    sys.modules.update({"torch": torch, "torch.utils": utils, "torch.utils.data": data})
+    modules = {"torch": torch, "torch.utils": utils, "torch.utils.data": data}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name in modules:
+            del sys.modules[name]
