@@ -16,6 +16,7 @@ from benchmarks.merging.data import Shape
 from benchmarks.merging.data import table as merging_table
 from benchmarks.merging.growth import ours as merging
 from benchmarks.merging.measure import Details, Run, Work, measure
+from benchmarks.one_core import on_one_core
 from benchmarks.peers import OURS
 from benchmarks.upkeeping.data import Kept, branches, documents, files, small_fragments
 from benchmarks.upkeeping.delta import DeltaPlace, statement
@@ -29,7 +30,10 @@ _MERGED_ROWS = 100
 """Of each of these fragments."""
 _INDEXES = {"btree": "id", "ivf_pq": "emb", "inverted": "text"}
 """Kinds, and the columns that they are on."""
-_BY_ONE = (Target(f"{_FACTOR} x pylance in one process", "pylance", _FACTOR),)
+_BY_ONE = (
+    Target(f"{_FACTOR} x pylance in one process", "pylance", _FACTOR),
+    Target(f"{_FACTOR} x pylance with one executor's core", "pylance_one_core", _FACTOR),
+)
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ class Cases:
         name = f"{self._of(5_000):,} fragments"
         work = {
             "ours": Work(small, partial(self._optimize, {})),
-            "pylance": Work(small, lambda uri: _compact(uri)),
-            "pylance_one_thread": Work(small, lambda uri: _compact(uri, num_threads=1)),
+            "pylance": Work(small, partial(partial, _compact)),
+            "pylance_one_core": Work(small, lambda uri: lambda: on_one_core(_compact, uri)),
             **self._delta(small, self._of(5_000), "OPTIMIZE delta.`{}`"),
         }
         yield self._measured(f"compact {name}", work, _BY_ONE)
@@ -93,7 +97,8 @@ class Cases:
             given = settings if kind == "ivf_pq" else {}
             work = {
                 "ours": Work(table, partial(self._index, kind, given)),
-                "pylance": Work(table, partial(_pylance_index, kind, given)),
+                "pylance": Work(table, partial(partial, _pylance_index, kind, given)),
+                "pylance_one_core": Work(table, partial(partial, _index_on_one_core, kind, given)),
             }
             told = "".join(f", {key} {value}" for key, value in given.items())
             yield self._measured(f"{kind}, {table.rows:,} rows{told}", work, _BY_ONE)
@@ -185,25 +190,20 @@ class Cases:
         return {"delta": Work(place, lambda path: statement(self.spark, text.format(path)))}
 
 
-def _compact(uri: str, **options: int) -> Run:
+def _compact(uri: str) -> None:
+    lance.dataset(uri).optimize.compact_files(target_rows_per_fragment=TARGET_ROWS)
+
+
+def _pylance_index(kind: str, settings: dict[str, Any], uri: str) -> None:
     dataset = lance.dataset(uri)
+    if settings:
+        dataset.create_index(_INDEXES[kind], kind.upper(), **settings)
+    else:
+        dataset.create_scalar_index(_INDEXES[kind], kind.upper())
 
-    def run() -> None:
-        dataset.optimize.compact_files(target_rows_per_fragment=TARGET_ROWS, **options)
 
-    return run
-
-
-def _pylance_index(kind: str, settings: dict[str, Any], uri: str) -> Run:
-    dataset = lance.dataset(uri)
-
-    def run() -> None:
-        if settings:
-            dataset.create_index(_INDEXES[kind], kind.upper(), **settings)
-        else:
-            dataset.create_scalar_index(_INDEXES[kind], kind.upper())
-
-    return run
+def _index_on_one_core(kind: str, settings: dict[str, Any], uri: str) -> None:
+    on_one_core(_pylance_index, kind, settings, uri)
 
 
 def _merge_after_compaction(uri: str) -> Run:
