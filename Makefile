@@ -36,7 +36,7 @@ test: venv ## all tests on the newest Spark
 	@$(call in_venv,$(VENV)) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-nightly: venv ## the same with every case and long campaigns of random histories: hours
-	@HYPOTHESIS_PROFILE=nightly $(MAKE) --no-print-directory test
+	@HYPOTHESIS_PROFILE=nightly $(MAKE) --no-print-directory test test-oldest
 
 test-oldest: venv-oldest ## on the oldest Spark, the Spark tests that may differ there
 	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m 'spark and not one_spark' tests/spark $(ARGS)

@@ -6,6 +6,7 @@ import os
 import random
 import sys
 from functools import lru_cache
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
@@ -34,6 +35,7 @@ settings.register_profile("nightly", settings.get_profile("default"), max_exampl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xmn256m"
+_SPARK = "oldest" if version("pyspark").startswith("4.0.") else "newest"
 _LONGEST_FIRST = ("connect", "spark", "property", "cli", "s3", "store", "unit")
 
 
@@ -60,7 +62,8 @@ def pytest_collection_finish(session):
 
 def _leave_out(items):
     """Of tests marked ``sampled(part)`` keep that part of the cases: always the same ones, and every value of each
-    parameter at least once. The other cases, and what is marked ``nightly``, are run at night.
+    parameter at least once; of those marked ``less_on(spark, part)`` on that Spark. The other cases, and what is marked
+    ``nightly``, are run at night.
     """
     kept, left_out = [], []
     for _, group in groupby(items, lambda item: item.nodeid.partition("[")[0]):
@@ -68,6 +71,7 @@ def _leave_out(items):
         cases = [case for case in every if case.get_closest_marker("nightly") is None]
         marker = cases[0].get_closest_marker("sampled") if cases else None
         chosen = cases if marker is None else _sample(cases, marker.args[0])
+        chosen = [case for case in chosen if _is_for_this_spark(case)]
         kept += [case for case in every if case in chosen]
         left_out += [case for case in every if case not in chosen]
     if left_out:
@@ -83,6 +87,12 @@ def _sample(cases, part):
         (others if values <= seen else chosen).append(case)
         seen |= values
     return chosen + others[: max(0, round(part * len(cases)) - len(chosen))]
+
+
+def _is_for_this_spark(case):
+    """What the other Spark has all cases of runs here with some of them: always the same ones."""
+    parts = [mark.args[1] for mark in case.iter_markers("less_on") if mark.args[0] == _SPARK]
+    return all(random.Random(case.nodeid).random() < part for part in parts)
 
 
 def _turn(directory):
