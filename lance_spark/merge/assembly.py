@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,13 +48,16 @@ class Assembly:
     """Rows that new fragments come without, by ids in theirs: of those a file is written."""
     dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Deleted rows of new fragments, by ids in theirs, where it matters."""
+    base: frozenset[int] = frozenset()
+    """Field ids of the base's columns."""
 
     @classmethod
     def of(cls, sides: Sides, change: MergeChange, placed: Placed, fields: Mapping[int, int]) -> Assembly:
         """The assembly of a planned change."""
-        if not sides.ours.contents.has_stable_row_ids:
-            return cls(sides.theirs, placed, fields, masks=change.followed.masks)
-        return cls(sides.theirs, placed, fields, row_ids(sides, change), change.followed.masks, change.followed.dead)
+        known, followed = None, change.followed
+        if sides.ours.contents.has_stable_row_ids:
+            known = row_ids(sides, change)
+        return cls(sides.theirs, placed, fields, known, followed.masks, followed.dead, sides.base_theirs.live)
 
     def mixed(self, change: MergeChange) -> list[Fragment]:
         """New fragments whose rows could not keep their ids, unless some of these rows are deleted."""
@@ -100,18 +103,30 @@ class Assembly:
     def _files(self, replacement: Replacement, ours: list[Json], theirs: list[Json]) -> list[Json]:
         """The files of both sides. A file has a column if its ``fields`` name it; older files mark it as replaced."""
         here = {file["path"]: file for file in ours}
-        before = {file.path for file in replacement.base.files}
+        before = {file.path: file.fields for file in replacement.base.files}
         placed = [self._file(file) for file in theirs]
-        if here.keys() == before:
+        if {path: tuple(file["fields"]) for path, file in here.items()} == before:
             return [
                 {**here[file["path"]], "fields": file["fields"]} if file["path"] in here else file for file in placed
             ]
         new = [file for file in placed if file["path"] not in here]
+        back = {
+            after["path"]: self._back(before[file["path"]], file["fields"], after["fields"])
+            for file, after in zip(theirs, placed, strict=True)
+            if file["path"] in before
+        }
         written = {field for file in new for field in file["fields"]}
-        kept = [
-            {**file, "fields": [REPLACED if field in written else field for field in file["fields"]]} for file in ours
-        ]
-        return kept + new
+        written |= {field for found in back.values() for field in found.values()}
+        return [_with_fields(file, back.get(file["path"], {}), written) for file in ours] + new
+
+    def _back(self, before: Sequence[int], theirs: Sequence[int], placed: Sequence[int]) -> dict[int, int]:
+        """Columns that theirs has back in a file of the base, by their places in it: their ids in ours."""
+        live = self.theirs.live
+        return {
+            at: placed[at]
+            for at, (old, new) in enumerate(zip(before, theirs, strict=True))
+            if new in live and not self.base.issuperset((old, new))
+        }
 
     def _file(self, file: Json) -> Json:
         root = self.theirs.bases[file["base_id"]]
@@ -145,6 +160,12 @@ class Assembly:
             return []
         dead = self.masks.get(fragment.id) or self.dead.get(fragment.id) or ()
         return kept_row_ids(read_row_ids(fragment.row_ids), self.row_ids.known, frozenset(dead))
+
+
+def _with_fields(file: Json, back: Mapping[int, int], written: Collection[int]) -> Json:
+    """A file of ours with the columns that are back in it, and without those that are elsewhere now."""
+    kept = [REPLACED if field in written else field for field in file["fields"]]
+    return {**file, "fields": [back.get(at, field) for at, field in enumerate(kept)]}
 
 
 def row_ids(sides: Sides, change: MergeChange) -> RowIds:

@@ -49,6 +49,21 @@ class Replacement:
 
 
 @dataclass(frozen=True)
+class Kinship:
+    """What the history says of rows that ours may have, where a single version is picked or reverted.
+
+    As it stands it is that of a merge: the base is all that both sides have in common.
+    """
+
+    shares: bool = False
+    """Whether ours took in versions that theirs has and the base has not."""
+    has_base: bool = True
+    """Whether ours took in the base."""
+    earlier: Steps = field(default_factory=lambda: Steps(None))
+    """The versions before the base that ours did not take in."""
+
+
+@dataclass(frozen=True)
 class Sides:
     """What is compared. ``base_ours`` and ``base_theirs`` are one version, as the chain of each side has it."""
 
@@ -58,8 +73,7 @@ class Sides:
     theirs: Snapshot
     our_steps: Steps
     their_steps: Steps
-    more_rewrites: tuple[Rewrite, ...] = ()
-    """Compactions before the base, which ours does not descend from."""
+    kinship: Kinship = field(default_factory=Kinship)
     numbering: Snapshot | None = None
     """A version with the rows of the base under their ids in theirs; None if both sides number rows alike, up to the
     base's next row id."""
@@ -77,7 +91,7 @@ class Sides:
     @property
     def rewrites(self) -> tuple[Rewrite, ...]:
         """All compactions that are known, of either side."""
-        return (*self.our_steps.rewrites, *self.their_steps.rewrites, *self.more_rewrites)
+        return (*self.our_steps.rewrites, *self.their_steps.rewrites, *self.kinship.earlier.rewrites)
 
     @property
     def fields(self) -> tuple[tuple[Field, ...], tuple[Field, ...], tuple[Field, ...]]:

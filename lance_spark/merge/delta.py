@@ -30,9 +30,10 @@ class Delta:
 def delta(base: Snapshot, side: Snapshot) -> Delta:
     """How the fragments of the side came from those of the base.
 
-    Two versions of one chain are compared as bytes first, so that only fragments that differ are decoded.
+    Two versions of one chain are compared as bytes first, so that only fragments that differ are decoded. A dropped
+    column that is back changes fragments without changing a byte of them.
     """
-    if base.bases == side.bases:
+    if base.bases == side.bases and side.live <= base.live:
         before = base.contents.fragments_without(side.contents)
         after = side.contents.fragments_without(base.contents)
     else:
@@ -45,7 +46,7 @@ def delta(base: Snapshot, side: Snapshot) -> Delta:
             added.append(fragment)
             continue
         kept.add(origin.id)
-        if not (same_files(origin, fragment, side.live) and same_deletion(origin, fragment)):
+        if not (same_files(fragment, origin, side.live, base.live) and same_deletion(origin, fragment)):
             changed.append((origin, fragment))
         elif origin.id != fragment.id:
             renumbered.append((origin, fragment))

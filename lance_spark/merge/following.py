@@ -165,8 +165,9 @@ class _Settling:
 
     def _clashes(self) -> Iterable[Clash]:
         states = _States(self.contest, self.traced)
-        ours = states.written(self.contest.ours, self.sides.our_steps.rewrites, self.sides.ours)
-        theirs = states.written(self.contest.theirs, self.sides.their_steps.rewrites, self.sides.theirs)
+        sides = self.sides
+        ours = states.written(self.contest.ours, sides.our_steps.rewrites, (sides.base_ours, sides.ours))
+        theirs = states.written(self.contest.theirs, sides.their_steps.rewrites, (sides.base_theirs, sides.theirs))
         our_kinds = _Kinds(self, self.ours, self.gone_ours, (), self.sides.our_steps, ours)
         their_kinds = _Kinds(self, self.theirs, self.gone_theirs, self.back, self.sides.their_steps, theirs)
         both = of_runs.within(self.gone_theirs, self.gone_ours)
@@ -250,18 +251,23 @@ class _States:
     def __init__(self, contest: Contest, traced: Traced) -> None:
         self._contest, self._traced = contest, traced
 
-    def written(self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], side: Snapshot) -> frozenset[int]:
-        """The numbers of the pairs of which the side wrote columns."""
+    def written(
+        self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
+    ) -> frozenset[int]:
+        """The numbers of the pairs of which a side wrote columns, or has dropped ones back, from base to newest."""
+        base, side = versions
+        before = [pair.before for pair in self._contest.pairs]
         states: defaultdict[str, list[Fragment]] = defaultdict(list)
-        for fragment in (*(pair.before for pair in self._contest.pairs), *now):
+        for fragment in (*before, *now):
             states[self._traced.files.key(fragment)].append(fragment)
         relevant = set(map(id, self._contest.rewrites))
         for rewrite in rewrites:
             for fragment in (*rewrite.old, *rewrite.new) if id(rewrite) in relevant else ():
                 states[self._traced.files.key(fragment)].append(fragment)
+        in_base = {self._traced.files.key(fragment) for fragment in before}
         found: set[int] = set()
         for key, several in states.items():
-            first = columns(several[0], side.live)
+            first = columns(several[0], side.live & base.live if key in in_base else side.live)
             if any(columns(other, side.live) != first or other.has_overlays for other in several):
                 found.update(np.unique(self._traced.labels.get(key, NONE)[:, 2] >> 32).tolist())
         return frozenset(found)

@@ -56,13 +56,16 @@ class _Meeting:
     @cached_property
     def kinds_of_theirs(self) -> set[FragmentChange]:
         """What theirs did, except for what ours did as well."""
-        return _kinds((self.before, self.theirs, self.ours), self.sides.theirs, self.sides.their_steps)
+        sides = self.sides
+        versions = _Versions(self.before, self.theirs, self.ours, sides.base_theirs.live, sides.theirs, sides.ours)
+        return versions.kinds(sides.their_steps)
 
     @cached_property
     def decisions(self) -> list[Decision]:
         """What the matrix says."""
-        ours = _kinds((self.base, self.ours, self.theirs), self.sides.ours, self.sides.our_steps)
-        return decide(FRAGMENTS, self.kinds_of_theirs, ours)
+        sides = self.sides
+        versions = _Versions(self.base, self.ours, self.theirs, sides.base_ours.live, sides.ours, sides.theirs)
+        return decide(FRAGMENTS, self.kinds_of_theirs, versions.kinds(sides.our_steps))
 
     def clashes(self, decision: Decision) -> bool:
         """Whether a decision is a conflict. Only deletion files show whether rows differ; they are read later."""
@@ -89,31 +92,48 @@ class _Meeting:
         )
 
 
-def _kinds(
-    versions: tuple[Fragment, Fragment | None, Fragment | None], side: Snapshot, steps: Steps
-) -> set[FragmentChange]:
-    """What a side did to a fragment, of which ``versions`` are those of the base, the side and the other side."""
-    base, here, there = versions
-    if here is None:
-        return {FragmentChange.GONE}
-    known = [fragment for fragment in (base, there) if fragment is not None]
-    kinds = set()
-    if not any(same_deletion(here, fragment) for fragment in known):
-        kinds.add(FragmentChange.ROWS_DELETED if steps.moves_no_rows else FragmentChange.ROWS_UPDATED)
-    if not any(same_files(here, fragment, side.live) for fragment in known):
-        kinds.add(FragmentChange.COLUMNS_WRITTEN)
-    return kinds or {FragmentChange.UNCHANGED}
+@dataclass(frozen=True)
+class _Versions:
+    """One fragment in three versions, with the columns that are live there."""
+
+    base: Fragment
+    here: Fragment | None
+    there: Fragment | None
+    live_in_base: frozenset[int]
+    side: Snapshot
+    """The version of ``here``."""
+    other: Snapshot
+
+    def kinds(self, steps: Steps) -> set[FragmentChange]:
+        """What the side did to it, by ``steps``, except for what the other side did as well."""
+        here = self.here
+        if here is None:
+            return {FragmentChange.GONE}
+        known = [(self.base, self.live_in_base)]
+        if self.there is not None:
+            known.append((self.there, known_columns(self.live_in_base, self.other)))
+        kinds = set()
+        if not any(same_deletion(here, fragment) for fragment, _ in known):
+            kinds.add(FragmentChange.ROWS_DELETED if steps.moves_no_rows else FragmentChange.ROWS_UPDATED)
+        if not any(same_files(here, fragment, self.side.live, live) for fragment, live in known):
+            kinds.add(FragmentChange.COLUMNS_WRITTEN)
+        return kinds or {FragmentChange.UNCHANGED}
+
+
+def known_columns(live_in_base: frozenset[int], side: Snapshot) -> frozenset[int]:
+    """Columns of which a side's files tell whether it has the same values: those it dropped are none it lacks."""
+    return live_in_base | side.live
 
 
 def _added(sides: Sides, ours: Delta, theirs: Delta) -> tuple[list[Fragment], list[int]]:
     """New fragments of theirs, and ids of those that ours took over before and that one side changed since."""
-    known = by_file(ours.added)
+    twins, known = by_file(ours.added), known_columns(sides.base_theirs.live, sides.ours)
     added, clashing = [], []
     for fragment in theirs.added:
-        twin = counterpart(fragment, known)
+        twin = counterpart(fragment, twins)
         if twin is None:
             added.append(fragment)
-        elif not (same_files(twin, fragment, sides.theirs.live) and same_deletion(twin, fragment)):
+        elif not (same_files(fragment, twin, sides.theirs.live, known) and same_deletion(twin, fragment)):
             clashing.append(twin.id)
     return added, clashing
 

@@ -66,9 +66,14 @@ class Snapshot:
         return Deletions(root.uri, deletion.path_for(fragment.id))
 
 
-def same_files(one: Fragment, other: Fragment, live: frozenset[int]) -> bool:
-    """Whether two fragments have the live columns in the same data files, wherever these are."""
-    return columns(one, live) == columns(other, live)
+def same_files(one: Fragment, other: Fragment, live: frozenset[int], in_other: frozenset[int] | None = None) -> bool:
+    """Whether two fragments have the live columns in the same data files, wherever these are.
+
+    ``in_other`` are the live columns of the other one, if they may be others. Files keep the values of a dropped
+    column. So of a column that one version dropped and another has back, the files look the same, but the values are
+    in one version only.
+    """
+    return columns(one, live) == columns(other, live if in_other is None else live & in_other)
 
 
 def same_deletion(one: Fragment, other: Fragment) -> bool:

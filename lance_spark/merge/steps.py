@@ -43,7 +43,7 @@ class Step(NamedTuple):
     brings: bool = False
     """Whether rows came with it by a pick, a revert or a restore."""
     adds_only: bool = False
-    """Whether it is known to have left every older fragment as it was."""
+    """Whether it is known to have only added rows, which were never in other files before."""
     replaced: bool | None = None
     """Whether it replaced the whole table; None if the operation says it."""
     rewrites: tuple[Rewrite, ...] = ()
@@ -61,6 +61,11 @@ class Step(NamedTuple):
     def moves_rows(self) -> bool:
         """Whether rows may have left a fragment without being deleted."""
         return self.operation not in _MOVES_NO_ROWS if self.moved is None else self.moved
+
+    @property
+    def renames_rows(self) -> bool:
+        """Whether older rows may lie in other files since then."""
+        return self.moves_rows or self.brings or self.reordered or bool(self.rewrites) or self.operation == "Rewrite"
 
     @property
     def changes_rows(self) -> bool:
@@ -108,6 +113,16 @@ class Steps:
             return False
         later = self.all[first + 1 :]
         return any(step.changes_rows for step in (*later, *other.all)) or not (self.complete and other.complete)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether one of them may have rewritten or deleted older rows."""
+        return not self.complete or any(step.changes_rows for step in self.all)
+
+    @property
+    def renames_rows(self) -> bool:
+        """Whether older rows may lie in other files after them."""
+        return not self.complete or any(step.renames_rows for step in self.all)
 
     def changed_after(self, version: int) -> bool:
         """Whether rows of a version of this branch, or rows of a later version, may have changed since."""

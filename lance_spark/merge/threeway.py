@@ -16,6 +16,8 @@ from lance_spark.merge.delta import Delta, delta
 from lance_spark.merge.fragments import merge_fragments
 from lance_spark.refs.names import MAIN
 
+TAKEN_BEFORE = "rows that were picked, reverted or restored may be on both sides under other names"
+
 
 def compare(sides: Sides) -> MergeChange:
     """What ours has to take of theirs, and what stands against it."""
@@ -44,22 +46,42 @@ def compare(sides: Sides) -> MergeChange:
 
 
 def taken_before(sides: Sides, change: MergeChange) -> list[MergeConflict]:
-    """Rows that one side took from the other by a cherry-pick, revert or restore, and that were rewritten since.
+    """Rows that ours may have in other files already: the result would have them twice.
 
-    The change has no contest any more. The two sides have such rows in different files, so nothing shows that they are
-    the same: the result would have both.
+    The change has no contest any more. What is still new in it is in no file of ours. Ours may have the rows all the
+    same, if it took them from theirs, or theirs from it, and one side rewrote or deleted rows since then.
     """
-    if sides.is_up_to_date or sides.is_fast_forward or not change.added:
+    if sides.is_up_to_date or sides.is_fast_forward:
         return []
+    if _has_twins(sides, change) or (change.added and _is_hidden(sides)):
+        return [sides.conflict(TAKEN_BEFORE)]
+    return []
+
+
+def _is_hidden(sides: Sides) -> bool:
+    """Whether rows that one side took by a cherry-pick, revert or restore may be on both sides."""
     base, theirs = sides.base_theirs.pin, sides.theirs.pin
     # What a revert brings back was deleted in the base. Ours can have it only if it was brought back before.
     backwards = base.branch == theirs.branch and theirs.version < base.version
     own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(theirs.version)
     own = own and (sides.our_steps.brings or not sides.our_steps.complete or not backwards)
-    hidden = sides.our_steps.may_hide(sides.their_steps) or sides.their_steps.may_hide(sides.our_steps)
-    if own or hidden:
-        return [sides.conflict("rows that were picked, reverted or restored may be on both sides under other names")]
-    return []
+    return own or sides.our_steps.may_hide(sides.their_steps) or sides.their_steps.may_hide(sides.our_steps)
+
+
+def _has_twins(sides: Sides, change: MergeChange) -> bool:
+    """Whether a single version may bring rows that ours has from versions which the two have in common."""
+    kinship, brings = sides.kinship, sides.their_steps.brings
+    if change.added and kinship.shares:
+        return True
+    if kinship.has_base:
+        return False
+    # Ours may still have rows that were deleted before the base. Theirs may have them back as they were even before.
+    back = any(each.deletion and each.base.deletion is not None for each in change.replaced)
+    if brings and (change.added or back) and kinship.earlier.changes_rows:
+        return True
+    base, theirs = sides.base_theirs.pin, sides.theirs.pin
+    backwards = base.branch == theirs.branch and theirs.version < base.version
+    return bool(change.added) and backwards and (kinship.earlier.renames_rows or sides.our_steps.changes_rows)
 
 
 def _overwrites(sides: Sides, ours: Delta, theirs: Delta) -> list[MergeConflict]:

@@ -15,7 +15,8 @@ MOVED = "lance_spark.moved_rows"
 BRINGS = "lance_spark.brings"
 """Whether it has rows that came by a pick, a revert or a restore, directly or by a merge."""
 ADDS_ONLY = "lance_spark.adds_only"
-"""Whether it left every older fragment as it was: the operation does not say it."""
+"""Whether it only added rows: it left every older fragment as it was, and no row that it took in had been written
+anew or deleted. The operation does not say it."""
 REORDERED = "lance_spark.reordered"
 """Whether it only moved rows to other files, in another order. It is no compaction to others, which keeps the order:
 who follows rows through compactions, by their order, would take one row for another."""

@@ -75,13 +75,15 @@ def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan)
 
 def _told(plan: ReplayPlan) -> dict[str, str]:
     """What later merges have to know of the version, as the operation does not say it."""
-    change, rewrites = plan.change, write_rewrites(plan.rewrites)
+    change, sides, rewrites = plan.change, plan.sides, write_rewrites(plan.rewrites)
     # Rows that a fragment comes without are elsewhere in ours. Who is not told where must not take them for deleted.
     hidden = bool(change.followed.masks) and not rewrites
     told = {
         MOVED: plan.moves_rows or hidden,
-        BRINGS: plan.trace.action in BRINGING or plan.sides.their_steps.brings,
-        ADDS_ONLY: not (change.removed or change.replaced or change.followed.deletions),
+        BRINGS: plan.trace.action in BRINGING or sides.their_steps.brings,
+        ADDS_ONLY: not (
+            change.removed or change.replaced or change.followed.deletions or sides.their_steps.changes_rows
+        ),
         REPLACES: plan.replaces_all,
     }
     if plan.keeps_all_rows:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.merge_model import Column, Commit, Model, State, merged
+from support.merge_model import Column, Commit, Earlier, Model, State, merged
 
 from lance_spark.actions.branches import delete_branch
 from lance_spark.actions.cleanup.plan import plan_cleanup
@@ -251,7 +251,7 @@ class Merges(RuleBasedStateMachine):
     def expected(self, base, ours, theirs):
         """What a merge with an answer must have answered."""
         states = [self.model.states[side] for side in (base, ours, theirs)]
-        return merged(*states)
+        return merged(*states, Earlier(self.model.since(base, ours), self.model.since(base, theirs)))
 
     def follow_nothing(self, branch, state):
         """A branch had all that there was to take but, perhaps, indexes."""

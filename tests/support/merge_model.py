@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 Cell = int | None
@@ -103,6 +104,10 @@ class Model:
         common = self.ancestors(one) & self.ancestors(other)
         return {at for at in common if not any(at in self.ancestors(later) - {later} for later in common)}
 
+    def since(self, base: Commit, commit: Commit) -> list[State]:
+        """What a version was since a base."""
+        return [self.states[at] for at in self.ancestors(commit) - self.ancestors(base)]
+
     def is_alive(self, commit: Commit) -> bool:
         return commit.chain in {head.chain for head in self.heads.values()}
 
@@ -111,12 +116,32 @@ class Model:
         return bool(self.ancestors(commit) - self.ancestors(base) - self.quiet)
 
 
-def merged(base: State, ours: State, theirs: State) -> State:
+class Earlier(NamedTuple):
+    """What each side was since the base, up to what it is now.
+
+    A side that had the value of the other side, and changed it afterwards, has the newer value. That is so where a
+    version is picked into its own branch, or was picked before it is merged: of one write, there is nothing to choose.
+    """
+
+    ours: Collection[State] = ()
+    theirs: Collection[State] = ()
+
+    def of(self, key: int, token: int) -> tuple[set[Cell], set[Cell]]:
+        """The values of a cell on each side."""
+        ours, theirs = ([state.rows[key] for state in side if key in state.rows] for side in self)
+        return {row[token] for row in ours if token in row}, {row[token] for row in theirs if token in row}
+
+
+NOTHING_EARLIER = Earlier()
+
+
+def merged(base: State, ours: State, theirs: State, earlier: Earlier = NOTHING_EARLIER) -> State:
     """Ours with what theirs changed, cell by cell. Raises Clash where both changed one cell, or one row is gone."""
     columns = merged_columns(base, ours, theirs)
     rows = {}
     for key in base.rows.keys() | ours.rows.keys() | theirs.rows.keys():
-        row = _merged_row(columns, *(side.rows.get(key) for side in (base, ours, theirs)))
+        sides = tuple(side.rows.get(key) for side in (base, ours, theirs))
+        row = _merged_row(columns, sides, partial(earlier.of, key))
         if row is not None:
             rows[key] = row
     return State(columns, rows)
@@ -138,7 +163,10 @@ def merged_columns(base: State, ours: State, theirs: State) -> tuple[Column, ...
 Row = dict[int, Cell] | None
 
 
-def _merged_row(columns: Iterable[Column], base: Row, ours: Row, theirs: Row) -> Row:
+def _merged_row(
+    columns: Iterable[Column], sides: tuple[Row, ...], earlier: Callable[[int], tuple[set[Cell], set[Cell]]]
+) -> Row:
+    base, ours, theirs = sides
     if ours is None or theirs is None:
         there = theirs if ours is None else ours
         if base is None:
@@ -146,15 +174,15 @@ def _merged_row(columns: Iterable[Column], base: Row, ours: Row, theirs: Row) ->
         if there is not None and any(there.get(token, value) != value for token, value in base.items()):
             raise Clash("a row was deleted and changed")
         return None
-    return {
-        column.token: _either(
-            None if base is None else base.get(column.token),
-            ours.get(column.token),
-            theirs.get(column.token),
-            column.token,
-        )
-        for column in columns
-    }
+    merged = {}
+    for token, _ in columns:
+        before, mine, other = None if base is None else base.get(token), ours.get(token), theirs.get(token)
+        ours_had, theirs_had = earlier(token)
+        if mine != before and other != before and (other in ours_had) != (mine in theirs_had):
+            merged[token] = mine if other in ours_had else other
+        else:
+            merged[token] = _either(before, mine, other, token)
+    return merged
 
 
 def _either(base: Any, ours: Any, theirs: Any, what: object) -> Any:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.merge_values import HERE, THERE, data_file, deletion, fragment, sides, steps, version
+from support.merge_values import FIELDS, HERE, THERE, VALUE, data_file, deletion, fragment, sides, steps, version
 
 from lance_spark.errors import NotCommittable
 from lance_spark.merge.assembly import Assembly, RowIds, row_ids
@@ -12,7 +12,7 @@ from lance_spark.merge.columns import ColumnChanges
 from lance_spark.merge.placement import Placed
 from lance_spark.merge.row_ids import read_row_ids, write_row_ids
 
-THEIRS = version([], 2, "exp", bases={1: HERE})
+THEIRS = version([], 2, "exp", bases={1: HERE}, fields=[*FIELDS, VALUE._replace(id=9, name="back")])
 LINEAGE = dict.fromkeys(("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta"))
 
 
@@ -56,6 +56,9 @@ def test_a_deletion_file_is_read_in_place_only_under_its_own_id(new_id, base):
 A, V = data_file("a.lance", 0, 1), data_file("v.lance", 1)
 BASE = fragment(1, A)
 MINE = fragment(1, data_file("a.lance", 0, -2), data_file("mine.lance", 1), deleted=deletion(1, 7))
+COLUMN = (True, False, False)
+DROPPED = fragment(1, data_file("a.lance", 0, 9))
+WRITTEN = fragment(1, data_file("a.lance", 0, -2), data_file("v.lance", 1))
 REPLACED = [
     # name; ours; theirs; what of theirs (columns, rows, rows by both); files; number of the deletion file
     (
@@ -106,8 +109,33 @@ REPLACED = [
     ("ours", "theirs", "what", "files", "number"), [case[1:] for case in REPLACED], ids=[case[0] for case in REPLACED]
 )
 def test_a_fragment_of_ours_gets_the_columns_and_deleted_rows_of_theirs(ours, theirs, what, files, number):
+    assert_replaced((BASE, ours, theirs), what, files, number)
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "files"),
+    [
+        (DROPPED, DROPPED, DROPPED, ["a.lance:0,3"]),
+        (DROPPED, fragment(1, data_file("a.lance", 0, 9), V), DROPPED, ["a.lance:0,3", "v.lance:1"]),
+        (
+            WRITTEN,
+            fragment(1, *WRITTEN.files, data_file("w.lance", 2)),
+            BASE,
+            ["a.lance:0,1", "v.lance:-2", "w.lance:2"],
+        ),
+    ],
+    ids=["alone", "beside a new column", "values before a rewrite"],
+)
+def test_a_column_that_is_back_in_a_file_is_back_in_ours(base, ours, theirs, files):
+    """Theirs has column 9 back, which the base had dropped: 3 in ours. Or it has column 1 back in its old file."""
+    assert_replaced((base, ours, theirs), COLUMN, files, None)
+
+
+def assert_replaced(versions, what, files, number):
+    base, ours, theirs = versions
     given, metadata = as_json(ours, physical_rows=10), as_json(theirs)
-    assembled = Assembly(THEIRS, placed(), {}).replaced(Replacement(BASE, ours, theirs, *what), given, metadata)
+    assembly = Assembly(THEIRS, placed(), {9: 3}, base=frozenset({0, 1}))
+    assembled = assembly.replaced(Replacement(base, ours, theirs, *what), given, metadata)
     assert [f"{file['path']}:{','.join(map(str, file['fields']))}" for file in assembled["files"]] == files
     gone = assembled["deletion_file"]
     assert (None if gone is None else gone["id"]) == number

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.merge_values import data_file, deletion, fragment, sides, steps, version
 
+from lance_spark.merge.change import Kinship
 from lance_spark.merge.following import COLUMNS_COMPACTED, UNCERTAIN, settle
 from lance_spark.merge.matrix import OTHER_ROWS
 from lance_spark.merge.rewrites import Rewrite, read_rewrites, taken_over, write_rewrites
@@ -264,13 +265,12 @@ def test_rows_that_a_revert_brings_back_come_in_their_old_fragment():
 def test_rows_are_followed_back_through_a_compaction_before_the_base():
     """The base has them compacted, and ours, which is another branch, never compacted them."""
     after = THEIRS._replace(deletion=deletion(1))
-    before = Rewrite((FIRST, SECOND), (THEIRS,))
-    found = settled(
-        [after], [FIRST, SECOND], ["Delete"], ["Append"], {1: np.array([12])}, [THEIRS], more_rewrites=(before,)
-    )
+    compacted = Step(1, "Rewrite", rewrites=(Rewrite((FIRST, SECOND), (THEIRS,)),))
+    sides_of_a_pick = [after], [FIRST, SECOND], ["Delete"], ["Append"], {1: np.array([12])}, [THEIRS]
+    found = settled(*sides_of_a_pick, kinship=Kinship(has_base=False, earlier=steps("exp", compacted)))
     assert not reasons(found)
     assert found.change.followed.deletions == {1: (2,)}
-    assert reasons(settled([after], [FIRST, SECOND], ["Delete"], ["Append"], {1: np.array([12])}, [THEIRS]))
+    assert reasons(settled(*sides_of_a_pick))
 
 
 def test_rows_that_both_deleted_are_named():

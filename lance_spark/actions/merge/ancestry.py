@@ -84,6 +84,11 @@ class Graph:
         """
         return ancestors(self.node(pin), self._read(pin, beside))
 
+    def share(self, side: PinnedVersion, other: PinnedVersion, since: PinnedVersion) -> bool:
+        """Whether two versions have an ancestor in common that an older version of the side does not have."""
+        known = ancestors(self.node(since), self._read(side, other))
+        return any(known.get(node.chain, -1) < node.version for node in self.bases(side, other))
+
     def inherits(self, pin: PinnedVersion, node: Node) -> bool:
         """Whether the forks of its branch alone show that a version holds a node; nothing is read."""
         return self._lineage(self.node(pin)).get(node.chain, -1) >= node.version

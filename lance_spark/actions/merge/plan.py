@@ -13,7 +13,7 @@ from lance_spark.errors import NotCommittable, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.transactions import Transaction
 from lance_spark.merge.assembly import Assembly
-from lance_spark.merge.change import MergeChange, Replacement, Sides
+from lance_spark.merge.change import Kinship, MergeChange, Replacement, Sides
 from lance_spark.merge.operations import check_supported, operation_for
 from lance_spark.merge.placement import Placed, place
 from lance_spark.merge.plan import ReplayPlan
@@ -62,7 +62,7 @@ def plan_replay(request: Request) -> ReplayPlan:
         message=request.message,
         deletions=deletions,
         conflicts=tuple(conflicts),
-        rewrites=taken_over((*sides.their_steps.rewrites, *sides.more_rewrites), sides.base_theirs.contents),
+        rewrites=taken_over((*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents),
     )
 
 
@@ -104,15 +104,15 @@ def _sides(request: Request) -> Sides:
         theirs=replace(theirs, pin=_stamped(there, request.theirs)),
         our_steps=_steps((request.reader, request.location), request.ours, request.base_ours, request.our_path),
         their_steps=_steps((request.reader, there), request.theirs, request.base_theirs, request.their_path),
-        more_rewrites=_earlier(request),
+        kinship=_kinship(request),
         numbering=_numbering(request, ours),
     )
 
 
-def _earlier(request: Request) -> tuple[Rewrite, ...]:
-    there = request.their_location
-    steps = (step for span in request.earlier_path for step in _steps_of(request.reader, there, span))
-    return tuple(rewrite for step in steps for rewrite in step.rewrites)
+def _kinship(request: Request) -> Kinship:
+    path, there = request.earlier_path, (request.reader, request.their_location)
+    earlier = _steps(there, request.theirs, request.base_theirs, path or ())
+    return Kinship(request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete))
 
 
 def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:

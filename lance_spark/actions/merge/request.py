@@ -36,8 +36,11 @@ class Request:
     """Whether to copy indexes of theirs that are valid in ours."""
     reader: VersionCache = field(default_factory=VersionCache)
     """What was read of the two sides before, in the same attempt."""
-    earlier_path: tuple[VersionSpan, ...] = ()
-    """Versions of theirs before the base that ours does not have: they may have compacted what ours still has."""
+    shares: bool = False
+    """Whether ours has versions that theirs has and the base has not."""
+    earlier_path: tuple[VersionSpan, ...] | None = ()
+    """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
+    they are not known."""
 
     @property
     def their_location(self) -> DatasetLocation:

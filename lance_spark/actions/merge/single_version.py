@@ -67,7 +67,8 @@ def _requests(
             message=message or f"{action.capitalize()} {pin}",
             numbering=None if into == pin.branch else base,
             reader=graph.reader,
-            earlier_path=graph.path(base, common[0], ours) if len(common) == 1 else (),
+            shares=action == CHERRY_PICK and graph.share(theirs, ours, base),
+            earlier_path=graph.path(base, common[0], ours) if len(common) == 1 else None,
         )
 
     return make

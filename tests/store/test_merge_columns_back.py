@@ -1,0 +1,126 @@
+"""Columns that were dropped, and are back by a revert or a restore: with their values, or not at all."""
+
+import lance
+import pytest
+from support.merge_datasets import add, assert_sound, head, run, table
+from support.merge_datasets import rows as by_id
+
+from lance_spark.actions.branches import create_branch_at
+from lance_spark.actions.merge.single_version import cherry_pick, revert
+from lance_spark.actions.restore import restore
+from lance_spark.errors import Conflict, Refused
+from lance_spark.refs.model import PinnedVersion
+from lance_spark.runner.local import LocalRunner
+from lance_spark.store.uri import locate
+
+VALUES = [(number, 10 * number) for number in range(6)]
+
+
+@pytest.fixture(params=[False, True], ids=["", "stable"])
+def dataset(uri, request):
+    """Six rows in two fragments; version 2 drops the column v. Branch a is from before that."""
+    lance.write_dataset(table(0, 6), uri, max_rows_per_file=3, enable_stable_row_ids=request.param)
+    create_branch_at(locate(uri), "a", PinnedVersion(None, 1))
+    head(uri).drop_columns(["v"])
+    return uri
+
+
+def undo(uri, version, branch=None, into=None):
+    return revert(locate(uri), PinnedVersion(branch, version), into, LocalRunner())
+
+
+def values(uri, branch=None):
+    assert_sound(head(uri, branch))
+    return [(row["id"], row["v"]) for row in by_id(head(uri, branch))]
+
+
+def add_ids(uri, *ids):
+    lance.write_dataset(table(0, 30).select(["id"]).take(ids), uri, mode="append")
+
+
+def test_a_reverted_drop_brings_the_values_back(dataset):
+    assert not undo(dataset, 2).up_to_date
+    assert values(dataset) == VALUES
+
+
+def test_rows_that_came_since_the_drop_have_none(dataset):
+    add_ids(dataset, 20)
+    head(dataset).delete("id = 1")
+    undo(dataset, 2)
+    assert values(dataset) == [*(pair for pair in VALUES if pair[0] != 1), (20, None)]
+
+
+def test_what_was_added_since_the_drop_stays(dataset):
+    head(dataset).add_columns({"w": "id + 1"})
+    undo(dataset, 2)
+    assert values(dataset) == VALUES
+    assert head(dataset).to_table()["w"].to_pylist() == [*range(1, 7)]
+
+
+@pytest.mark.parametrize("change", ["update", "compact"])
+def test_values_of_rows_that_were_written_anew_since_the_drop_are_not_lost(dataset, change):
+    head(dataset).add_columns({"w": "id + 1"})
+    if change == "update":
+        head(dataset).update({"w": "7"}, where="id = 1")
+    else:
+        head(dataset).optimize.compact_files()
+    before = by_id(head(dataset))
+    with pytest.raises(Conflict):
+        undo(dataset, 2)
+    assert by_id(head(dataset)) == before
+
+
+def test_a_drop_that_was_merged_with_deletions_is_reverted_whole(dataset):
+    head(dataset, "a").add_columns({"w": "id + 1"})
+    head(dataset, "a").drop_columns(["v"])
+    head(dataset, "a").delete("id = 0")
+    create_branch_at(locate(dataset), "b", PinnedVersion(None, 1))
+    run(dataset, "a", "b")
+    undo(dataset, 2, "b", "b")
+    assert head(dataset, "b").schema.names == ["id", "v"]
+    assert values(dataset, "b") == VALUES
+
+
+def test_a_column_that_came_back_is_dropped_again_and_back_again(dataset):
+    for version in (2, 3, 4):
+        undo(dataset, version)
+    assert values(dataset) == VALUES
+
+
+def test_a_column_that_is_back_is_picked_with_its_values(dataset):
+    create_branch_at(locate(dataset), "b", PinnedVersion(None, 2))
+    add(dataset, 8, 9, "a")
+    undo(dataset, 2)
+    cherry_pick(locate(dataset), PinnedVersion(None, 3), "b", LocalRunner())
+    assert values(dataset, "b") == VALUES
+
+
+def test_a_column_that_is_back_by_a_restore_is_merged_with_its_values(dataset):
+    create_branch_at(locate(dataset), "b", PinnedVersion(None, 2))
+    restore(locate(dataset), PinnedVersion(None, 1), LocalRunner())
+    run(dataset, None, "b")
+    assert values(dataset, "b") == VALUES
+
+
+def test_a_column_that_is_back_has_no_values_where_rows_were_written_without_it(dataset):
+    """It is a conflict: a copy of the row that was made without the column would have null."""
+    head(dataset).add_columns({"w": "id + 1"})
+    create_branch_at(locate(dataset), "b", PinnedVersion(None, 3))
+    head(dataset, "b").update({"w": "7"}, where="id = 1")
+    undo(dataset, 2)
+    for source, into in ((None, "b"), ("b", None)):
+        with pytest.raises((Conflict, Refused)):
+            run(dataset, source, into)
+    assert values(dataset) == VALUES
+
+
+def test_new_rows_that_both_have_get_the_column_back_or_not_at_all(dataset):
+    """Both took the rows in before. To theirs, which dropped the column and has it back, they are new as to ours."""
+    create_branch_at(locate(dataset), "b", PinnedVersion(None, 1))
+    add(dataset, 10, 12, "a")
+    for into in ("b", None):
+        cherry_pick(locate(dataset), PinnedVersion("a", 2), into, LocalRunner())
+    head(dataset, "b").drop_columns(["v"])
+    undo(dataset, 3, "b", "b")
+    with pytest.raises(Conflict):
+        run(dataset, "b", None)
