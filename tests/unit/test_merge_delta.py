@@ -39,6 +39,14 @@ def test_what_changed_between_two_versions(after, expected, bases):
     assert bool(changes) == bool(expected.added or expected.removed or expected.changed)
 
 
+@pytest.mark.parametrize("bases", [None, {None: HERE, 2: Root("s3://b/source")}], ids=["one chain", "two chains"])
+def test_a_column_that_is_back_changes_every_fragment_that_has_it(bases):
+    other = fragment(2, data_file("c.lance", 0))
+    dropped, back = version([ONE, TWO, other], fields=[ID]), version([ONE, TWO, other], 2, bases=bases)
+    assert delta(dropped, back) == Delta(changed=((ONE, ONE), (TWO, TWO)))
+    assert not delta(back, dropped)
+
+
 def test_ids_are_free_above_everything_that_files_have():
     side = version([fragment(0, data_file("a.lance", 0, 1, 5))])
     assert [are_free(new, side) for new in ({6, 7}, {5}, {4, 8}, set())] == [True, False, False, True]

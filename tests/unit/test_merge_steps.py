@@ -3,6 +3,7 @@
 import pytest
 from support.merge_values import steps
 
+from lance_spark.merge.rewrites import Rewrite
 from lance_spark.merge.steps import Step, Steps
 
 
@@ -43,6 +44,31 @@ def test_what_a_commit_says_of_itself_goes_before_the_operation():
     assert Step(2, "Update", replaced=True).replaces_all
     assert not Step(2, "Overwrite", replaced=False).replaces_all
     assert not Step(2, "Update", adds_only=True).changes_rows
+
+
+@pytest.mark.parametrize(
+    ("step", "renames"),
+    [
+        (Step(2, "Append"), False),
+        (Step(2, "Delete"), False),
+        (Step(2, "Update"), True),
+        (Step(2, "Update", moved=False), False),
+        (Step(2, "Update", moved=False, brings=True), True),
+        (Step(2, "Rewrite"), True),
+        (Step(2, "Update", moved=False, rewrites=(Rewrite((), ()),)), True),
+        (Step(2, "Update", moved=False, reordered=True), True),
+    ],
+    ids=["append", "delete", "update", "no rows moved", "rows brought", "rewrite", "a rewrite taken over", "sorted"],
+)
+def test_which_versions_may_have_put_rows_into_other_files(step, renames):
+    assert (step.renames_rows, steps(None, step).renames_rows) == (renames, renames)
+    assert steps(None, complete=False).renames_rows
+    assert not steps(None).renames_rows
+
+
+def test_versions_of_which_some_are_gone_may_have_changed_rows():
+    assert [steps(None, *each).changes_rows for each in (["Append"], ["Append", "Delete"])] == [False, True]
+    assert steps(None, complete=False).changes_rows
 
 
 BRINGS, QUIET, UPDATE = Step(2, "Update", brings=True), Step(3, "CreateIndex"), Step(3, "Update")

@@ -20,14 +20,14 @@ from support.merge_values import (
 )
 
 from lance_spark.manifest.contents import Field
-from lance_spark.merge.change import MergeChange
+from lance_spark.merge.change import Kinship, MergeChange
 from lance_spark.merge.columns import ColumnChanges
 from lance_spark.merge.following import settle
 from lance_spark.merge.matrix import COLUMNS, FRAGMENTS, Decision
 from lance_spark.merge.rewrites import Rewrite
 from lance_spark.merge.snapshot import Root
 from lance_spark.merge.steps import Step
-from lance_spark.merge.threeway import compare
+from lance_spark.merge.threeway import TAKEN_BEFORE, compare
 
 FIRST = fragment(0)
 SECOND = fragment(1, "a.lance")
@@ -359,6 +359,79 @@ def test_rows_that_a_pick_in_one_dataset_took_from_a_version_and_changed_since_a
     for later, conflicts in (("Append", 0), ("Update", 1)):
         change = compare(sides(base, ours, own, steps(None, "Append", "Append", later), steps(None, "Append")))
         assert len(change.conflicts) == conflicts
+
+
+DELETED, RESTORED = steps("exp", "Delete"), Step(2, "Restore", brings=True)
+LACKS = {"has_base": False}
+KINSHIPS = [
+    # name; theirs; which version theirs is (the base is 5); its step; steps of ours; kinship; whether it is a conflict
+    ("nothing in common", [FIRST, SECOND, ADDED], 6, "Append", "Update", {}, False),
+    ("taken in", [FIRST, SECOND, ADDED], 6, "Append", "Append", {"shares": True}, True),
+    ("taken in, no new rows", [FIRST], 6, "Delete", "Append", {"shares": True}, False),
+    ("restored where it was deleted", [FIRST, SECOND, ADDED], 6, RESTORED, "Append", {"earlier": DELETED}, False),
+    ("restored where it is", [FIRST, SECOND, ADDED], 6, RESTORED, "Append", {**LACKS, "earlier": DELETED}, True),
+    ("restored, nothing was deleted", [FIRST, SECOND, ADDED], 6, RESTORED, "Append", LACKS, False),
+    (
+        "rows restored in a fragment",
+        [FIRST, SECOND._replace(deletion=None)],
+        6,
+        RESTORED,
+        "Append",
+        {**LACKS, "earlier": DELETED},
+        True,
+    ),
+    ("reverted", [FIRST, SECOND, ADDED], 4, "Delete", "Append", {**LACKS, "earlier": DELETED}, False),
+    ("reverted, and changed here", [FIRST, SECOND, ADDED], 4, "Delete", "Update", {**LACKS, "earlier": DELETED}, True),
+    (
+        "reverted, and updated there",
+        [FIRST, SECOND, ADDED],
+        4,
+        "Delete",
+        "Append",
+        {**LACKS, "earlier": steps("exp", "Update")},
+        True,
+    ),
+    (
+        "reverted, and compacted there",
+        [FIRST, SECOND, ADDED],
+        4,
+        "Delete",
+        "Append",
+        {**LACKS, "earlier": steps("exp", "Rewrite")},
+        True,
+    ),
+    (
+        "reverted, and not known",
+        [FIRST, SECOND, ADDED],
+        4,
+        "Delete",
+        "Append",
+        {**LACKS, "earlier": steps("exp", complete=False)},
+        True,
+    ),
+    (
+        "not reverted",
+        [FIRST, SECOND, ADDED],
+        6,
+        "Append",
+        "Update",
+        {**LACKS, "earlier": steps("exp", "Update")},
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "number", "their_step", "our_step", "kinship", "conflict"),
+    [case[1:] for case in KINSHIPS],
+    ids=[case[0] for case in KINSHIPS],
+)
+def test_a_single_version_does_not_bring_rows_that_ours_has(theirs, number, their_step, our_step, kinship, conflict):
+    base = version([FIRST, SECOND._replace(deletion=deletion(2))], 5, "exp")
+    ours = version([FIRST, SECOND._replace(deletion=deletion(2)), OTHER], 9)
+    picked = sides(base, ours, version(theirs, number, "exp"), steps(None, our_step), steps("exp", their_step))
+    change = compare(replace(picked, kinship=Kinship(**kinship)))
+    assert [clash.reason for clash in change.conflicts] == [TAKEN_BEFORE] * conflict
 
 
 STRICT = NEW._replace(nullable=False)
