@@ -50,14 +50,23 @@ class Assembly:
     """Deleted rows of new fragments, by ids in theirs, where it matters."""
     base: frozenset[int] = frozenset()
     """Field ids of the base's columns."""
+    has_rows: bool = True
+    """Whether ours has any fragment."""
 
     @classmethod
     def of(cls, sides: Sides, change: MergeChange, placed: Placed, fields: Mapping[int, int]) -> Assembly:
         """The assembly of a planned change."""
-        known, followed = None, change.followed
-        if sides.ours.contents.has_stable_row_ids:
-            known = row_ids(sides, change)
-        return cls(sides.theirs, placed, fields, known, followed.masks, followed.dead, sides.base_theirs.live)
+        ours, followed = sides.ours.contents, change.followed
+        return cls(
+            sides.theirs,
+            placed,
+            fields,
+            row_ids=row_ids(sides, change) if ours.has_stable_row_ids else None,
+            masks=followed.masks,
+            dead=followed.dead,
+            base=sides.base_theirs.live,
+            has_rows=ours.fragment_count > 0,
+        )
 
     def mixed(self, change: MergeChange) -> list[Fragment]:
         """New fragments whose rows could not keep their ids, unless some of these rows are deleted."""
@@ -70,6 +79,11 @@ class Assembly:
     def check_row_ids(self, change: MergeChange) -> None:
         """Raise NotCommittable for rows that cannot keep their stable ids."""
         moved = [fragment for fragment in change.added if self._kept_rows(fragment)]
+        if moved and not self.has_rows:
+            raise NotCommittable(
+                "Rows come back with their stable ids to a branch that is empty; pylance cannot commit that.",
+                hint="Restore a version that has the rows: lance-git restore BRANCH@VERSION.",
+            )
         if moved and (change.columns or change.columns_of_theirs):
             raise NotCommittable(
                 "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "

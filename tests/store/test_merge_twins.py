@@ -7,7 +7,7 @@ from support.merge_datasets import add, head, ids, rows, run, table
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.single_version import cherry_pick, revert
 from lance_spark.actions.restore import restore
-from lance_spark.errors import Conflict
+from lance_spark.errors import Conflict, Refused
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.uri import locate
@@ -124,3 +124,14 @@ def test_a_deletion_is_reverted_by_its_own_number_where_it_was_merged(dataset):
     add(dataset, 30, 31)
     undo(dataset, "a", 4)
     assert ids(head(dataset)) == [*range(5), *range(10, 14), 30]
+
+
+def test_a_deletion_of_all_rows_is_reverted_or_refused_with_a_way_on(dataset):
+    head(dataset).delete("id >= 0")
+    if not head(dataset).has_stable_row_ids:
+        undo(dataset, None, 2)
+    else:
+        with pytest.raises(Refused, match="restore"):
+            undo(dataset, None, 2)
+        restore(locate(dataset), PinnedVersion(None, 1), LocalRunner())
+    assert ids(head(dataset)) == [*range(5)]
