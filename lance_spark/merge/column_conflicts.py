@@ -8,11 +8,13 @@ from lance_spark.merge.delta import Delta
 from lance_spark.merge.field_ids import are_free, reused
 from lance_spark.merge.snapshot import Snapshot, same_files
 
+_OTHER_ID = "was given another id by an earlier merge"
+
 
 def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChange:
     """What ours has to take of the columns of theirs, and what stands against it."""
     before, ours, theirs = sides.fields
-    conflicts = [] if sides.is_fast_forward else _unreadable(sides, our_rows, their_rows)
+    conflicts = _uncommittable(sides) if sides.is_fast_forward else _unreadable(sides, our_rows, their_rows)
     if theirs in (ours, before):
         return MergeChange(conflicts=tuple(conflicts))
     if ours == before and are_free(sides.theirs.live - sides.base_theirs.live, sides.ours):
@@ -22,6 +24,18 @@ def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChang
     merged = merge_columns(before, ours, theirs)
     conflicts += [sides.conflict(reason) for reason in merged.conflicts]
     return MergeChange(columns=merged.changes, conflicts=tuple(conflicts))
+
+
+def _uncommittable(sides: Sides) -> list[MergeConflict]:
+    """Columns that have another id in theirs, where some rows have no values in them: pylance refuses that."""
+    before, _, theirs = sides.fields
+    names = renumbered(before, theirs)
+    if not names:
+        return []
+    ids = {entry.id: entry.name for entry in theirs if entry.name in names and entry.parent_id < 0}
+    written = [{key for file in entry.files for key in file.fields} for entry in sides.theirs.contents.fragments()]
+    lacking = {name for key, name in ids.items() if any(key not in fields for fields in written)}
+    return [sides.conflict(f"column '{name}' {_OTHER_ID}") for name in sorted(lacking)]
 
 
 def strict_columns(sides: Sides, side: Snapshot, without: str) -> list[MergeConflict]:
@@ -45,7 +59,7 @@ def _unreadable(sides: Sides, our_rows: Delta, their_rows: Delta) -> list[MergeC
     dropped = reused(sides.base_ours, sides.ours, sides.our_steps) if _writes(their_rows, sides.base_theirs) else []
     dropped += reused(sides.base_theirs, sides.theirs, sides.their_steps) if _writes(our_rows, sides.base_ours) else []
     reasons = (
-        ("was given another id by an earlier merge", moved),
+        (_OTHER_ID, moved),
         ("was cast on one side and rows changed on the other", {*cast} - moved),
         ("was dropped on one side, where its id is another column's now, and written on the other", {*dropped} - moved),
     )

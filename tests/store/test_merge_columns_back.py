@@ -124,3 +124,18 @@ def test_new_rows_that_both_have_get_the_column_back_or_not_at_all(dataset):
     undo(dataset, 3, "b", "b")
     with pytest.raises(Conflict):
         run(dataset, "b", None)
+
+
+def test_a_column_that_an_earlier_merge_gave_another_id_is_a_conflict_where_rows_lack_it(uri):
+    """pylance refuses such a commit in words that help nobody."""
+    lance.write_dataset(table(0, 6), uri)
+    create_branch_at(locate(uri), "a", PinnedVersion(None, 1))
+    head(uri).add_columns({"x": "id * 2"})
+    add(uri, 10, 12, "a")
+    head(uri, "a").add_columns({"w": "id + 1"})
+    run(uri, None, "a")
+    with pytest.raises(Conflict, match="'x' was given another id by an earlier merge"):
+        run(uri, "a")
+    head(uri, "a").delete("id >= 10")
+    run(uri, "a")
+    assert [row["x"] for row in by_id(head(uri))] == [2 * row["id"] for row in by_id(head(uri))]
