@@ -114,8 +114,8 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPl
     deletions = [
         copy
         for fragment, new_id in pairs
-        for copy in _deletion(fragment, new_id, ours, theirs, bases)
         if fragment.id not in change.followed.masks
+        for copy in _deletion(fragment, new_id, ours, theirs, bases)
     ]
     return Placed(
         bases=bases,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.merge_values import HERE, THERE, data_file, deletion, fragment, version
 
-from lance_spark.merge.change import MergeChange, Replacement
+from lance_spark.merge.change import Followed, MergeChange, Replacement
 from lance_spark.merge.placement import Copy, InPlacePolicy, Placed, place
 from lance_spark.merge.snapshot import Root
 
@@ -127,6 +127,14 @@ GONE = Copy(THERE, "_deletions/4-1-1.arrow", "_deletions/4-1-1.arrow")
 )
 def test_where_a_deletion_file_is_found(change, copies):
     assert list(place(change, OURS, THEIRS, IN_PLACE, False).copies) == copies
+
+
+def test_a_deletion_file_is_not_looked_for_where_another_one_is_written():
+    """The data file is in a place that ours knows, the deletion file is not, and a mask goes before it."""
+    change = added(data_file(UNIQUE, base=2), deleted=deletion(2))
+    masked = replace(change, followed=Followed(masks={9: (1, 2, 3)}))
+    assert not place(masked, OURS, THEIRS, IN_PLACE, sidecars=False).copies
+    assert place(change, OURS, THEIRS, IN_PLACE, sidecars=False).copies
 
 
 @pytest.mark.parametrize(
