@@ -8,39 +8,23 @@ killed in between calls ``freeze`` again.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version as version_of
-from itertools import accumulate
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import NamedTuple
 
 from lance_spark.actions.branches import create_branch_at, delete_branch
-from lance_spark.actions.read import PinnedRead, ReadPlan, plan_read, read_schema
-from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused
-from lance_spark.freezing.keys import check_key_type
-from lance_spark.freezing.planning import COUNTS, DRAWN, NO_GROUP, PlanWriter, Slice, count_splits, rows_of, slices
-from lance_spark.freezing.spec import FreezeSpec, Lineage, SplitSize
+from lance_spark.actions.drawing import AT_ONCE, drawn_rows
+from lance_spark.errors import AlreadyExists, Conflict, NotFound
+from lance_spark.freezing.spec import FreezeSpec, Lineage
 from lance_spark.location import DatasetLocation
-from lance_spark.options.read import ReadOptions
 from lance_spark.refs.model import Branch, PinnedVersion, Tag
 from lance_spark.refs.names import plan_branch, plan_tag
-from lance_spark.runner.interface import Engine, Frame, Runner
-from lance_spark.runner.work import Work
-from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID, unknown_column
-from lance_spark.schema.width import row_width
-from lance_spark.store import refs, scanning
+from lance_spark.runner.interface import Engine
+from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest, pin_version
-from lance_spark.store.fragment_sizes import fragment_sizes
-from lance_spark.store.frozen_plan import commit_plan, has_stable_row_ids, read_lineage, write_part
-from lance_spark.store.frozen_rows import DrawTask, draw_rows
-from lance_spark.store.version_reader import read_snapshot
-
-OPERATION = "freeze"
-_AT_ONCE = 4_000_000
-"""Rows of a plan that this process sorts at once: some 400 MB. Of a larger one it sorts slice after slice."""
+from lance_spark.store.frozen_plan import commit_plan, has_stable_row_ids, read_lineage
 
 
 class FrozenPlan(NamedTuple):
@@ -61,7 +45,7 @@ def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
 
 
 def freeze(
-    location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int = _AT_ONCE
+    location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int = AT_ONCE
 ) -> Lineage:
     """Freeze rows of a version, as ``LanceTable.freeze`` says.
 
@@ -70,22 +54,22 @@ def freeze(
     identity = _identity(location, pin)
     if (plan := find_plan(location, spec.name)) is not None:
         return _finished(location, plan, spec, pin, identity)
-    _check_tags_free(location, spec.name, pin)
-    frozen = _FrozenRows(location, pin, spec, engine, at_once)
-    try:
-        drawn = frozen.draw()
-        sizes = frozen.count(drawn)
+    tagged = _check_tags_free(location, spec.name, pin)
+    with drawn_rows(location, pin, spec, engine, at_once) as drawn:
         branch = _ready_branch(location, spec.name, pin)
-        parts = [part for rows in frozen.plan(drawn, sizes) for part in write_part(location, branch, rows)]
-    finally:
-        frozen.runner.release()
+        fragments = drawn.write(branch.name)
     # By its name: the package's own module leads to Spark, of which actions know nothing.
     software = f"lance_spark {import_module('lance_spark').__version__}, pylance {version_of('pylance')}"
     stable = has_stable_row_ids(location, pin)
-    lineage = Lineage(spec, location.uri, pin, identity, stable, tuple(sizes), software)
-    committed = commit_plan(location, branch, parts, lineage)
+    lineage = Lineage(spec, location.uri, pin, identity, stable, drawn.sizes, software, tagged_before=tagged)
+    _check_own(location, branch)
+    committed = commit_plan(location, branch.name, fragments, lineage)
+    _check_own(location, branch)
     # Another freeze of that name may have been faster: its plan counts then, and has to be the same.
     _tag(location, plan_tag(spec.name), committed)
+    # Whoever deletes the branch looks for the tag after its ref is gone, and so does one of the two see the other.
+    with _tag_taken_back(location, spec.name):
+        _check_own(location, branch)
     plan = find_plan(location, spec.name)
     if plan is None:
         raise AlreadyExists(f"The tag '{plan_tag(spec.name)}' is there, and is of no frozen set.", hint="Delete it.")
@@ -95,15 +79,16 @@ def freeze(
 def unfreeze(location: DatasetLocation, name: str) -> None:
     """Delete a frozen set: its tags and its plan. Raises NotFound, and Refused where something else needs its branch.
 
-    The rows stay as long as another ref or the retention of versions keeps them. A call that was killed is finished by
-    the same call.
+    A tag NAME that was there before the set stays: somebody else made it. The rows stay as long as another ref or the
+    retention of versions keeps them. A call that was killed is finished by the same call.
     """
     plan, branch = find_plan(location, name), refs.read_branch(location, plan_branch(name))
     tag, record = refs.read_tag(location, name), refs.read_tag(location, plan_tag(name))
     if plan is None and (branch is None or record is not None):
         raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint="t.frozen.list() names all.")
     source = plan.lineage.source if plan is not None else branch.fork if branch is not None else None
-    if tag is not None and source is not None and _names(tag, source):
+    kept = plan is not None and plan.lineage.tagged_before
+    if tag is not None and source is not None and _names(tag, source) and not kept:
         refs.delete_tag(location, name)
     if record is not None:
         refs.delete_tag(location, plan_tag(name))
@@ -156,15 +141,41 @@ def _names(tag: Tag, pin: PinnedVersion) -> bool:
     return (tag.branch, tag.version) == (pin.branch, pin.version)
 
 
-def _check_tags_free(location: DatasetLocation, name: str, pin: PinnedVersion) -> None:
+def _check_own(location: DatasetLocation, branch: Branch) -> None:
+    """Raise Conflict if the branch was deleted since: its files are gone, and a plan must not name them."""
+    now = refs.read_branch(location, branch.name)
+    if now is None or now.identity != branch.identity:
+        raise Conflict(
+            f"Branch '{branch.name}' was deleted by another call while the plan was written to it. There is no set.",
+            hint="Run it again, once nobody else freezes or unfreezes that name.",
+        )
+
+
+@contextmanager
+def _tag_taken_back(location: DatasetLocation, name: str) -> Iterator[None]:
+    """Delete the tag of the plan after a Conflict, unless a plan is there: then it is somebody else's."""
+    try:
+        yield
+    except Conflict:
+        plan = None
+        with suppress(NotFound):
+            plan = find_plan(location, name)
+        if plan is None:
+            refs.delete_tag(location, plan_tag(name))
+        raise
+
+
+def _check_tags_free(location: DatasetLocation, name: str, pin: PinnedVersion) -> bool:
+    """Whether the version has the tag of that name already. Raises AlreadyExists for tags of something else."""
     tag = refs.read_tag(location, name)
     if tag is not None and not _names(tag, pin):
         raise _tag_taken(tag)
     if refs.read_tag(location, plan_tag(name)) is not None:
         raise AlreadyExists(f"The tag '{plan_tag(name)}' is there, and is of no frozen set.", hint="Delete it.")
+    return tag is not None
 
 
-def _ready_branch(location: DatasetLocation, name: str, pin: PinnedVersion) -> str:
+def _ready_branch(location: DatasetLocation, name: str, pin: PinnedVersion) -> Branch:
     """The branch for the plan, made from the source. One without a plan is what a killed call left behind."""
     branch = refs.read_branch(location, plan_branch(name))
     if branch is not None and not _is_left_over(location, branch):
@@ -174,92 +185,10 @@ def _ready_branch(location: DatasetLocation, name: str, pin: PinnedVersion) -> s
     if branch is not None and branch.fork != PinnedVersion(pin.branch, pin.version):
         delete_branch(location, branch.name)
         branch = None
-    if branch is None:
-        create_branch_at(location, plan_branch(name), pin)
-    return plan_branch(name)
+    return branch or create_branch_at(location, plan_branch(name), pin)
 
 
 def _is_left_over(location: DatasetLocation, branch: Branch) -> bool:
     """Whether a branch has nothing of its own but plans."""
     newest = pin_latest(location, branch.name)
     return newest.version == branch.parent_version or read_lineage(location, newest) is not None
-
-
-class _FrozenRows:
-    """Rows on their way into a plan."""
-
-    def __init__(
-        self, location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int
-    ) -> None:
-        read = _checked_read(location, pin, spec)
-        fragments = fragment_sizes(location, pin)
-        columns = read_schema(read)
-        width = row_width([columns.field(name) for name in (*spec.by, ROW_ID, ROW_ADDRESS)])
-        work = Work(copies=len(fragments), copied_bytes=int(sum(each.live_rows for each in fragments) * width))
-        self.runner: Runner = engine.for_work(OPERATION, work)
-        self._spec = spec
-        self._at_once = at_once
-        wanted = pa.schema([columns.field(name) for name in (*spec.by, ROW_ID, ROW_ADDRESS)])
-        self._plan: ReadPlan = plan_read(read, wanted, self.runner.parallelism)
-
-    def draw(self) -> Frame:
-        """All rows that pass the filter, with their hashes."""
-        scan = self._plan.scan
-        fragments = fragment_sizes(scan.location, scan.pin)
-        counts = accumulate((each.live_rows for each in fragments), initial=0)
-        firsts = {each.fragment_id: first for each, first in zip(fragments, counts, strict=False)}
-        snapshot = read_snapshot(scan.location, scan.pin)
-        deletions = {fragment.id: snapshot.deletions_of(fragment) for fragment in snapshot.contents.fragments()}
-        tasks = [
-            DrawTask(part, {key: firsts[key] for key in part.fragment_ids},
-                     {key: deletions[key] for key in part.fragment_ids})
-            for part in self._plan.partitions
-        ]  # fmt: skip
-        frame = self.runner.flat_map("hash rows", tasks, partial(draw_rows, scan, self._spec), DRAWN)
-        return self.runner.keep(frame)
-
-    def count(self, drawn: Frame) -> list[SplitSize]:
-        """Rows of each split. Raises Refused for rows without a group, and if there are no rows."""
-        frame = self.runner.map("count rows", drawn, count_splits, COUNTS)
-        found = self.runner.collect("count rows", frame).group_by("split").aggregate([("rows", "sum")])
-        rows: dict[int, int] = dict(zip(found["split"].to_pylist(), found["rows_sum"].to_pylist(), strict=True))
-        if NO_GROUP in rows:
-            columns = " or ".join(f"'{name}'" for name in self._spec.by)
-            known = " AND ".join(f"{name} IS NOT NULL" for name in self._spec.by)
-            raise Refused(
-                f"{rows[NO_GROUP]:,} rows have no {columns}: whether they belong to one group is not known.",
-                hint=f"Leave them out with filter={known!r}, or give each a value.",
-            )
-        if not rows:
-            raise Refused("There are no rows to freeze.", hint="Look at the filter with t.count_rows(filter).")
-        splits = self._spec.splits
-        return [SplitSize(name, share, rows.get(number, 0)) for number, (name, share) in enumerate(splits)]
-
-    def plan(self, drawn: Frame, sizes: list[SplitSize]) -> Any:
-        """The rows of the plan in its order, some at a time."""
-        writer = PlanWriter([size.name for size in sizes])
-        if sum(size.rows for size in sizes) <= self._at_once:
-            drawn = self.runner.collect("collect the plan", drawn)
-        for part in slices([size.rows for size in sizes], self._at_once):
-            rows = writer.positioned(part, self._slice(drawn, part))
-            if rows.num_rows:
-                yield rows
-
-    def _slice(self, drawn: Frame, part: Slice) -> pa.Table:
-        if isinstance(drawn, pa.Table):
-            return pa.Table.from_batches(rows_of(part, iter(drawn.to_batches())), drawn.schema)
-        stage = f"collect split {part.split}"
-        return self.runner.collect(stage, self.runner.map(stage, drawn, partial(rows_of, part), DRAWN))
-
-
-def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec) -> PinnedRead:
-    """The read of the rows. Raises NotFound and InvalidOption for the columns to group by."""
-    stored = scanning.stored_schema(location, pin)
-    blobs = scanning.blob_columns(location, pin)
-    for name in spec.by:
-        if name not in stored.names:
-            raise unknown_column(name, stored.names)
-        if name in blobs:
-            raise InvalidOption(f"Column '{name}' holds blobs, by which rows cannot be grouped.")
-        check_key_type(name, stored.field(name).type)
-    return PinnedRead(location, pin, ReadOptions(filter=spec.filter, with_row_id=True, with_row_address=True))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate
+from numbers import Integral, Real
 from typing import Any
 
 import pyarrow as pa
 
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
+from lance_spark.freezing.filters import check_repeatable
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import check_new_branch_name, check_new_tag_name, plan_branch, plan_tag
 from lance_spark.show.card import Card, Grid, Shown
@@ -32,6 +35,8 @@ PLAN_SCHEMA = pa.schema(
 )
 """Columns of a plan: split, position in it from 0, ``_rowid`` at the source version, and the index that pylance's
 ``take`` knows: the row's number among the live rows of that version."""
+_NUMBERS: tuple[Any, ...] = (Real, Decimal)
+_LIKE_THIS = "Give names and fractions, as in {'train': 0.9, 'val': 0.1}."
 _NEARLY = Fraction(1, 10**9)
 """What decimals such as 0.333333333333 may leave open; the last split takes it."""
 
@@ -59,23 +64,37 @@ def make_spec(
     code: str | None = None,
 ) -> FreezeSpec:
     """The spec of a call. Raises InvalidName and InvalidOption."""
+    if not isinstance(name, str):
+        raise InvalidOption(f"The name of a set is text, not {name!r}.")
     check_new_tag_name(name)
     check_new_tag_name(plan_tag(name))
     check_new_branch_name(plan_branch(name))
-    if type(seed) is not int:
-        raise InvalidOption(f"The seed is a whole number, not {seed!r}.")
+    for said, value in (("filter", filter), ("code", code)):
+        if not isinstance(value, str | None):
+            raise InvalidOption(f"{said}= is text, not {value!r}.")
+    if filter:
+        check_repeatable(filter)
     columns = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     if len({*columns}) < len(columns):
         raise InvalidOption(f"A column is named twice in by={list(columns)!r}.")
-    return FreezeSpec(name, filter or None, _splits({WHOLE: 1} if split is None else split), columns, seed, code)
+    return FreezeSpec(name, filter or None, _splits({WHOLE: 1} if split is None else split), columns, _seed(seed), code)
 
 
-def _splits(given: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
+def _seed(given: Any) -> int:
+    """Numbers of numpy are numbers as well."""
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise InvalidOption(f"The seed is a whole number, not {given!r}.")
+    return int(given)
+
+
+def _splits(given: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(given, Mapping):
+        raise InvalidOption(f"split={given!r} names no fractions.", hint=_LIKE_THIS)
     fractions = []
     for name, share in given.items():
-        if not name or name.strip() != name:
-            raise InvalidOption(f"{name!r} is no name of a split.", hint="Give text, as in {'train': 0.9, 'val': 0.1}.")
-        if not 0 < share <= 1:
+        if not isinstance(name, str) or not name or name.strip() != name:
+            raise InvalidOption(f"{name!r} is no name of a split.", hint=_LIKE_THIS)
+        if isinstance(share, bool) or not isinstance(share, _NUMBERS) or not 0 < share <= 1:
             raise InvalidOption(
                 f"Split '{name}' cannot have the fraction {share!r}.", hint="Give a number above 0, up to 1."
             )
@@ -121,6 +140,8 @@ class Lineage(Shown):
     software: str
     """Versions of lance_spark and pylance that made it."""
     algorithm: int = ALGORITHM
+    tagged_before: bool = False
+    """Whether the version had the tag of that name before: then it stays when the set is deleted."""
 
     @property
     def name(self) -> str:
@@ -176,7 +197,7 @@ class Lineage(Shown):
         return {
             "version": (self.source, self.identity),
             "filter": spec.filter,
-            "splits": spec.splits,
+            "splits": tuple((name, Fraction(share)) for name, share in spec.splits),
             "by": spec.by,
             "seed": spec.seed,
             "algorithm": ALGORITHM if self.algorithm == ALGORITHM else self.algorithm,

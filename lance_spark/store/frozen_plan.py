@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from lance_spark.freezing.planning import Layout, unpack
 from lance_spark.freezing.spec import LINEAGE, PLAN_SCHEMA, Lineage
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.transactions import MESSAGE
@@ -15,29 +18,47 @@ from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_pinned, pin_latest
 from lance_spark.store.failures import translated
 
+WRITTEN = pa.schema([("slice", pa.int64()), ("rows", pa.int64()), ("fragments", pa.list_(pa.string()))])
+"""A slice of a plan that was written, with its fragments as pylance's JSON."""
 
-def write_part(location: DatasetLocation, branch: str, rows: pa.Table) -> list[Any]:
-    """Write rows of a plan to files of the branch; returns the fragments, which no version has yet."""
+
+@dataclass(frozen=True)
+class PlanJob:
+    """What tasks need to write the plan of a set."""
+
+    location: DatasetLocation
+    branch: str
+    layout: Layout
+
+
+def write_slice(job: PlanJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """WRITTEN of one slice, all rows of which are in memory: files of the branch that no version has yet."""
     from lance.fragment import write_fragments
 
-    with translated(location, "writing the plan"):
+    number, drawn = unpack(pieces, job.layout)
+    with translated(job.location, "writing the plan"):
         # To "append" would have to fit the columns of the source.
         written: list[Any] = write_fragments(
-            rows,
-            location.branch_uri(branch),
+            job.layout.ordered(number, drawn),
+            job.location.branch_uri(job.branch),
             schema=PLAN_SCHEMA,
             mode="overwrite",
-            storage_options=location.storage_options,
+            storage_options=job.location.storage_options,
         )
-    return written
+    found = {"slice": number, "rows": drawn.num_rows, "fragments": [json.dumps(each.to_json()) for each in written]}
+    yield pa.RecordBatch.from_pylist([found], schema=WRITTEN)
 
 
-def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[Any], lineage: Lineage) -> PinnedVersion:
-    """Commit the plan as the newest version of its branch, in place of whatever that shows. Raises Conflict."""
+def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[str], lineage: Lineage) -> PinnedVersion:
+    """Commit the plan as the newest version of its branch, in place of whatever that shows. Raises Conflict.
+
+    ``fragments`` are those of WRITTEN, in the order of the plan.
+    """
     import lance
 
+    known = [lance.FragmentMetadata.from_json(each) for each in fragments]
     schema = PLAN_SCHEMA.with_metadata({LINEAGE: lineage.to_json()})
-    operation = lance.LanceOperation.Overwrite(schema, list(fragments))
+    operation = lance.LanceOperation.Overwrite(schema, known)
     message = {MESSAGE: f"Freeze '{lineage.name}': {lineage.rows:,} rows of {lineage.source}"}
     return commit_on(location, pin_latest(location, branch), operation, message)
 

@@ -33,7 +33,7 @@ def frozen(spark, tmp_path):
     table = LanceTable.for_path(spark, uri)
     call = {"filter": "id < 190", "split": SPLIT, "by": "patient", "seed": 7}
     on_spark = engine_for("spark", lambda: spark, parallelism=2)
-    freeze(table.location, table._pin(), make_spec("spark", **call), on_spark, at_once=60)
+    freeze(table.location, table._pin(), make_spec("spark", **call), on_spark, at_once=30)
     table.freeze("threads", **call)
     with pytest.raises(Refused, match="9 rows have no 'patient'"):
         freeze(table.location, table._pin(), make_spec("no", by="patient"), on_spark)

@@ -1,5 +1,6 @@
 """Frozen sets of real datasets: pylance reads them, every cleanup keeps them, and a killed call is called again."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from unittest.mock import patch
@@ -11,6 +12,7 @@ import pytest
 from support.local_datasets import make_dataset
 
 from lance_spark import CleanupPolicy, LanceTable
+from lance_spark.actions import drawing
 from lance_spark.actions import freeze as action
 from lance_spark.actions.frozen import diff_frozen
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused
@@ -154,19 +156,22 @@ def test_the_same_call_changes_nothing_and_another_one_is_refused(uri):
     assert table.checkout(tag="train-1").freeze("train-1", **CALL) == first
 
 
-@pytest.mark.parametrize("stage", ["_ready_branch", "write_part", "commit_plan", "_tag", "_finished"])
+@pytest.mark.parametrize("stage", ["_ready_branch", "write_slice", "commit_plan", "_tag", "_finished"])
 @pytest.mark.parametrize("moved", [False, True], ids=["same version", "newer version"])
 def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
     uri = str(tmp_path / "visits.lance")
     make_dataset(uri, visits(), max_rows_per_file=30)
     table = table_at(uri)
-    real = getattr(action, stage)
+    room = drawing if stage == "write_slice" else action
+    real = getattr(room, stage)
 
     def killed(*arguments):
-        real(*arguments)
+        done = real(*arguments)
+        if stage == "write_slice":
+            list(done)
         raise KeyboardInterrupt
 
-    with patch.object(action, stage, killed), pytest.raises(KeyboardInterrupt):
+    with patch.object(room, stage, killed), pytest.raises(KeyboardInterrupt):
         table.freeze("train-1", **CALL)
     done = stage in ("_tag", "_finished")
     if moved:
@@ -212,6 +217,49 @@ def test_of_two_that_freeze_at_once_both_get_the_first_plan(uri):
         lineage = table.freeze("train-1", **CALL)
     assert [each.name for each in table.frozen.list()] == ["train-1"]
     assert lineage.rows == len(ids_of(table, "train-1"))
+
+
+@pytest.mark.parametrize("stage", ["has_stable_row_ids", "_tag"])
+@pytest.mark.parametrize("other", ["freezes", "is killed", "unfreezes"])
+def test_a_plan_whose_branch_another_call_deleted_is_never_taken_for_a_set(uri, stage, other):
+    """That of another version deletes what it takes for left over, with files that the slower call has yet to name."""
+    table = table_at(uri)
+    real = getattr(action, stage)
+
+    def overtaken(*arguments):
+        with patch.object(action, stage, real):
+            _overtake(table, other)
+        return real(*arguments)
+
+    with patch.object(action, stage, overtaken), pytest.raises((Conflict, AlreadyExists, NotFound)):
+        table.freeze("train-1", **CALL)
+    assert table.fsck(deep=True).sound
+    assert [each.source.version for each in table.frozen.list()] == ([3] if other == "freezes" else [])
+    lineage = table.checkout(version=3 if other == "freezes" else 2).freeze("train-1", **CALL)
+    assert len(ids_of(table, "train-1")) == lineage.rows
+
+
+def _overtake(table, other):
+    if other == "unfreezes":
+        table.unfreeze("train-1")
+        return
+    lance.write_dataset(visits(500, 5), table.location.uri, mode="append")
+    if other == "freezes":
+        table.freeze("train-1", **CALL)
+        return
+    with patch.object(drawing, "write_slice", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
+        table.freeze("train-1", **CALL)
+
+
+def test_a_tag_that_somebody_made_before_stays_when_the_set_goes(uri):
+    table = table_at(uri)
+    table.tags.create("release", version=2)
+    table.freeze("release", **CALL)
+    table.unfreeze("release")
+    assert [tag.name for tag in table.tags.list()] == ["release"]
+    table.freeze("again", **CALL)
+    table.unfreeze("again")
+    assert [tag.name for tag in table.tags.list()] == ["release"]
 
 
 def test_names_that_are_taken_are_refused(uri):

@@ -1,5 +1,8 @@
 """Frozen sets decided: what a call means, which split a row falls into, where it stands, what differs."""
 
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -10,13 +13,15 @@ from lance_spark.errors import CorruptData, InvalidName, InvalidOption, NotFound
 from lance_spark.freezing.difference import DIFFERENCES, FrozenDiff, changed, compare, count
 from lance_spark.freezing.planning import (
     NO_GROUP,
-    PlanWriter,
+    Layout,
     Slice,
+    count_slices,
     count_splits,
+    divide,
     draw,
     live_offsets,
-    rows_of,
     slices,
+    unpack,
 )
 from lance_spark.freezing.spec import PLAN_SCHEMA, Lineage, SplitSize, make_spec, thresholds
 from lance_spark.refs.model import PinnedVersion
@@ -30,14 +35,30 @@ def drawn(ids, spec, groups=()):
     return draw(groups, ids, ids.astype(np.int64) * 10, spec)
 
 
+def summed(batches):
+    """Rows by the first column of batches of counts."""
+    sums = Counter()
+    for batch in batches:
+        sums.update(dict(zip(batch[0].to_pylist(), batch["rows"].to_pylist(), strict=True)))
+    return sums
+
+
 def planned(table, spec, most=10**6):
     """The plan of drawn rows, as the action puts it together."""
-    found = {row["split"]: row["rows"] for batch in count_splits(iter(table.to_batches())) for row in batch.to_pylist()}
-    writer, parts = PlanWriter([name for name, _ in spec.splits]), []
-    for part in slices([found.get(number, 0) for number in range(len(spec.splits))], most):
-        own = pa.Table.from_batches(rows_of(part, iter(table.to_batches())), table.schema)
-        parts.append(writer.positioned(part, own))
-    return pa.concat_tables(parts)
+    found = summed(count_splits(iter(table.to_batches())))
+    layout = Layout(
+        tuple(name for name, _ in spec.splits),
+        tuple(slices([found.get(number, 0) for number in range(len(spec.splits))], most)),
+    )
+    rows = summed(count_slices(layout, iter(table.to_batches())))
+    layout = replace(layout, rows=tuple(rows.get(number, 0) for number in range(len(layout.slices))))
+    pieces = pa.Table.from_batches(divide(layout, iter(table.to_batches(max_chunksize=90)))).group_by("part")
+    parts = []
+    for part in pieces.aggregate([("rows", "list")]).sort_by("part").to_pylist():
+        number, own = unpack(part["rows_list"], layout)
+        assert (number, own.num_rows) == (part["part"], layout.rows[number])
+        parts.append(layout.ordered(number, own))
+    return pa.concat_tables(parts).combine_chunks()
 
 
 @pytest.mark.parametrize(
@@ -66,7 +87,15 @@ def test_fractions_are_cut_exactly_as_they_are_written(split, ends):
         ({"split": {}}, InvalidOption, "add up to 0"),
         ({"split": {"a": 1.0, "b": 0.0}}, InvalidOption, "'b' cannot have the fraction 0.0"),
         ({"split": {"": 1.0}}, InvalidOption, "no name of a split"),
+        ({"split": {1: 1.0}}, InvalidOption, "1 is no name of a split"),
+        ({"split": {"a": "1"}}, InvalidOption, "'a' cannot have the fraction '1'"),
+        ({"split": {"a": True}}, InvalidOption, "cannot have the fraction True"),
+        ({"split": ["a"]}, InvalidOption, "names no fractions"),
         ({"seed": 1.5}, InvalidOption, "whole number"),
+        ({"seed": True}, InvalidOption, "whole number"),
+        ({"filter": 5}, InvalidOption, "filter= is text"),
+        ({"code": 5}, InvalidOption, "code= is text"),
+        ({"name": 5}, InvalidOption, "name of a set is text"),
         ({"by": ["a", "a"]}, InvalidOption, "named twice"),
         ({"name": "a/b"}, InvalidName, "valid tag name"),
         ({"name": "a..b"}, InvalidName, "valid tag name"),
@@ -75,6 +104,46 @@ def test_fractions_are_cut_exactly_as_they_are_written(split, ends):
 def test_calls_that_mean_nothing_are_refused(arguments, error, words):
     with pytest.raises(error, match=words):
         make_spec(**{"name": "s", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("filter", "name"),
+    [
+        ("ts < now()", "now"),
+        ("ts > NOW () - interval '1 day'", "now"),
+        ("day = current_date", "current_date"),
+        ("day = Current_Date()", "current_date"),
+        ("ts < current_timestamp", "current_timestamp"),
+        ("day = today()", "today"),
+        ("random() < 0.5", "random"),
+        ("a = 'x' AND uuid() > 'a'", "uuid"),
+    ],
+)
+def test_filters_by_the_clock_or_by_chance_are_refused(filter, name):
+    with pytest.raises(InvalidOption, match=f"other rows each time, because of '{name}'"):
+        make_spec("s", filter)
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "a = 'now()'",
+        "`current_date` > 5",
+        "now > 5",
+        "random_id = 3",
+        "a = 'it''s random()'",
+        "known(x)",
+        '"now()" = 1',
+    ],
+)
+def test_filters_that_only_look_like_that_are_taken(filter):
+    assert make_spec("s", filter).filter == filter
+
+
+def test_numbers_of_numpy_are_numbers_and_are_kept_as_plain_ones():
+    spec = make_spec("s", split={"a": np.float64(0.9), "b": np.float32(0.1)}, seed=np.int64(7))
+    assert spec == make_spec("s", split={"a": 0.9, "b": 0.1}, seed=7)
+    assert type(spec.seed) is int
 
 
 def test_split_and_order_of_rows_are_pinned():
@@ -98,9 +167,9 @@ def test_the_plan_is_the_same_however_rows_come_and_however_many_are_sorted_at_o
 
 def test_slices_cover_every_place_once():
     found = list(slices([10, 0, 95], 30))
-    assert [part.split for part in found] == [0, 1, 2, 2, 2, 2]
+    assert [part.split for part in found] == [0, 2, 2, 2, 2]
     assert found[0] == Slice(0, -(2**63), 2**63 - 1)
-    ends = found[2:]
+    ends = found[1:]
     assert ends[0].first == -(2**63)
     assert ends[-1].last == 2**63 - 1
     assert all(after.first == before.last + 1 for before, after in pairwise(ends))
@@ -162,6 +231,7 @@ def test_ranges_of_splits_follow_one_another():
         ({"seed": 8}, ("seed",)),
         ({"filter": None, "by": None}, ("filter", "by")),
         ({"split": dict(reversed(SPLITS.items()))}, ("splits",)),
+        ({"split": {"train": Decimal("0.80"), "val": Decimal("0.150"), "test": 5e-2}}, ()),
         ({"source": PinnedVersion("exp", 5, 99)}, ("version",)),
         ({"source": PinnedVersion("exp", 4, 98)}, ("version",)),
         ({"identity": "another"}, ("version",)),
