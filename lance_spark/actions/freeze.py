@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lance_spark.actions.branches import create_branch_at, delete_branch
 from lance_spark.actions.drawing import AT_ONCE, drawn_rows
-from lance_spark.errors import AlreadyExists, Conflict, NotFound
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound
 from lance_spark.freezing.spec import FreezeSpec, Lineage
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, PinnedVersion, Tag
@@ -82,9 +82,12 @@ def unfreeze(location: DatasetLocation, name: str) -> None:
     A tag NAME that was there before the set stays: somebody else made it. The rows stay as long as another ref or the
     retention of versions keeps them. A call that was killed is finished by the same call.
     """
-    plan, branch = find_plan(location, name), refs.read_branch(location, plan_branch(name))
+    plan, branch = None, refs.read_branch(location, plan_branch(name))
     tag, record = refs.read_tag(location, name), refs.read_tag(location, plan_tag(name))
-    if plan is None and (branch is None or record is not None):
+    with suppress(NotFound, CorruptData):
+        plan = find_plan(location, name)
+    lost = record is not None and record.branch == plan_branch(name)
+    if plan is None and not lost and (branch is None or record is not None):
         raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint="t.frozen.list() names all.")
     source = plan.lineage.source if plan is not None else branch.fork if branch is not None else None
     kept = plan is not None and plan.lineage.tagged_before

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
 from lance_spark.actions.freeze import FrozenPlan, find_plan
-from lance_spark.errors import Conflict, NotFound, Refused
+from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.freezing.difference import COUNTS, DIFFERENCES, ENTRIES, FrozenDiff, changed, compare, count
 from lance_spark.freezing.keys import canonical_bytes, check_key_type
 from lance_spark.freezing.spec import Lineage
@@ -58,11 +59,15 @@ class FrozenReading:
 
 
 def list_frozen(location: DatasetLocation) -> list[Lineage]:
-    """All frozen sets of a dataset, by name."""
+    """All frozen sets of a dataset, by name; none whose plan is lost, which ``needed_plan`` and fsck tell."""
     prefix = plan_tag("")
-    tags = [name for name in refs.list_ref_names(location, TAGS) if name.startswith(prefix)]
-    plans = [find_plan(location, name.removeprefix(prefix)) for name in tags]
-    return [plan.lineage for plan in plans if plan is not None]
+    found = []
+    for tag in refs.list_ref_names(location, TAGS):
+        with suppress(NotFound):
+            plan = find_plan(location, tag.removeprefix(prefix)) if tag.startswith(prefix) else None
+            if plan is not None and plan.lineage.name == tag.removeprefix(prefix):
+                found.append(plan.lineage)
+    return found
 
 
 def needed_plan(location: DatasetLocation, name: str) -> FrozenPlan:
@@ -81,16 +86,23 @@ def needed_plan(location: DatasetLocation, name: str) -> FrozenPlan:
 
 
 def plan_reading(
-    location: DatasetLocation, plan: FrozenPlan, columns: Sequence[str] | None = None, with_position: bool = False
+    location: DatasetLocation, plan: FrozenPlan, columns: str | Sequence[str] | None = None, with_position: bool = False
 ) -> FrozenReading:
-    """How to read rows of a set: whole columns, all by default. Blobs come as bytes. Raises NotFound."""
+    """How to read rows of a set: whole columns, all by default. Blobs come as bytes.
+
+    Raises NotFound, and InvalidOption for columns that cannot stand side by side.
+    """
     source = plan.lineage.source
     stored = scanning.schema_of(location, source)
     blobs = scanning.blob_columns(location, source)
-    names = tuple(stored.names if columns is None else columns)
+    names = tuple(stored.names if columns is None else [columns] if isinstance(columns, str) else columns)
+    if not names or len({*names}) < len(names):
+        raise InvalidOption(f"columns={list(names)!r} names no columns, or one twice.")
     for name in names:
         if name not in stored.names:
             raise unknown_column(name, stored.names)
+    if with_position and (taken := [field.name for field in PLACE if field.name in names]):
+        raise InvalidOption(f"The table has a column '{taken[0]}'.", hint="Leave it out with columns=[...].")
     fields = [pa.field(name, pa.large_binary()) if name in blobs else stored.field(name) for name in names]
     width = row_width(fields) + BLOB_BYTES * len(blobs.intersection(names))
     schema = pa.schema([*fields, *(PLACE if with_position else ())])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lance_spark.actions.reflog import recorded, tag_change
 from lance_spark.actions.resolve import resolve
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.edit import check_create_tag, check_existing_tag
+from lance_spark.refs.edit import check_create_tag, check_existing_tag, check_tag_stays
 from lance_spark.refs.listing import TagList
 from lance_spark.refs.model import RefSpec, Tag
 from lance_spark.refs.names import check_new_tag_name, check_tag_name, is_own_tag
@@ -37,23 +37,28 @@ def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
 
 
 def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
-    """Point an existing tag at another version. Raises NotFound for the tag or the target.
+    """Point an existing tag at another version. Raises NotFound for the tag or the target, Refused for a frozen set's.
 
     Where it was is written down: see ``actions.reflog``.
     """
     check_tag_name(name)
     table = refs.read_refs(location)
     check_existing_tag(table, name)
+    check_tag_stays(table, name, to_move=True)
     pin = resolve(location, target)
     with recorded(location, tag_change(location, name, table.tags[name], pin)):
         refs.move_tag(location, name, pin)
 
 
 def delete_tag(location: DatasetLocation, name: str) -> None:
-    """Delete a tag. Raises NotFound. Where it was is written down: see ``actions.reflog``."""
+    """Delete a tag. Raises NotFound, and Refused for that of a frozen set's plan.
+
+    Where it was is written down: see ``actions.reflog``.
+    """
     check_tag_name(name)
     table = refs.read_refs(location)
     check_existing_tag(table, name)
+    check_tag_stays(table, name, to_move=False)
     if is_own_tag(name):
         refs.delete_tag(location, name)
         return

@@ -11,6 +11,8 @@ from lance_spark.refs.names import (
     is_dataset_directory,
     is_merge_tag,
     is_own_tag,
+    plan_branch,
+    plan_tag,
 )
 from lance_spark.refs.resolve import missing
 
@@ -53,9 +55,10 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
         )
     children = sorted(branch.name for branch in refs.branches.values() if branch.parent_branch == name)
     if children:
+        sets = [child.removeprefix(plan_branch("")) for child in children if child.startswith(plan_branch(""))]
         raise Refused(
             f"Branch '{name}' cannot be deleted: {_names(children)} was created from it and reads its files.",
-            hint=f"Delete {_names(children)} first.",
+            hint=f"Delete {_names(children)} first." + (f" {_unfreeze(sets[0])}" if sets else ""),
         )
     _check_tags(refs, name)
     nested = sorted(other for other in refs.branches if other.startswith(name + "/"))
@@ -70,6 +73,13 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
 def _check_tags(refs: RefTable, name: str) -> None:
     """Raise Refused when a tag is on one of the branch's versions."""
     tags = sorted(tag.name for tag in refs.tags.values() if tag.branch == name)
+    for tag in tags:
+        if _is_of_plan(refs, tag):
+            set_name = tag.removeprefix(plan_tag(""))
+            raise Refused(
+                f"Branch '{name}' cannot be deleted: it is the plan of the frozen set '{set_name}'.",
+                hint=_unfreeze(set_name),
+            )
     merged = [tag for tag in tags if is_merge_tag(tag)]
     if merged:
         raise Refused(
@@ -104,6 +114,30 @@ def check_existing_tag(refs: RefTable, name: str) -> None:
     """Raise NotFound unless the tag exists."""
     if name not in refs.tags:
         raise missing("tag", name, refs.tags)
+
+
+def check_tag_stays(refs: RefTable, name: str, to_move: bool) -> None:
+    """Raise Refused for a tag that a frozen set is found by: the set would be lost, or have other rows for pylance.
+
+    Without the tag of its rows a set is read all the same, so that one may go.
+    """
+    if _is_of_plan(refs, name):
+        set_name = name.removeprefix(plan_tag(""))
+    elif to_move and _is_of_plan(refs, plan_tag(name)):
+        set_name = name
+    else:
+        return
+    raise Refused(f"The tag '{name}' belongs to the frozen set '{set_name}'.", hint=_unfreeze(set_name))
+
+
+def _is_of_plan(refs: RefTable, name: str) -> bool:
+    """Whether a tag is that of the plan of a frozen set."""
+    tag, set_name = refs.tags.get(name), name.removeprefix(plan_tag(""))
+    return tag is not None and set_name != name and tag.branch == plan_branch(set_name)
+
+
+def _unfreeze(name: str) -> str:
+    return f"t.unfreeze('{name}') deletes the frozen set '{name}'; its rows stay where they are."
 
 
 def _names(names: list[str]) -> str:

@@ -100,6 +100,12 @@ def plan_tag(name: str) -> str:
     return f"frozen-{name}"
 
 
+def is_plan(branch: str, tags: Container[str]) -> bool:
+    """Whether a branch holds the plan of a frozen set."""
+    set_name = branch.removeprefix(plan_branch(""))
+    return set_name != branch and plan_tag(set_name) in tags
+
+
 def is_frozen_tag(name: str, tags: Container[str]) -> bool:
     """Whether a tag belongs to a frozen set: that of its rows, which has the set's name, or that of its plan."""
     set_name = name.removeprefix(plan_tag(""))

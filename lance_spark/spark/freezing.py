@@ -40,7 +40,7 @@ class FrozenSets(Shown):
         self,
         name: str,
         split: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         with_position: bool = False,
     ) -> DataFrame:
         """The rows of a frozen set, or of one split, as a DataFrame whose partitions are in the set's order.
@@ -61,7 +61,11 @@ class FrozenSets(Shown):
         return with_metadata(SparkRunner(spark, "frozen").flat_map("read frozen rows", tasks, read, wire), shown)
 
     def batches(
-        self, name: str, split: str | None = None, columns: Sequence[str] | None = None, with_position: bool = False
+        self,
+        name: str,
+        split: str | None = None,
+        columns: str | Sequence[str] | None = None,
+        with_position: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """The same rows in this process, without Spark, one batch after the other."""
         plan = needed_plan(self.location, name)

@@ -64,7 +64,7 @@ def open_split(
     uri: str,
     name: str,
     split: str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> FrozenSplit:
     """Open a split of a frozen set, or the whole set. Raises NotFound, Conflict."""

@@ -17,6 +17,9 @@ from lance_spark.errors import Refused
 from lance_spark.training.order import Order, Progress, Shard, Worker
 from lance_spark.training.reading import Convert, FrozenSplit, open_split
 
+_LARGEST = 2**63 - 1
+_LEAVE_OUT = "Leave such rows out when freezing, leave the column out, or give convert=, a function of the rows."
+
 
 def to_tensors(rows: pa.Table) -> dict[str, Any]:
     """Columns by name: tensors of numbers, booleans and vectors of them, lists of everything else.
@@ -42,15 +45,17 @@ def _to_tensor(name: str, column: Any) -> Any:
             raise _missing(name)
         values = pc.fill_null(values, float("nan"))
     array = np.array(values.to_numpy(zero_copy_only=False), copy=True)
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.int64)  # torch has no larger unsigned numbers everywhere
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch has no larger unsigned numbers everywhere
+        if array.size and array.max() > _LARGEST:
+            raise Refused(f"Column '{name}' has {array.max()}, for which a tensor has no place.", hint=_LEAVE_OUT)
+        array = array.astype(np.int64)
     return torch.from_numpy(array.reshape(len(column), kind.list_size) if vector else array)
 
 
 def _missing(name: str) -> Refused:
     return Refused(
         f"Column '{name}' has missing values, for which a tensor has no place.",
-        hint="Leave such rows out when freezing, leave the column out, or give convert=, a function of the rows.",
+        hint=_LEAVE_OUT,
     )
 
 
@@ -65,7 +70,7 @@ class FrozenRows(Dataset):  # type: ignore[misc]
         uri: str,
         name: str,
         split: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         """Raises NotFound, Conflict."""
@@ -115,7 +120,7 @@ class FrozenBatches(IterableDataset):  # type: ignore[misc]
         name: str,
         batching: Batching,
         split: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         """Raises NotFound, Conflict, InvalidOption."""

@@ -1,5 +1,6 @@
 """Frozen sets of real datasets: pylance reads them, every cleanup keeps them, and a killed call is called again."""
 
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -15,6 +16,8 @@ from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.actions import drawing
 from lance_spark.actions import freeze as action
 from lance_spark.actions.frozen import diff_frozen
+from lance_spark.actions.upkeep.job import Job, UpkeepOptions, UpkeepTable
+from lance_spark.actions.upkeep.steps import TableSteps
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused
 from lance_spark.freezing.spec import make_spec
 from lance_spark.runner.local import LocalRunner
@@ -88,7 +91,7 @@ def test_the_rows_are_pinned(tmp_path):
 
 def test_pylance_reads_a_set_in_three_lines(uri):
     table_at(uri).freeze("train-1", **CALL)
-    plan = lance.dataset(f"{uri}/tree/frozen/train-1").to_table(filter="split = 'train'")
+    plan = lance.dataset(uri, version="frozen-train-1").to_table(filter="split = 'train'")
     rows = lance.dataset(uri, version="train-1").take(plan["row_offset"].to_pylist(), columns=["id"])
     assert rows["id"].to_pylist() == ids_of(table_at(uri), "train-1", "train")
     assert plan["position"].to_pylist() == list(range(plan.num_rows))
@@ -262,6 +265,69 @@ def test_a_tag_that_somebody_made_before_stays_when_the_set_goes(uri):
     assert [tag.name for tag in table.tags.list()] == ["release"]
 
 
+def test_what_a_set_is_found_by_is_deleted_with_the_set_alone(uri):
+    table = table_at(uri)
+    table.branches.create("exp")
+    table.checkout(branch="exp").freeze("s")
+    for change in (
+        lambda: table.tags.delete("frozen-s"),
+        lambda: table.tags.move("frozen-s", version=1),
+        lambda: table.tags.move("s", version=1),
+        lambda: table.branches.delete("frozen/s"),
+        lambda: table.branches.delete("exp"),
+    ):
+        with pytest.raises(Refused) as told:
+            change()
+        assert "t.unfreeze('s')" in told.value.hint
+    table.unfreeze("s")
+    table.branches.delete("exp")
+    table.tags.create("frozen-s", version=1)
+    table.tags.move("frozen-s", version=2)
+    table.tags.delete("frozen-s")
+
+
+def test_a_set_whose_plan_was_lost_is_told_hides_no_other_and_is_deleted(uri):
+    table = table_at(uri)
+    table.freeze("good", **CALL)
+    table.freeze("lost", **CALL)
+    shutil.rmtree(f"{uri}/tree/frozen/lost")
+    assert [each.name for each in table.frozen.list()] == ["good"]
+    assert not table.fsck().sound
+    with pytest.raises(NotFound):
+        table.frozen.lineage("lost")
+    table.unfreeze("lost")
+    assert [tag.name for tag in table.tags.list()] == ["frozen-good", "good"]
+    assert table.fsck().sound
+
+
+def test_maintenance_leaves_plans_as_they_are(uri, tmp_path):
+    table, pin = table_at(uri), table_at(uri)._pin()
+    action.freeze(table.location, pin, make_spec("s", **CALL), LocalRunner(), at_once=11)
+    table.branches.create("frozen/mine")
+    steps = TableSteps(Job(UpkeepOptions(), LocalRunner(), 0), UpkeepTable("visits", table.location))
+    assert steps.branches() == [None, "frozen/mine"]
+
+
+def test_columns_that_cannot_stand_side_by_side_are_refused(uri):
+    table = table_at(uri)
+    table.freeze("s")
+    assert rows_of(table, "s", columns="id").schema.names == ["id"]
+    for columns in ([], ["id", "id"]):
+        with pytest.raises(InvalidOption, match="names no columns, or one twice"):
+            rows_of(table, "s", columns=columns)
+    lance.dataset(uri).add_columns({"_split": "'mine'"})
+    table_at(uri).freeze("other")
+    with pytest.raises(InvalidOption, match="has a column '_split'"):
+        rows_of(table, "other", with_position=True)
+    assert rows_of(table, "other", columns="id", with_position=True)["_split"][0].as_py() == "all"
+
+
+def test_the_same_fractions_in_other_words_are_the_same_call(uri):
+    table = table_at(uri)
+    first = table.freeze("s", split={"all": 1})
+    assert table.freeze("s", split={"all": 1.0}) == table.freeze("s") == first
+
+
 def test_names_that_are_taken_are_refused(uri):
     table = table_at(uri)
     table.tags.create("release", version=1)
@@ -358,8 +424,6 @@ def test_a_source_that_was_made_again_is_told(tmp_path):
 
 
 def test_a_copy_of_the_dataset_has_the_set(uri, tmp_path):
-    import shutil
-
     table = table_at(uri)
     table.freeze("train-1", **CALL)
     there = str(tmp_path / "copy.lance")

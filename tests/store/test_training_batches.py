@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -37,6 +38,7 @@ def uri(tmp_path_factory):
         "share": [None if n == 3 else n / 2 for n in ids],
         "small": pa.array([n % 200 for n in ids], pa.uint16()),
         "flag": [n % 2 == 0 for n in ids],
+        "large": pa.array([2**63 + n for n in ids], pa.uint64()),
     }
     make_dataset(uri, pa.table(rows), max_rows_per_file=30)
     LanceTable.for_path(None, uri).freeze("s", split={"train": 0.8, "val": 0.2}, seed=7)
@@ -93,12 +95,14 @@ def test_what_columns_become(uri):
     assert np.isnan(np.asarray(batch["share"])[at])
     with pytest.raises(Refused, match="'part' has missing values"):
         list(stream(uri, 100, split=None, columns=["part"]))
+    with pytest.raises(Refused, match="Column 'large' has 9223372036854775"):
+        list(stream(uri, 100, split=None, columns="large"))
 
 
 def without_part(rows):
     from lance_spark.training.torch import to_tensors
 
-    return to_tensors(rows.drop_columns(["part"]))
+    return to_tensors(rows.drop_columns(["part", "large"]))
 
 
 def test_ranks_share_an_epoch(uri):
@@ -149,15 +153,21 @@ def test_ranks_may_be_others_after_a_pause(uri):
 def test_an_empty_split_has_no_batches(uri):
     LanceTable.for_path(None, uri).freeze("tiny", filter="id = 1", split={"train": 0.5, "val": 0.5}, by="word")
     sizes = {
-        split: sum(1 for _ in FrozenBatches(uri, "tiny", Batching(4), split=split).loader())
+        split: sum(1 for _ in FrozenBatches(uri, "tiny", Batching(4), split, "id").loader())
         for split in ("train", "val")
     }
     assert sorted(sizes.values()) == [0, 1]
 
 
-def test_a_split_that_crossed_a_fork_is_refused_and_one_that_was_pickled_reads(uri):
-    split = open_split(uri, "s", "train", ["id"])
+def test_a_split_of_another_process_is_refused_and_one_that_was_pickled_reads(uri):
+    split = replace(open_split(uri, "s", "train", ["id"]), process=os.getppid())
     assert pickle.loads(pickle.dumps(split)).read([0])["id"].to_pylist() == order_of(uri)[:1]
+    with pytest.raises(Refused, match="before this process was forked"):
+        split.read([0])
+
+
+@pytest.mark.nightly  # a process of its own: the one above is as good unless os.fork is
+def test_a_split_that_crossed_a_fork_is_refused(uri):
     code = (
         "import os, sys, warnings; warnings.simplefilter('ignore')\n"
         "from lance_spark.training.reading import open_split\n"

@@ -44,7 +44,7 @@ from lance_spark.refs.expiry_plan import (
 from lance_spark.refs.expiry_plan import (
     DELETED as REF_DELETED,
 )
-from lance_spark.refs.names import branch_or_none
+from lance_spark.refs.names import branch_or_none, is_plan
 from lance_spark.show.words import counted, readable
 from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest
@@ -82,9 +82,13 @@ class TableSteps:
         self.remembered = job.options.memory.of(table.location.uri)
 
     def branches(self) -> list[str | None]:
-        """Main and the branches that may be written to: what follows a remote's branch is left to fetches."""
+        """Main and the branches that may be written to: what follows a remote's branch is left to fetches.
+
+        The plans of frozen sets are as large as they have to be: compaction would only store each a second time.
+        """
         table = refs.read_refs(self._location)
-        return [None, *sorted(table.branches.keys() - following(table).keys())]
+        plans = {name for name in table.branches if is_plan(name, table.tags)}
+        return [None, *sorted(table.branches.keys() - following(table).keys() - plans)]
 
     def plan(self, step: str, branch: str | None) -> Looked:
         """What a step would do. Raises what the verb raises."""
