@@ -19,7 +19,8 @@ from lance_spark.actions.drawing import AT_ONCE, drawn_rows
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound
 from lance_spark.freezing.spec import FreezeSpec, Lineage
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import Branch, PinnedVersion, Tag
+from lance_spark.refs.edit import check_delete_branch
+from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
 from lance_spark.refs.names import plan_branch, plan_tag
 from lance_spark.runner.interface import Engine
 from lance_spark.store import refs
@@ -89,6 +90,8 @@ def unfreeze(location: DatasetLocation, name: str) -> None:
     lost = record is not None and record.branch == plan_branch(name)
     if plan is None and not lost and (branch is None or record is not None):
         raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint="t.frozen.list() names all.")
+    if branch is not None:  # before the first tag goes, or half of the set would
+        _check_unneeded(location, branch)
     source = plan.lineage.source if plan is not None else branch.fork if branch is not None else None
     kept = plan is not None and plan.lineage.tagged_before
     if tag is not None and source is not None and _names(tag, source) and not kept:
@@ -97,6 +100,14 @@ def unfreeze(location: DatasetLocation, name: str) -> None:
         refs.delete_tag(location, plan_tag(name))
     if branch is not None:
         delete_branch(location, branch.name)
+
+
+def _check_unneeded(location: DatasetLocation, plan: Branch) -> None:
+    """Raise Refused if the branch of a plan may not be deleted, whatever its own tag says."""
+    table = refs.read_refs(location)
+    tags = {name: tag for name, tag in table.tags.items() if name != plan_tag(plan.name.removeprefix(plan_branch("")))}
+    if plan.name in table.branches:
+        check_delete_branch(RefTable(table.branches, tags), plan.name)
 
 
 def _finished(

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
+from support import torch_stand_in
 from support.type_table import TABLE
 
 from lance_spark import unregister
+
+with torch_stand_in.installed():
+    import lance_spark.training.torch  # noqa: F401 - for the example, which must not leave the stand-in behind
 
 pytestmark = [pytest.mark.spark]
 
@@ -75,6 +79,7 @@ def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_pat
         ("indexes", r"\w+", "indexed.lance", 4),
         ("searching", "searching", "airports.lance", 4),
         ("training-sets", "frozen", "planes.lance", 6),
+        ("training-sets", "digits", "digits.lance", 4),
     ],
 )
 def test_the_example_of_a_page_of_upkeep_runs_and_gives_what_it_says(spark, tmp_path, page, name, dataset, lines):

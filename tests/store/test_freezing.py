@@ -18,7 +18,7 @@ from lance_spark.actions import freeze as action
 from lance_spark.actions.frozen import diff_frozen
 from lance_spark.actions.upkeep.job import Job, UpkeepOptions, UpkeepTable
 from lance_spark.actions.upkeep.steps import TableSteps
-from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.freezing.spec import make_spec
 from lance_spark.runner.local import LocalRunner
 
@@ -300,6 +300,24 @@ def test_a_set_whose_plan_was_lost_is_told_hides_no_other_and_is_deleted(uri):
     assert table.fsck().sound
 
 
+def test_a_set_whose_branch_has_to_stay_loses_nothing(uri):
+    table = table_at(uri)
+    table.freeze("s", **CALL)
+    before = ids_of(table, "s")
+    table.branches.alter("frozen/s", protected=True)
+    with pytest.raises(Refused, match="protected"):
+        table.unfreeze("s")
+    table.branches.alter("frozen/s", protected=False)
+    table.checkout(branch="frozen/s").branches.create("mine", branch="frozen/s")
+    with pytest.raises(Refused, match="'mine' was created from it"):
+        table.unfreeze("s")
+    assert ids_of(table, "s") == before
+    assert {tag.name for tag in table.tags.list()} == {"s", "frozen-s"}
+    table.branches.delete("mine")
+    table.unfreeze("s")
+    assert len(table.tags.list()) == 0
+
+
 def test_maintenance_leaves_plans_as_they_are(uri, tmp_path):
     table, pin = table_at(uri), table_at(uri)._pin()
     action.freeze(table.location, pin, make_spec("s", **CALL), LocalRunner(), at_once=11)
@@ -433,6 +451,25 @@ def test_a_copy_of_the_dataset_has_the_set(uri, tmp_path):
     assert rows_of(copied, "train-1") == rows_of(table, "train-1")
     assert copied.checkout(tag="train-1").freeze("again", **CALL).rows == table.frozen.lineage("train-1").rows
     assert ids_of(copied, "again") == ids_of(table, "train-1")
+
+
+def test_a_set_of_a_branch_is_made_again_after_the_dataset_has_moved(uri, tmp_path):
+    """As the page says: a version that reads its parent's files by their old place stays as it is."""
+    table = table_at(uri)
+    table.branches.create("exp")
+    lance.write_dataset(visits(100, 20), f"{uri}/tree/exp", mode="append")
+    table.checkout(branch="exp").freeze("s", **CALL)
+    before = ids_of(table, "s")
+    there = str(tmp_path / "moved.lance")
+    shutil.move(uri, there)
+    moved = table_at(there)
+    moved.relocate()
+    with pytest.raises(CorruptData):
+        ids_of(moved, "s")
+    moved.branches.create("moved", tag="s")
+    moved.relocate()
+    moved.checkout(branch="moved").freeze("s-moved", **CALL)
+    assert ids_of(moved, "s-moved") == before
 
 
 def test_clones_make_the_same_set_and_follow_the_plan(uri, tmp_path):
