@@ -8,6 +8,9 @@ Each table is checked when that is due, compacted, its indexes are brought up to
 then old versions and files that nothing needs. Damage that a check finds stops what deletes from that table. Nothing of
 one table stops another.
 
+--report, --html and --metrics are written after each table, so that a job that was killed has told what it did; until
+the end they are marked as unfinished.
+
 With --for the most valuable tables come first, and what time does not allow is left for the next run. --state remembers
 that, and when each table was checked.
 
@@ -21,6 +24,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.target import dataset_at
@@ -84,6 +88,7 @@ def options_of(arguments: argparse.Namespace, state: StateFile | None) -> Upkeep
         max_deletes_per_second=arguments.max_deletes_per_second,
         say=_say,
         ended=bool if state is None else state.add,
+        progress=partial(write, arguments),
     )
 
 

@@ -41,10 +41,13 @@ def to_html(report: MaintenanceReport) -> str:
 
 def _head(report: MaintenanceReport) -> str:
     dry = "" if report.executed else "dry run, nothing was changed; "
-    return (
-        f"<h1>Maintenance of <code>{safe(report.root)}</code></h1>"
-        f'<p class="faint">{dry}began {safe(moment(report.started))}, took {report.seconds:,.0f} s</p>'
-    )
+    took = f"began {safe(moment(report.started))}, took {report.seconds:,.0f} s"
+    going = ""
+    if report.expected is not None:
+        took = f"began {safe(moment(report.started))}, this is after {report.seconds:,.0f} s"
+        told = f"{len(report.tables):,} of {counted(report.expected, 'table')}"
+        going = f'<p class="failed">Unfinished: {told} so far. The run goes on, or it was killed.</p>'
+    return f'<h1>Maintenance of <code>{safe(report.root)}</code></h1>{going}<p class="faint">{dry}{took}</p>'
 
 
 def _tiles(report: MaintenanceReport) -> str:

@@ -26,7 +26,8 @@ def to_prometheus(report: MaintenanceReport) -> str:
         ("last_run_timestamp_seconds", "When the last maintenance began.", report.started.timestamp()),
         ("duration_seconds", "How long it took.", report.seconds),
         ("executed", "1 if it changed tables, 0 for a dry run.", report.executed),
-        ("complete", "1 if nothing went wrong and no check found damage.", report.complete),
+        ("finished", "1 if it came to its end, 0 while it runs, or if it was killed.", report.finished),
+        ("complete", "1 if nothing went wrong and no check found damage, so far.", not report.problems),
     ]
     metrics = [_gauge(name, told, [_Sample(root, value)]) for name, told, value in run]
     tables = [(_Table({**root, "table": record.name}, record, report)) for record in report.tables]

@@ -47,6 +47,13 @@ class MaintenanceReport(Shown):
     notes: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory, compare=False)
     """What the next run has to know."""
+    expected: int | None = None
+    """Of a report that is written while the run goes on, and left by one that is killed: how many tables there are."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.expected is None
 
     @property
     def problems(self) -> list[tuple[str, str]]:
@@ -56,14 +63,16 @@ class MaintenanceReport(Shown):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing went wrong. What time did not allow is no failure."""
-        return not self.problems
+        """Whether the run came to its end and nothing went wrong. What time did not allow is no failure."""
+        return self.finished and not self.problems
 
     @property
     def exit_code(self) -> int:
         """0; 6 if something went wrong or is damaged; where no table could be worked on, the code of the error."""
         if self.complete:
             return 0
+        if not self.finished:
+            return PARTLY
         codes = [record.exit_code for record in self.tables]
         return min(codes) if codes and all(codes) else PARTLY
 
@@ -89,6 +98,8 @@ class MaintenanceReport(Shown):
                 "executed": self.executed,
                 "started": self.started.isoformat(),
                 "seconds": self.seconds,
+                "finished": self.finished,
+                "expected_tables": len(self.tables) if self.expected is None else self.expected,
                 "complete": self.complete,
                 "exit_code": self.exit_code,
                 "freed_bytes": self.freed,
@@ -140,7 +151,10 @@ class MaintenanceReport(Shown):
         freed = f"{readable(self.freed)} {'freed' if self.executed else 'would be freed'}"
         left = f"; {counted(len(self.left), 'step')} left for next time" if self.left else ""
         bad = f"; {counted(len(self.problems), 'problem')}" if self.problems else ""
-        return f"{'' if self.executed else 'dry run: '}{counted(len(self.tables), 'table')}: {what}, {freed}{left}{bad}"
+        tables = counted(len(self.tables), "table")
+        if self.expected is not None:
+            tables = f"unfinished, {len(self.tables):,} of {counted(self.expected, 'table')}"
+        return f"{'' if self.executed else 'dry run: '}{tables}: {what}, {freed}{left}{bad}"
 
 
 def totals(records: Sequence[TableRecord]) -> Mapping[str, Any]:

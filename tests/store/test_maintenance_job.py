@@ -14,7 +14,7 @@ from support.cleanup_datasets import append
 
 from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.upkeep import state
+from lance_spark.actions.upkeep import running, state, tables
 from lance_spark.errors import StorageFailure
 from lance_spark.upkeep.memory import Memory, Remembered
 from lance_spark.upkeep.records import StepRecord, TableRecord
@@ -111,6 +111,64 @@ def test_a_damaged_table_ends_the_job_with_6_and_the_others_are_done(maintain, l
     code, _, _ = maintain("--execute", "--skip-table", "ns1.b", *outputs(lake))
     assert code == 0
     assert maintain("--execute", *outputs(lake))[0] == 6
+
+
+@pytest.mark.parametrize("mode", ["execute", "plan"])
+def test_a_job_that_is_killed_has_told_what_it_did(maintain, lake, monkeypatch, mode):
+    name = "carry_out_table" if mode == "execute" else "plan_table"
+    real = getattr(tables, name)
+
+    def killed(job, table, *plan):
+        if table.name == "ns1.b":
+            raise KeyboardInterrupt
+        return real(job, table, *plan)
+
+    monkeypatch.setattr(tables, name, killed)
+    words = (*outputs(lake), "--tables-at-once", "1", *(["--execute"] if mode == "execute" else []))
+    (lake / "r.json").write_text("of yesterday")
+    with pytest.raises(KeyboardInterrupt):
+        maintain(*words)
+    report = json.loads((lake / "r.json").read_text())
+    done = [table["table"] for table in report["tables"]]
+    assert (report["finished"], report["executed"], report["expected_tables"]) == (False, mode == "execute", 3)
+    assert done == sorted(done)
+    assert 0 < len(done) < 3
+    assert "ns1.b" not in done
+    assert f"Unfinished: {len(done)} of 3 tables so far." in (lake / "r.html").read_text()
+    assert re.search(r"maintenance_finished\{[^}]*\} 0", (lake / "m.prom").read_text())
+    assert not [path for path in lake.iterdir() if path.suffix == ".tmp"]
+    monkeypatch.undo()
+    assert maintain(*words)[0] == 0
+    report = json.loads((lake / "r.json").read_text())
+    assert (report["finished"], len(report["tables"])) == (True, 3)
+    assert "nfinished:" not in (lake / "r.html").read_text()
+    assert re.search(r"maintenance_finished\{[^}]*\} 1", (lake / "m.prom").read_text())
+
+
+def test_a_job_that_is_killed_before_its_first_table_leaves_no_report_of_yesterday(maintain, lake, monkeypatch):
+    assert maintain(*outputs(lake))[0] == 0
+    monkeypatch.setattr(tables, "plan_table", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        maintain(*outputs(lake))
+    report = json.loads((lake / "r.json").read_text())
+    assert (report["finished"], report["tables"], report["expected_tables"]) == (False, [], 3)
+
+
+def test_telling_takes_a_tenth_of_the_time_and_a_store_that_fails_meanwhile_is_no_error(monkeypatch):
+    clock, told = [0.0], []
+    monkeypatch.setattr(running.time, "monotonic", lambda: clock[0])
+
+    def tell(names):
+        clock[0] += 1
+        told.append(names)
+        if len(told) == 2:
+            raise StorageFailure("no answer")
+
+    report = running.RunningReport(lambda records: [record.name for record in records], tell)
+    for name, at in (("b", 5.0), ("d", 11.0), ("c", 21.0), ("a", 22.0)):
+        clock[0] = at
+        report.add(TableRecord(name, ""))
+    assert told == [[], ["b", "d"], ["a", "b", "c", "d"]]
 
 
 def test_no_time_leaves_all_of_it_for_the_next_run(maintain, lake):

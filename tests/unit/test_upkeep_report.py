@@ -230,5 +230,25 @@ def test_a_run_over_nothing_still_has_the_metrics_of_the_run():
     read = metrics(to_prometheus(report()))
     assert {name for name, _ in read} == {
         f"lance_maintenance_{name}"
-        for name in ("last_run_timestamp_seconds", "duration_seconds", "executed", "complete")
+        for name in ("last_run_timestamp_seconds", "duration_seconds", "executed", "finished", "complete")
     }
+
+
+def test_a_report_of_a_run_that_goes_on_or_was_killed_says_so_everywhere():
+    made = report(table("a", CLEAN), expected=3, seconds=60)
+    assert (made.finished, made.complete, made.exit_code) == (False, False, 6)
+    assert made.summary().startswith("unfinished, 1 of 3 tables: 1 step done")
+    told = json.loads(made.to_json())
+    assert (told["finished"], told["expected_tables"], told["complete"]) == (False, 3, False)
+    read = to_html(made)
+    assert "Unfinished: 1 of 3 tables so far." in read
+    assert "this is after 60 s" in read
+    samples = {name: value for (name, labels), value in metrics(to_prometheus(made)).items() if len(labels) == 1}
+    assert samples["lance_maintenance_finished"] == 0
+    assert samples["lance_maintenance_complete"] == 1  # an alert must not sound during every run
+
+
+def test_a_report_of_a_run_that_has_ended_says_so():
+    told = json.loads(report(table("a", CLEAN)).to_json())
+    assert (told["finished"], told["expected_tables"], told["complete"]) == (True, 1, True)
+    assert "nfinished" not in to_html(report(table("a", CLEAN)))

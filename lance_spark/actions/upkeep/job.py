@@ -13,6 +13,7 @@ from lance_spark.show.words import counted, few
 from lance_spark.upkeep.memory import Memory
 from lance_spark.upkeep.policy import STEPS, MaintenancePolicy
 from lance_spark.upkeep.records import TableRecord
+from lance_spark.upkeep.report import MaintenanceReport
 
 _FEW = 5
 """Tables that an error names."""
@@ -77,6 +78,8 @@ class UpkeepOptions:
     """Is told what becomes of each table."""
     ended: Callable[[TableRecord], object] = bool
     """Is given the record of each table as soon as it has ended, by several threads; not in a dry run."""
+    progress: Callable[[MaintenanceReport], object] | None = None
+    """Is given the report as it stands, marked as unfinished, when the tables are known and then after each of them."""
 
     def __post_init__(self) -> None:
         if self.side_by_side < 1:
@@ -102,6 +105,8 @@ class Job:
     """Places that any of the tables read files from, beside their own."""
     held_back: str = ""
     """Why nothing may be deleted from any table."""
+    told: Callable[[TableRecord], object] = bool
+    """Is given the last record of each table, by several threads; in a dry run as well."""
 
 
 @dataclass(frozen=True)

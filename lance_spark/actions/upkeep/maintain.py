@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from lance_spark.actions.catalog.cleanup import clean_itself, find_tables
 from lance_spark.actions.cleanup.multi_table import FleetOptions, FleetTable, looks_at
 from lance_spark.actions.upkeep.job import Job, UpkeepOptions, UpkeepTable
+from lance_spark.actions.upkeep.running import RunningReport
 from lance_spark.actions.upkeep.tables import maintain_tables
 from lance_spark.catalog.model import Catalog
 from lance_spark.cleanup.multi_table import clones_among, held_back, unreadable
@@ -43,7 +45,8 @@ def maintain_dataset(
         raise NotFound(f"There is no dataset in {location.uri}.", hint="Check the path.")
     name = location.uri.rpartition("/")[2].removesuffix(".lance")
     options.selection.check([name])
-    records = maintain_tables(Job(options, engine, now_ns), [UpkeepTable(name, location)])
+    job = _telling(Job(options, engine, now_ns), location.uri, 1, began)
+    records = maintain_tables(job, [UpkeepTable(name, location)])
     return _report(location.uri, options, records, now_ns, began)
 
 
@@ -58,6 +61,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     options.selection.check([*(table.name for table in lake.tables), *lake.lost])
     wanted = [table for table in lake.tables if options.selection.has(table.name)]
     job = _job(options, engine, now_ns, (*lake.tables, *lake.readers))
+    job = _telling(job, catalog.uri, len(wanted), began)
     records = maintain_tables(job, [UpkeepTable(table.name, table.location) for table in wanted])
     records += [
         TableRecord(name, "", error="its row leads to no directory below the catalog", exit_code=CorruptData.exit_code)
@@ -92,8 +96,19 @@ def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[Flee
     return Job(options, engine, now_ns, clones, bases)
 
 
+def _telling(job: Job, root: str, tables: int, began: float) -> Job:
+    """The job, which tells its report while it runs if somebody wants to know."""
+    options = job.options
+    if options.progress is None:
+        return job
+    running = RunningReport(
+        lambda records: replace(_report(root, options, records, job.now_ns, began), expected=tables), options.progress
+    )
+    return replace(job, told=running.add)
+
+
 def _report(
-    root: str, options: UpkeepOptions, records: list[TableRecord], now_ns: int, began: float
+    root: str, options: UpkeepOptions, records: Sequence[TableRecord], now_ns: int, began: float
 ) -> MaintenanceReport:
     return MaintenanceReport(
         root=root,

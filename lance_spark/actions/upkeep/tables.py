@@ -34,7 +34,7 @@ _LOG = logging.getLogger("lance_spark.maintain")
 def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord]:
     """Plan the tables, and carry the plans out if that is wanted; a record for each, by name."""
     if not job.options.execute:
-        return sorted(_each(job, tables, lambda table: plan_table(job, table)), key=lambda record: record.name)
+        return sorted(_each(job, tables, lambda table: _planned_table(job, table)), key=lambda record: record.name)
     if job.options.time_left is None:
         done = _each(job, tables, lambda table: _ended_table(job, table, plan_table(job, table)))
         return sorted(done, key=lambda record: record.name)
@@ -45,9 +45,16 @@ def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord
     return sorted(done, key=lambda record: record.name)
 
 
+def _planned_table(job: Job, table: UpkeepTable) -> TableRecord:
+    record = plan_table(job, table)
+    job.told(record)
+    return record
+
+
 def _ended_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
     record = carry_out_table(job, table, plan)
     job.options.ended(record)
+    job.told(record)
     return record
 
 
