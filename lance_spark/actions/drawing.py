@@ -61,7 +61,7 @@ class DrawnRows:
         rows = self._sums("count rows", count_splits, COUNTS)
         if NO_GROUP in rows:
             columns = " or ".join(f"'{name}'" for name in spec.by)
-            known = " AND ".join(f"{name} IS NOT NULL" for name in spec.by)
+            known = " AND ".join(f"{name if name.isidentifier() else f'`{name}`'} IS NOT NULL" for name in spec.by)
             raise Refused(
                 f"{rows[NO_GROUP]:,} rows have no {columns}: whether they belong to one group is not known.",
                 hint=f"Leave them out with filter={known!r}, or give each a value.",

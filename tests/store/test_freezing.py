@@ -1,5 +1,6 @@
 """Frozen sets of real datasets: pylance reads them, every cleanup keeps them, and a killed call is called again."""
 
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import replace
@@ -184,6 +185,43 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
     assert sorted(ids_of(table, "train-1")) == list(range(90))
     assert lineage.source.version == (2 if moved and not done else 1)
     assert {tag.name for tag in table.tags.list()} == {"train-1", "frozen-train-1"}
+
+
+@pytest.mark.parametrize("stage", ["_check_own", "_tag"])
+def test_what_a_killed_freeze_left_is_sound_no_set_and_removed_by_unfreeze(uri, stage):
+    table = table_at(uri)
+    with patch.object(action, stage, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        table.freeze("train-1", **CALL)
+    assert table.frozen.list() == []
+    assert table.fsck(deep=True).sound
+    table.unfreeze("train-1")
+    assert (len(table.tags.list()), len(table.branches.list())) == (0, 0)
+
+
+def test_two_that_freeze_other_rows_at_once_get_one_set_and_one_refusal(uri):
+    table = table_at(uri)
+    real = action.commit_plan
+
+    def after_another(*arguments):
+        with patch.object(action, "commit_plan", real):
+            table.freeze("train-1", **{**CALL, "seed": 8})
+        return real(*arguments)
+
+    with patch.object(action, "commit_plan", after_another), pytest.raises(AlreadyExists, match="another seed"):
+        table.freeze("train-1", **CALL)
+    table.freeze("train-2", **{**CALL, "seed": 8})
+    assert ids_of(table, "train-1") == ids_of(table, "train-2")
+    assert table.fsck(deep=True).sound
+
+
+def test_the_hint_for_rows_without_a_group_can_be_copied(uri):
+    rows = visits(200, 9).rename_columns(["id", "my group", "vector", "image"])
+    rows = rows.set_column(1, "my group", pa.array([None, *"abcdefgh"]))
+    lance.write_dataset(rows, uri, mode="overwrite")
+    with pytest.raises(Refused, match="1 rows have no 'my group'") as told:
+        table_at(uri).freeze("s", by="my group")
+    (known,) = re.findall("filter='(.*)'", told.value.hint)
+    assert table_at(uri).freeze("s", known, by="my group").rows == 8
 
 
 @pytest.mark.parametrize("stage", ["delete_tag", "delete_branch"])
