@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lance_spark.actions.resolve import check_branch
+from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.errors import InvalidOption, Refused
@@ -36,7 +36,7 @@ def enable_auto_cleanup(
     ``commit_window``), does not find the files of a branch that was made through another spelling of the URI, and knows
     of no clones.
     """
-    check_branch(location, branch)
+    check_writable(location, branch)
     if interval < 1:
         raise InvalidOption("interval must be 1 or more.", hint="Give a number of versions, e.g. 20.")
     if older_than is None and retain_versions is None:
@@ -64,7 +64,7 @@ def enable_auto_cleanup(
 
 def disable_auto_cleanup(location: DatasetLocation, branch: str | None) -> None:
     """Switch it off; nothing happens where it is not on."""
-    check_branch(location, branch)
+    check_writable(location, branch)
     delete_config(location, branch, (INTERVAL, OLDER_THAN, RETAIN_VERSIONS))
 
 

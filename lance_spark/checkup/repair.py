@@ -143,7 +143,7 @@ class _Planner:
     def _where(self, line: LineFacts) -> str | None:
         """The branch to commit to; None if it was made before."""
         name = line.branch or MAIN
-        if name.startswith(PREFIX) or (self._on_main and not line.closed):
+        if name.startswith(PREFIX) or (self._on_main and not line.closed and not line.protected):
             return name
         made = self._made(line)
         return None if made in self._facts.branches else made
@@ -198,7 +198,8 @@ class _Planner:
                 elif self._where(line) is None:
                     reasons.append(f"'{self._made(line)}' is a branch without it already")
                 elif finding.code in FRAGMENT_CODES and (self._where(line) or "") != name:
-                    reasons.append(f"'{name}' itself stays as it is: merge the new branch, or repair with --on-main")
+                    otherwise = "it is protected" if line.protected else "or repair with --on-main"
+                    reasons.append(f"'{name}' itself stays as it is: merge the new branch; {otherwise}")
         others = [ref for ref in finding.refs if ref not in helped]
         if others:
             reasons.append(f"named by {few(others, _MOST)} all the same: {finding.do}")

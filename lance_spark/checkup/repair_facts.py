@@ -35,6 +35,8 @@ class LineFacts:
     segments: tuple[SegmentFact, ...] = ()
     closed: str = ""
     """Why nothing may be committed to the branch; "" if it may."""
+    protected: bool = False
+    """Whether it takes merges and upkeep only: indexes may be mended, but no rows be left out."""
 
 
 @dataclass(frozen=True)

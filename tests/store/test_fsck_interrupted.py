@@ -13,6 +13,7 @@ from support import broken_datasets as broken
 from support.broken_datasets import check, children, data, index, readable, ref, rich, state
 from support.cleanup_datasets import append, manifest, place
 
+from lance_spark import LanceTable
 from lance_spark.actions.branches import delete_branch
 from lance_spark.actions.fsck import bad_files, confirm, repair_steps
 from lance_spark.actions.fsck import undo as undoing
@@ -380,3 +381,34 @@ def test_a_branch_of_a_branch_gets_a_branch_of_its_own(uri):
     ]
     assert execute(locate(uri), plan, 10**18).complete
     assert lance.dataset(place(uri, "repair/dev/deep-5")).count_rows() == 57
+
+
+def protect(uri, protected=True):
+    LanceTable.for_path(None, uri).branches.alter("main", protected=protected)
+
+
+def test_indexes_of_a_protected_branch_are_mended_and_its_rows_stay(uri):
+    rich(uri)
+    protect(uri)
+    broken.drop_index(uri)
+    data(uri, number=-1).unlink()
+    done = check(uri, on_main=True, execute=True).repaired
+    assert done.complete
+    assert "repair/main-5" in lance.dataset(uri).branches.list()
+    assert lance.dataset(uri).version == 5  # the index
+    assert not lance.dataset(uri).list_indices()
+    undo(locate(uri), done.record)
+    assert len(lance.dataset(uri).list_indices()) == 1
+
+
+def test_what_a_repair_left_out_of_a_branch_that_is_protected_since_is_not_put_back(uri):
+    rich(uri)
+    data(uri, number=-1).unlink()
+    done = check(uri, on_main=True, execute=True).repaired
+    protect(uri)
+    before = state(uri)
+    with pytest.raises(Refused, match="Branch 'main' is protected"):
+        undo(locate(uri), done.record)
+    assert state(uri) == before
+    protect(uri, False)
+    undo(locate(uri), done.record)

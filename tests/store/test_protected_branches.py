@@ -1,6 +1,7 @@
 """A protected branch takes merges and upkeep; every other door is shut, at planning and right before the commit."""
 
 import os
+from datetime import timedelta
 
 import lance
 import pyarrow as pa
@@ -60,6 +61,7 @@ DOORS = {
         table.location, pin_latest(table.location, "work"), branch, LocalRunner()
     ),
     "revert": lambda table, branch: revert(table.location, pin_latest(table.location, branch), branch, LocalRunner()),
+    "cleanups after commits": lambda table, branch: on(table, branch).enable_auto_cleanup(9, timedelta(days=9)),
     "delete rows": lambda table, branch: delete_where(table.location, branch, "id = 0", LocalRunner()),
 }
 

@@ -218,6 +218,20 @@ PLANS = {
         [LeaveOut("origin/x", 7, "repair/origin/x-7", (3,), (LOST,), 5, codes.DATA_MISSING)],
         ["merge the new branch"],
     ),
+    "a fragment of a branch that is protected": (
+        [finding(codes.DATA_MISSING, DATA, "main")],
+        {"lines": (line(protected=True),)},
+        True,
+        [LeaveOut(None, 7, "repair/main-7", (3,), (LOST,), 5, codes.DATA_MISSING)],
+        ["merge the new branch; it is protected"],
+    ),
+    "an index of a branch that is protected": (
+        [BAD_INDEX],
+        {"lines": (line(fragments={}, segments=(segment(),), protected=True),)},
+        False,
+        [MendIndexes(None, 7, (), ("u",), ("id_idx",))],
+        [],
+    ),
     "a file that only old versions name": (
         [finding(codes.DATA_MISSING, DATA, "old versions of main")],
         {},

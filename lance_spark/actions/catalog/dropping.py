@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lance_spark.actions.catalog.deregistration_marks import hide, shown_again_on_failure
 from lance_spark.actions.catalog.lookup import FoundTable, find_table, look_again
@@ -25,10 +26,12 @@ from lance_spark.catalog.names import (
 )
 from lance_spark.catalog.namespaces import RemoveNamespace
 from lance_spark.catalog.tables import RemoveTable
-from lance_spark.errors import LanceSparkError, NotFound, Refused
+from lance_spark.errors import CorruptData, LanceSparkError, NotFound, Refused
+from lance_spark.location import DatasetLocation
 from lance_spark.store.catalog import manifest
 from lance_spark.store.catalog.erasing import erase
 from lance_spark.store.parallel import THREADS
+from lance_spark.store.protection import protected_branches
 from lance_spark.store.survey import recorded_clones
 
 
@@ -41,7 +44,7 @@ class DropPlan:
     tables: tuple[Removed, ...]
     """The tables that go, by name."""
     force: bool
-    """Whether tables go although clones read their files."""
+    """Whether tables go although clones read their files, or nobody knows; never one with a protected branch."""
     namespaces: tuple[Identifier, ...] = ()
     """The namespaces in the one that goes, by name."""
     table: FoundTable | None = None
@@ -61,7 +64,7 @@ class DropPlan:
 def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
     """Find a table to drop; one that is a directory only may be deregistered. Changes nothing.
 
-    Raises InvalidName, NotFound, and Refused if clones read its files, unless ``force``.
+    Raises InvalidName, NotFound, and Refused if a branch is protected, or if clones read its files, unless ``force``.
     """
     identifier = identify_table(name)
     table = find_table(catalog, identifier, f"drop table '{identifier}'", deregistered=True)
@@ -71,15 +74,15 @@ def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
     else:
         removed = _removed(table.entry, manifest.decide(catalog.manifest, change))
     plan = DropPlan(catalog, change, (removed,), force, table=table)
-    _check_unused(plan)
+    _check_may_go(plan)
     return plan
 
 
 def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, force: bool = False) -> DropPlan:
     """What dropping a namespace takes; with ``cascade`` all namespaces and tables in it. Changes nothing.
 
-    Raises NotFound, and Refused for the root, for a namespace that is not empty, and, without ``force``, if clones read
-    the files of a table in it.
+    Raises NotFound, and Refused for the root, for a namespace that is not empty, if a table in it has a protected
+    branch, and, without ``force``, if clones read the files of a table in it.
     """
     change = RemoveNamespace(identify_namespace(name), cascade)
     need_manifest(catalog, change.doing)
@@ -90,17 +93,17 @@ def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, for
     namespaces = sorted(entry.identifier for entry in edit.before[1:] if entry.is_namespace)
     known = replace(change, known=tuple(entry.object_id for entry in edit.before))
     plan = DropPlan(catalog, known, tuple(_removed(entry, edit) for entry in tables), force, tuple(namespaces))
-    _check_unused(plan)
+    _check_may_go(plan)
     return plan
 
 
 def drop(plan: DropPlan) -> tuple[Removed, ...]:
     """Execute the plan: all rows go in one commit, then the files of the tables; returns the tables that went.
 
-    Of several processes that drop the same, one does; the others get NotFound. Raises Refused for a clone, and
-    Conflict for what was created in the namespace, since the plan.
+    Of several processes that drop the same, one does; the others get NotFound. Raises Refused for a clone or a
+    protection, and Conflict for what was created in the namespace, since the plan.
     """
-    _check_unused(plan)
+    _check_may_go(plan)
     catalog, table = plan.catalog, plan.table
     if table is not None and table.path is not None and shows_in_v1(catalog, table.path):
         return (_drop_directory(catalog, table, table.path, plan.change.doing),)
@@ -123,9 +126,38 @@ def drop_namespace(catalog: Catalog, name: Name, cascade: bool = False, force: b
     return drop(replace(plan, change=RemoveNamespace(plan.identifier, cascade)))
 
 
-def _check_unused(plan: DropPlan) -> None:
+def _check_may_go(plan: DropPlan) -> None:
+    _check_unprotected(plan)
     if not plan.force:
         check_unused(plan.catalog, [table.path for table in plan.tables], plan.change.doing)
+
+
+def _check_unprotected(plan: DropPlan) -> None:
+    """Raise Refused if a branch of a table whose files go is protected: they would all go at once, with ``force``, too.
+
+    Raises CorruptData where a ref cannot be understood, unless ``force``.
+    """
+    going = [table for table in plan.tables if table.path is not None and not table.data_kept]
+    locations = [plan.catalog.at(table.path) for table in going if table.path is not None and is_inside(table.path)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        for location, names in zip(locations, pool.map(partial(_protected, plan), locations), strict=True):
+            if names:
+                raise refusal(
+                    Refused,
+                    plan.change.doing,
+                    f"branch '{names[0]}' of {location.uri} is protected",
+                    hint=f"If it has to go: lance-git branch --alter {names[0]} --no-protected, or "
+                    f"branches.alter('{names[0]}', protected=False). To keep the files: deregister the table.",
+                )
+
+
+def _protected(plan: DropPlan, location: DatasetLocation) -> list[str]:
+    try:
+        return protected_branches(location)
+    except CorruptData:
+        if plan.force:
+            return []
+        raise
 
 
 def _removed(entry: Entry, edit: Edit) -> Removed:

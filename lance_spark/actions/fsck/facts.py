@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from lance_spark.actions.fsck.bad_files import directory_of, is_sound_segment
 from lance_spark.actions.fsck.fsck import Examined
 from lance_spark.actions.fsck.ref_facts import RefFacts
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.checkup import codes
 from lance_spark.checkup.repair import FRAGMENT_CODES, INDEX_CODES, MANIFEST_CODES
 from lance_spark.checkup.repair_facts import LineFacts, ManifestFact, RepairFacts, SegmentFact
@@ -27,6 +28,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.parse import BRANCHES, ref_file
 from lance_spark.store.listing import list_paths
+from lance_spark.store.protection import check_unprotected
 from lance_spark.store.quarantine import look_at_file
 from lance_spark.store.version_reader import contents_of, read_manifest, snapshot_of
 
@@ -104,7 +106,7 @@ class _Facts:
                 will_be = branch is not None and ref_file(BRANCHES, branch) in restored
                 facts = None if line is None else line.facts(bad, "" if will_be else _closed(self._location, branch))
                 if facts is not None and (facts.fragments or facts.segments):
-                    yield facts
+                    yield replace(facts, protected=not will_be and _is_protected(self._location, branch))
 
 
 class _NewestVersion(NamedTuple):
@@ -182,10 +184,18 @@ class _NewestVersion(NamedTuple):
 def _closed(location: DatasetLocation, branch: str | None) -> str:
     """Why nothing may be committed to a branch; "" if it may."""
     try:
-        check_writable(location, branch)
+        check_mergeable(location, branch)
     except (Refused, NotFound, CorruptData) as problem:
         return problem.message
     return ""
+
+
+def _is_protected(location: DatasetLocation, branch: str | None) -> bool:
+    try:
+        check_unprotected(location, branch)
+    except (Refused, CorruptData):
+        return True
+    return False
 
 
 def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | str:

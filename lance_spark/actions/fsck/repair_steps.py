@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.fsck.bad_files import is_bad, is_sound_segment
 from lance_spark.actions.fsck.facts import is_empty_branch
-from lance_spark.actions.sync.write_guards import check_writable
+from lance_spark.actions.sync.write_guards import check_mergeable, check_writable
 from lance_spark.checkup import codes
 from lance_spark.checkup.record import PROPERTY, RepairRecord
 from lance_spark.checkup.repair_steps import LeaveOut, MendIndexes, Quarantine, RestoreRef, Step
@@ -125,7 +125,7 @@ def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
 
 def _mend(context: StepContext, step: MendIndexes) -> None:
     location = context.location
-    check_writable(location, step.branch)
+    check_mergeable(location, step.branch)
     head = context.head(step.branch, step.version)
     snapshot = read_snapshot(location, head)
     records = {index.uuid: index for index in decode_indexes(read_manifest(location, head))}

@@ -17,6 +17,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.store import datasets, refs
 from lance_spark.store.commits import check_nothing_missing
+from lance_spark.store.protection import check_unprotected
 from lance_spark.store.quarantine import digest_of, forget_record, load_record, look_at_file, put_back, remove
 from lance_spark.store.repair_commit import RESTORED, versions_after
 
@@ -125,10 +126,15 @@ class _Undoing:
             raise self._refused(f"'{branch or MAIN}' has newer versions by others")
         head = datasets.pin_version(self._location, branch, max(made))
         before = datasets.pin_version(self._location, branch, version)
-        return _Undo(step, partial(self._restore, before, head))
+        rows = any(isinstance(one, LeaveOut) and one.onto == branch for one in self._record.steps)
+        if rows:
+            check_unprotected(self._location, branch)
+        return _Undo(step, partial(self._restore, before, head, rows))
 
-    def _restore(self, before: PinnedVersion, head: PinnedVersion) -> None:
+    def _restore(self, before: PinnedVersion, head: PinnedVersion, rows: bool) -> None:
         check_nothing_missing(self._location, head)
+        if rows:
+            check_unprotected(self._location, before.branch)
         restored = datasets.restore(self._location, before)
         if restored != head.version + 1:
             raise Conflict(
