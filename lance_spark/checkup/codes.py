@@ -22,6 +22,7 @@ DATA_MISSING, DELETION_MISSING, INDEX_MISSING, TRANSACTION_MISSING, OTHER_MISSIN
     "transaction-missing",
     "file-missing",
 )
+BLOB_MISSING, BLOB_SIZE_WRONG = "blob-missing", "blob-size-wrong"
 SIZE_WRONG, INDEX_SIZE_WRONG = "size-wrong", "index-size-wrong"
 DATA_DAMAGED, DELETION_DAMAGED, INDEX_DAMAGED = "data-damaged", "deletion-damaged", "index-damaged"
 ROW_COUNT, DELETION_COUNT = "row-count", "deletion-count"
@@ -60,6 +61,8 @@ MEANINGS = {
     MANIFEST_WRONG: Meaning(ERROR, "A manifest holds another version than its name says.", _RESTORE),
     ROWS_IMPOSSIBLE: Meaning(ERROR, "A version contradicts itself about its rows.", "Restore an older version."),
     DATA_MISSING: Meaning(ERROR, "A data file is missing: its rows are lost.", _DROP_VERSION),
+    BLOB_MISSING: Meaning(ERROR, "A file with blobs is missing: large values of its rows are lost.", _RESTORE),
+    BLOB_SIZE_WRONG: Meaning(ERROR, "A file with blobs is not as long as its rows say.", _RESTORE),
     DELETION_MISSING: Meaning(ERROR, "A deletion file is missing: no reader can read its fragment.", _DROP_VERSION),
     INDEX_MISSING: Meaning(ERROR, "A file of an index is missing: queries that use it fail.", "Drop and create it."),
     TRANSACTION_MISSING: Meaning(

@@ -20,7 +20,7 @@ def deletion_sizes(location: DatasetLocation, found: Beside) -> dict[str, int]:
     """Bytes of the deletion files that a version names, by URI."""
     sizes = {}
     for root, paths in found.deletions.items():
-        for path, size in _listed(location, root, "_deletions/"):
+        for path, size in listed_below(location, root, "_deletions/"):
             if size is not None and path in paths:
                 sizes[f"{root.uri}/{path}"] = size
     return sizes
@@ -29,7 +29,7 @@ def deletion_sizes(location: DatasetLocation, found: Beside) -> dict[str, int]:
 def index_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
     """The files of all segments of indexes."""
     for (root, uuid), name in found.indexes.items():
-        for path, size in _listed(location, root, f"_indices/{uuid}/"):
+        for path, size in listed_below(location, root, f"_indices/{uuid}/"):
             yield FileRow(INDEX, f"{root.uri}/{path}", size, index_name=name)
 
 
@@ -61,7 +61,7 @@ def _is_there(location: DatasetLocation, named: tuple[Root, str]) -> bool:
 
 def _blobs(location: DatasetLocation, root: Root, fragments: Mapping[str, int]) -> Iterator[FileRow]:
     directory = data_directory(root)
-    for path, size in _listed(location, root, directory):
+    for path, size in listed_below(location, root, directory):
         stem, slash, _ = path.removeprefix(directory).rpartition("/")
         while slash and stem not in fragments:
             stem, slash, _ = stem.rpartition("/")
@@ -69,7 +69,8 @@ def _blobs(location: DatasetLocation, root: Root, fragments: Mapping[str, int]) 
             yield FileRow(BLOB, f"{root.uri}/{path}", size, fragment_id=fragments[stem])
 
 
-def _listed(location: DatasetLocation, root: Root, directory: str) -> Iterator[tuple[str, int | None]]:
+def listed_below(location: DatasetLocation, root: Root, directory: str) -> Iterator[tuple[str, int | None]]:
+    """(path below the root, bytes) of the files in a directory, which is given with a slash at its end."""
     place = DatasetLocation(root.uri, location.options)
     part = KeyRange.below(directory[:-1]) if directory else KeyRange(None, None)
     for batch in list_range(place, part):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import lance
 import pytest
 from support import broken_datasets as broken
+from support import shaped_datasets
 from support.broken_datasets import check, children, data, deletions, index, readable, ref, rich, state
 from support.cleanup_datasets import BLOB_DIGITS, UUID, age, clean, manifest, place, put
 from support.local_datasets import numbers
@@ -149,6 +150,15 @@ def other_identity(uri: str) -> None:
     change(ref(uri, "dev"), identifier=mapping)
 
 
+def with_blobs(uri: str) -> None:
+    shaped_datasets.blobs(uri, "2.2")
+
+
+def blob(uri: str, number: int, branch: str | None = None) -> Path:
+    """A file with blobs: 0 is that of the one large blob, 1 that of several small ones."""
+    return sorted(Path(place(uri, branch), "data").glob("*/*.blob"))[number]
+
+
 def reversed_bytes(path: Path) -> None:
     path.write_bytes(path.read_bytes()[::-1])
 
@@ -222,6 +232,23 @@ CASES = {
     "all data gone": Case(all_data, {"data-missing"}, (LEAVE,)),  # dev has rows of its own
     "file of an added column gone": Case(lambda u: column_file(u).unlink(), {"data-missing"}, (LEAVE,), make=columns),
     "data of stable rows gone": Case(lambda u: data(u).unlink(), {"data-missing"}, (LEAVE,), make=stable),
+    # files with blobs
+    "a large blob gone": Case(lambda u: blob(u, 0).unlink(), {"blob-missing"}, deep=True, make=with_blobs),
+    "a file of small blobs cut off": Case(
+        lambda u: broken.cut(blob(u, 1)), {"blob-size-wrong"}, deep=True, make=with_blobs
+    ),
+    "a large blob longer": Case(
+        lambda u: blob(u, 0).write_bytes(blob(u, 0).read_bytes() + b"x"),
+        {"blob-size-wrong"},
+        deep=True,
+        make=with_blobs,
+    ),
+    "all blobs of a file gone": Case(
+        lambda u: shutil.rmtree(blob(u, 0).parent),
+        {"blob-missing"},
+        deep=True,
+        make=with_blobs,
+    ),
     # deletion files
     "deletion file gone": Case(lambda u: deletions(u).unlink(), {"deletion-missing"}, (LEAVE, LEAVE)),
     "deletion file of a branch gone": Case(lambda u: deletions(u, "dev").unlink(), {"deletion-missing"}, (LEAVE,)),

@@ -30,13 +30,14 @@ _ABOUT_MANIFESTS = frozenset({codes.MANIFEST_DAMAGED, codes.MANIFEST_UNKNOWN, co
 _ABSENT = frozenset(
     {
         codes.DATA_MISSING,
+        codes.BLOB_MISSING,
         codes.DELETION_MISSING,
         codes.INDEX_MISSING,
         codes.TRANSACTION_MISSING,
         codes.OTHER_MISSING,
     }
 )
-_SIZES = frozenset({codes.SIZE_WRONG, codes.INDEX_SIZE_WRONG})
+_SIZES = frozenset({codes.SIZE_WRONG, codes.INDEX_SIZE_WRONG, codes.BLOB_SIZE_WRONG})
 
 Row = Mapping[str, Any]
 

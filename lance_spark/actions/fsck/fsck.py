@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance_spark.actions.cleanup.evidence import look_at
 from lance_spark.actions.cleanup.extent import about_rows, work_of_all
 from lance_spark.actions.cleanup.plan import list_all
+from lance_spark.actions.fsck.blob_stage import Naming, blob_items, data_file_of, look_for_blobs
 from lance_spark.actions.fsck.confirm import Confirming
 from lance_spark.actions.fsck.ref_findings import LenientLook, findings_of_refs
 from lance_spark.actions.fsck.stages import (
@@ -119,6 +120,7 @@ class _Check:
         ]
         found += self._compared(needed, bases, lost)
         found += self._row_ids()
+        found += self._blobs(needed)
         found = [row for row in found if row["code"] != codes.UNCOMMITTED] + _added_up(found)
         about = Confirming(self._survey, self._options.clones, self._options.clones_from)
         in_versions = [row for row in found if row["chain"] is not None]
@@ -186,6 +188,24 @@ class _Check:
         frame = self._runner.flat_map("check row ids", items, check_row_ids, SUSPECTS)
         rows: list[dict[str, Any]] = self._runner.collect("check row ids", frame).to_pylist()
         return rows
+
+    def _blobs(self, needed: Frame) -> list[dict[str, Any]]:
+        """A row for each span of versions that name a data file whose blobs are not there."""
+        if not self._options.deep:
+            return []
+        stage = "look for blobs"
+        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, SUSPECTS)
+        wrong = {row["path"]: row for row in self._runner.collect(stage, frame).to_pylist()}
+        if not wrong:
+            return []
+        keys = frozenset(data_file_of(path) for path in wrong)
+        naming = self._collected(stage, needed, Naming(keys), NEEDED)
+        return [
+            {**row, **{name: one[name] for name in ("chain", "first", "last", "base")}}
+            for row in wrong.values()
+            for one in naming
+            if one["key"] == data_file_of(row["path"])
+        ]
 
     def _manifest(self, row: Mapping[str, Any]) -> str:
         chain = self._survey.chains[row["chain"]]
