@@ -203,7 +203,8 @@ def erase_table(catalog: Catalog, directory: str) -> bool:
     parent, slash, name = directory.rpartition("/")
     aside = directory
     if hashed_id(name) is None:
-        aside = parent + slash + hashed_directory(from_object_id(name), secrets.randbits(32))
+        # Without the suffix: a directory whose name ends with it is a table of V1.
+        aside = parent + slash + hashed_directory(from_object_id(v1_name(name) or name), secrets.randbits(32))
     return erase(catalog.root, catalog.at(directory), directory, aside)
 
 

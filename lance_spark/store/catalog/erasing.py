@@ -80,9 +80,17 @@ def erase(root: DatasetLocation, location: DatasetLocation, directory: str, asid
 
 
 def _remove_tree(path: str) -> None:
-    """Others may delete in it at the same time: a rename takes its own mark away from what it has just copied."""
+    """Others may delete in it at the same time: a rename takes its own mark away from what it has just copied.
+
+    Markers go last. Without its mark, what a killed process leaves would be taken for a table, or for nobody's to delete.
+    """
     for left in reversed(range(_TRIES)):
         try:
+            for entry in os.scandir(path):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path)
+                elif entry.name not in MARKERS:
+                    os.unlink(entry.path)
             shutil.rmtree(path)
         except FileNotFoundError:
             if not os.path.lexists(path):
