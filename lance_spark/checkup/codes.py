@@ -40,6 +40,8 @@ REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE,
 )
 NO_REF, UNCOMMITTED = "directory-without-ref", "uncommitted-files"
 CLONE_GONE = "clone-gone"
+MAIN_DAMAGED, REFLOG_DAMAGED, REFLOG_MISNAMED = "main-settings-damaged", "reflog-damaged", "reflog-misnamed"
+REPAIR_DAMAGED, REPAIR_COPY_GONE, RECORD_UNFINISHED = "repair-damaged", "repair-copy-gone", "record-unfinished"
 
 
 class Meaning(NamedTuple):
@@ -111,4 +113,30 @@ MEANINGS = {
     ),
     UNCOMMITTED: Meaning(NOTE, "Files that no version names lie around for long.", "Run a cleanup."),
     CLONE_GONE: Meaning(NOTE, "A recorded clone is not there.", "Delete its tag if it is gone for good."),
+    MAIN_DAMAGED: Meaning(
+        ERROR,
+        "What is said of main cannot be understood: nothing writes to it or cleans up.",
+        "Restore the file; or remove it, and set owner, protection and retained versions again.",
+    ),
+    REFLOG_DAMAGED: Meaning(
+        ERROR,
+        "A record of a changed ref cannot be understood: no cleanup runs, and no change of a ref can be taken back.",
+        "Restore the file; or remove it if nobody wants to take that change back.",
+    ),
+    REFLOG_MISNAMED: Meaning(
+        WARNING,
+        "A record of a changed ref has another time in its name than inside: changes are in a wrong order.",
+        "Give the file its name back: nanoseconds since 1970 in 20 digits, a dash, 8 hexadecimal digits, .json.",
+    ),
+    REPAIR_DAMAGED: Meaning(
+        ERROR,
+        "The record of a repair cannot be understood: no cleanup runs, and the repair cannot be taken back.",
+        "Restore the file; or move its directory elsewhere, with what the repair kept.",
+    ),
+    REPAIR_COPY_GONE: Meaning(
+        WARNING, "What a repair moved away is not in the quarantine any more: it cannot be put back.", _RESTORE
+    ),
+    RECORD_UNFINISHED: Meaning(
+        NOTE, "A process was killed while it wrote a record, or removed one.", "Remove it: nothing reads it."
+    ),
 }

@@ -22,6 +22,8 @@ from lance_spark.actions.fsck import confirm
 from lance_spark.actions.fsck.repairing import RepairOptions
 from lance_spark.actions.fsck.undo import undo
 from lance_spark.checkup.repair_steps import LeaveOut, MendIndexes, Quarantine, RestoreRef
+from lance_spark.refs.parse import MAIN_FILE
+from lance_spark.refs.reflog import LOG
 from lance_spark.store.uri import locate
 
 REF, MOVE, INDEX, LEAVE = RestoreRef.kind, Quarantine.kind, MendIndexes.kind, LeaveOut.kind
@@ -148,6 +150,19 @@ def other_identity(uri: str) -> None:
     mapping = json_in(ref(uri, "dev"))["identifier"]
     mapping["version_mapping"][-1][1] = "0" * 32  # type: ignore[index]
     change(ref(uri, "dev"), identifier=mapping)
+
+
+OLD_REPAIR = "_quarantine/20200101T000000.000000-0123abcd"
+
+
+def moved_tag(uri: str) -> None:
+    rich(uri)
+    LanceTable.for_path(None, uri).tags.move("v3", version=4)
+
+
+def changed(uri: str) -> Path:
+    """The record of a changed ref."""
+    return next(Path(uri, LOG).iterdir())
 
 
 def with_blobs(uri: str) -> None:
@@ -318,6 +333,29 @@ CASES = {
     "clone gone": Case(lambda u: shutil.rmtree(f"{u}-clone"), {"clone-gone"}),
     # row ids
     "row ids twice": Case(ids_twice, {"row-ids-twice"}, deep=True, make=stable),
+    # records
+    "settings of main half": Case(lambda u: put(u, MAIN_FILE, content=b"{"), {"main-settings-damaged"}),
+    "record of a changed ref empty": Case(lambda u: changed(u).write_bytes(b""), {"reflog-damaged"}, make=moved_tag),
+    "record of a changed ref half": Case(lambda u: half(changed(u), '"after"'), {"reflog-damaged"}, make=moved_tag),
+    "ref file in a record of nonsense": Case(
+        lambda u: change(changed(u), ref_file="{"), {"reflog-damaged"}, make=moved_tag
+    ),
+    "record of a changed ref under another name": Case(
+        lambda u: changed(u).rename(changed(u).with_name("00000000000000000001-0123abcd.json")),
+        {"reflog-misnamed"},
+        make=moved_tag,
+    ),
+    "record of a changed ref under no name": Case(
+        lambda u: changed(u).rename(changed(u).with_name("a.json")), {"reflog-misnamed"}, make=moved_tag
+    ),
+    "record of what is gone": Case(lambda u: ref(u, "v3", "tags").unlink(), set(), make=moved_tag),
+    "half a record of a changed ref": Case(
+        lambda u: put(u, f"{LOG}/00000000000000000001-0123abcd.json.{'0' * 32}.tmp"), {"record-unfinished"}
+    ),
+    "record of a repair half": Case(lambda u: put(u, f"{OLD_REPAIR}/record.json", content=b"{"), {"repair-damaged"}),
+    "half a record of a repair": Case(
+        lambda u: put(u, f"{OLD_REPAIR}/record.json.{'0' * 32}.tmp"), {"record-unfinished"}
+    ),
     # leftovers
     "data of a killed job": Case(orphan("data/0123456789abcdef.lance"), {"uncommitted-files"}),
     "half an upload": Case(orphan("data/.tmp_0123"), {"uncommitted-files"}),
@@ -377,8 +415,10 @@ def test_damage_is_found_repaired_or_named_and_the_repair_undone(uri, name):
             assert bool(found.list_indices()) == bool(step.moved)
         elif isinstance(step, RestoreRef) and step.path.startswith("_refs/"):
             path = Path(uri, step.path)
-            kept = {"parentBranch", "parentVersion", "createAt", "branch", "version", "manifestSize"}
+            kept = {"parentBranch", "parentVersion", "branch", "version", "manifestSize"}
             said = json_in(path)
+            made = refs[path.name].get("createAt", 0)
+            assert said.get("createAt", 0) in range(made - 5, made + 1)  # the first version is a little older
             assert {key: said[key] for key in kept & said.keys()} == {
                 key: value for key, value in refs[path.name].items() if key in kept
             }

@@ -14,6 +14,7 @@ from lance_spark.actions.cleanup.extent import about_rows, work_of_all
 from lance_spark.actions.cleanup.plan import list_all
 from lance_spark.actions.fsck.blob_stage import Naming, blob_items, data_file_of, look_for_blobs
 from lance_spark.actions.fsck.confirm import Confirming
+from lance_spark.actions.fsck.record_findings import findings_of_records
 from lance_spark.actions.fsck.ref_findings import LenientLook, findings_of_refs
 from lance_spark.actions.fsck.stages import (
     BASES,
@@ -86,7 +87,8 @@ def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now
     runner = engine.for_work("fsck", work_of_all(survey))
     try:
         check = _Check(survey, options, runner, RunClock(now_ns))
-        findings = [*findings_of_refs(survey, lasting, looking.damaged), *check.findings()]
+        findings = [*findings_of_refs(survey, lasting, looking.damaged), *findings_of_records(location, now_ns)]
+        findings += check.findings()
     finally:
         runner.release()
     report = FsckReport(

@@ -82,7 +82,7 @@ def erase(root: DatasetLocation, location: DatasetLocation, directory: str, asid
 def _remove_tree(path: str) -> None:
     """Others may delete in it at the same time: a rename takes its own mark away from what it has just copied.
 
-    Markers go last. Without its mark, what a killed process leaves would be taken for a table, or for nobody's to delete.
+    Markers go last: without one, what a killed process leaves is taken for a table, or for what nobody may delete.
     """
     for left in reversed(range(_TRIES)):
         try:
