@@ -39,13 +39,16 @@ def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
 def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
     """Point an existing tag at another version. Raises NotFound for the tag or the target, Refused for a frozen set's.
 
-    Where it was is written down: see ``actions.reflog``.
+    Where it was is written down: see ``actions.reflog``. Not if it was there already: a restore would go back to that.
     """
     check_tag_name(name)
     table = refs.read_refs(location)
     check_existing_tag(table, name)
     check_tag_stays(table, name, to_move=True)
     pin = resolve(location, target)
+    if table.tags[name].target.reference == pin.reference:
+        refs.move_tag(location, name, pin)  # it is made anew all the same: it expires later
+        return
     with recorded(location, tag_change(location, name, table.tags[name], pin)):
         refs.move_tag(location, name, pin)
 

@@ -161,6 +161,8 @@ def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange])
             continue
         if change.state != DONE and change.before.same(here):
             continue  # its process was killed before it changed anything
+        if change.before.same(change.after):
+            continue  # nothing to take back, and the one before may be what was done by mistake
         if change.after is None and here is None:
             return change
         if change.after is None:

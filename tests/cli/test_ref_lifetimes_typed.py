@@ -123,3 +123,14 @@ def test_a_moved_tag_is_taken_back(flights):
     call(flights, "tag", "-d", "v1", "--yes")
     call(flights, "tag", "--restore", "v1")
     assert tag_version(flights, "v1") == before
+
+
+def test_a_tag_that_is_moved_twice_to_one_place_is_taken_back_all_the_same(flights):
+    before = tag_version(flights, "v1")
+    moved = call(flights, "tag", "-f", "v1", "main", "--yes")
+    assert "tag --restore v1" in moved.err
+    again = call(flights, "tag", "-f", "v1", "main", "--yes")
+    assert again.out == f"Tag 'v1' is at main@{tag_version(flights, 'v1')} already.\n"
+    call(flights, "tag", "--restore", "v1")
+    assert tag_version(flights, "v1") == before
+    assert "tag --restore v1" in call(flights, "tag", "-d", "v1", "--yes").err

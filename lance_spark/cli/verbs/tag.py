@@ -167,8 +167,12 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
             "was": version_json(was),
             "dry_run": asked.dry_run,
         },
-        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} moved from {was} to {pin}.",
+        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} moved from {was} to {pin}."
+        if was.reference != pin.reference
+        else f"Tag '{name}' is at {pin} already.",
     )
+    if not asked.dry_run and was.reference != pin.reference:
+        session.output.note(f"lance-git tag --restore {name} puts it back.")
 
 
 def _delete(session: Session, asked: TagArguments, name: str) -> None:
@@ -190,6 +194,8 @@ def _delete(session: Session, asked: TagArguments, name: str) -> None:
         {"action": "delete", "tag": name, "was": version_json(was), "dry_run": asked.dry_run},
         f"Tag '{name}' {'would be' if asked.dry_run else 'was'} deleted; it was at {was}.",
     )
+    if not asked.dry_run and not is_own_tag(name):
+        session.output.note(f"lance-git tag --restore {name} brings it back.")
 
 
 def _target(tag: Tag) -> PinnedVersion:
