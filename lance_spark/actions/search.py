@@ -27,6 +27,8 @@ from lance_spark.searching.binding import (
     ColumnIndex,
     as_vector,
     bound_text,
+    check_fuzzy,
+    check_measures,
     check_phrases,
     effective_metric,
     later_fragments,
@@ -86,6 +88,7 @@ def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: Searc
     options = request.options
     measures = [DISTANCE] * (request.vector is not None) + [SCORE] * (request.text is not None)
     measures += [RELEVANCE] * request.is_hybrid
+    check_measures(look.schema, [name for name in measures if name != RELEVANCE])
     columns = shown_columns(look.schema, request.columns, measures)
     schema = found_schema(look.schema, columns, measures)
     if request.filter is not None:
@@ -155,7 +158,8 @@ def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
 
 
 def _whole(work: SearchWork) -> tuple[Task, ...]:
-    return ((WholeTask(),) if work.near is not None else ()) + ((TextTask(),) if work.text is not None else ())
+    near = work.near is not None and not (work.fast and not work.near.segments)
+    return ((WholeTask(),) if near else ()) + ((TextTask(),) if work.text is not None else ())
 
 
 def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSearch:
@@ -174,7 +178,8 @@ def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSe
             hint="They are k times refine_factor; leave ef out, and pylance chooses it.",
         )
     metric = effective_metric(options.metric, index)
-    near = Near(field.name, metric, index is not None, options.nprobes, options.refine_factor, options.ef)
+    chosen = (options.nprobes, options.refine_factor, options.ef)
+    near = Near(field.name, metric, index is not None, index.live(look.rows) if index is not None else (), *chosen)
     every = [fragment for fragment, count in look.rows.items() if count]
     flat = () if options.fast else tuple(index.uncovered(look.rows) if index is not None else every)
     work = replace(
@@ -190,17 +195,18 @@ def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
     look = prepared.look
     indexes = text_indexes(look.indexes, _all_settings(look))
     bound = bound_text(look.schema, query, list(indexes))
-    left = 0
+    left: dict[str, int] = {}
     for column in map(str, columns_of(bound)):
         if column not in indexes and prepared.work.fast:
             raise no_index(column, "text")
         flat = indexes[column].uncovered(look.rows) if column in indexes else look.rows
-        left += 0 if prepared.work.fast else sum(look.rows[fragment] for fragment in flat) * _TEXT_WIDTH
+        left[column] = 0 if prepared.work.fast else sum(look.rows[fragment] for fragment in flat)
+    check_fuzzy(bound, {column: column in indexes for column, rows in left.items() if rows})
     check_phrases(bound, indexes)
     for index in indexes.values():
         if index.segments[0].columns[0] in columns_of(bound):
             _check_words(look, index)
-    return replace(prepared, work=replace(prepared.work, text=bound), text_bytes=left)
+    return replace(prepared, work=replace(prepared.work, text=bound), text_bytes=sum(left.values()) * _TEXT_WIDTH)
 
 
 def _check_words(look: Look, index: ColumnIndex) -> None:

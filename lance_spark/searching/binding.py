@@ -18,7 +18,7 @@ from lance_spark.indexing.kinds import KINDS, TEXT, described_kind, find_column
 from lance_spark.metadata.indexes import Segment
 from lance_spark.schema.blobs import is_blob
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID, unknown_column
-from lance_spark.searching.text import PhraseQuery, TextQuery, columns_of, on_column, parts
+from lance_spark.searching.text import MatchQuery, PhraseQuery, TextQuery, columns_of, on_column, parts
 
 Vectors = npt.NDArray[Any]
 DISTANCE, SCORE, RELEVANCE = "_distance", "_score", "_relevance_score"
@@ -34,7 +34,10 @@ class ColumnIndex:
     name: str
     settings: Mapping[str, Any]
     segments: tuple[Segment, ...]
-    """Those that cover rows that are there."""
+
+    def live(self, rows: Rows) -> tuple[str, ...]:
+        """The segments that cover rows that are there."""
+        return tuple(each.uuid for each in self.segments if any(rows.get(fragment) for fragment in each.fragments))
 
     def uncovered(self, rows: Rows) -> list[int]:
         """Fragments with rows that it does not cover."""
@@ -168,6 +171,31 @@ def check_phrases(query: TextQuery, indexes: Mapping[str, ColumnIndex]) -> None:
                 f"The index '{index.name}' does not know where in a text words are, which a phrase needs.",
                 hint=f"t.indexes.create({index.segments[0].columns[0]!r}, kind='inverted', with_position=True, "
                 "replace=True)",
+            )
+
+
+def check_fuzzy(query: TextQuery, lacking: Mapping[str, bool]) -> None:
+    """Raise InvalidOption for words with fuzziness where pylance would not find all: it takes words from the index.
+
+    ``lacking`` are columns with rows that no index covers, and whether they have an index at all.
+    """
+    for part in parts(query):
+        if not isinstance(part, MatchQuery) or not part.fuzziness or part.column not in lacking:
+            continue
+        make = "t.indexes.optimize()" if lacking[part.column] else f"t.indexes.create('{part.column}', kind='inverted')"
+        raise InvalidOption(
+            f"Column '{part.column}' has rows that no index covers, and words with fuzziness are not found in these.",
+            hint=f"{make} covers them" + ("; fast=True leaves them out." if lacking[part.column] else "."),
+        )
+
+
+def check_measures(schema: pa.Schema, measures: Sequence[str]) -> None:
+    """Raise SchemaMismatch for a column that has the name, and not the type, of what pylance adds."""
+    for name in measures:
+        if name in schema.names and schema.field(name).type != pa.float32():
+            raise SchemaMismatch(
+                f"The table has a column '{name}', {schema.field(name).type}, as pylance calls what it adds.",
+                hint=f"Rename it: t.rename_columns({{'{name}': ...}}).",
             )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from lance_spark.errors import InvalidOption
@@ -12,6 +12,8 @@ from lance_spark.indexing.kinds import METRICS
 from lance_spark.searching.text import TextQuery, Wording, text_query
 
 RERANKS = ("rrf",)
+_ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns")
+"""Of a search, beside its options."""
 _LEAST_CANDIDATES = 100
 
 
@@ -39,7 +41,7 @@ class SearchOptions:
     text_column: str | Sequence[str] | Mapping[str, float] | None = None
     """The columns for the text, where ``column`` is that of the vector."""
     phrase: bool = False
-    fuzziness: int | None = 0
+    fuzziness: int = 0
     operator: str = "or"
     slop: int = 0
 
@@ -125,12 +127,14 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
     known = [field.name for field in fields(SearchOptions)]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
+            near = difflib.get_close_matches(name, [*_ARGUMENTS, *known], n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join([*_ARGUMENTS, *known])}."
             if name in ("language", "base_tokenizer", "stem"):
                 hint = "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...)."
             raise InvalidOption(f"A search has no option '{name}'.", hint=hint)
     options = SearchOptions(**given)
+    if isinstance(options.metric, str):
+        options = replace(options, metric=options.metric.lower())
     for name in ("nprobes", "refine_factor", "ef", "candidates"):
         _check_positive(name, getattr(options, name))
     for name in ("use_index", "prefilter", "fast", "phrase"):
@@ -149,10 +153,18 @@ def _common(
     k: int, filter: str | None, columns: str | Sequence[str] | None
 ) -> tuple[int, str | None, tuple[str, ...] | None]:
     _check_positive("k", k, missing=False)
+    if filter is not None and not isinstance(filter, str):
+        raise InvalidOption(f"filter is {filter!r}, and has to be text.", hint="Such as \"lang = 'de'\": Lance's SQL.")
     if filter is not None and not filter.strip():
         raise InvalidOption("The filter is empty.", hint="Leave it out, or give one such as lang = 'de'.")
-    named = (columns,) if isinstance(columns, str) else columns
-    return k, filter, None if named is None else tuple(named)
+    return k, filter, None if columns is None else _names("columns", columns)
+
+
+def _names(argument: str, given: object) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidOption(f"{argument} is {given!r}, and has to be a name, or a list of names.")
+    return names  # type: ignore[return-value]
 
 
 def _check_positive(name: str, value: Any, missing: bool = True) -> None:
@@ -168,9 +180,10 @@ def _boosts(columns: str | Sequence[str] | Mapping[str, float] | None) -> dict[s
     if isinstance(columns, str):
         return {columns: 1.0}
     if isinstance(columns, Mapping):
-        found = {str(name): float(boost) for name, boost in columns.items()}
+        found = dict(columns)
+        _names("column", list(found))
     else:
-        found = dict.fromkeys(columns, 1.0)
+        found = dict.fromkeys(_names("column", columns), 1.0)
     if not found:
         raise InvalidOption("There is no column to search in.", hint="Name one, or leave column= out.")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from lance_spark.errors import InvalidOption
 
 OPERATORS = ("or", "and")
+_MOST_FUZZY = 2
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,8 @@ class MatchQuery:
     query: str
     column: str | None = None
     """None for the column of the search."""
-    fuzziness: int | None = 0
-    """Letters by which words may differ; None for 0 to 2, by the length of the word."""
+    fuzziness: int = 0
+    """Letters by which words may differ: 0, 1 or 2. Rows that no index covers are not found then."""
     operator: str = "or"
     boost: float = 1.0
     """Factor of the score."""
@@ -91,7 +93,7 @@ class Wording:
     """How words that were given as plain text are looked for."""
 
     phrase: bool = False
-    fuzziness: int | None = 0
+    fuzziness: int = 0
     operator: str = "or"
     slop: int = 0
 
@@ -107,7 +109,8 @@ def text_query(given: object, columns: Mapping[str, float] | None, wording: Word
                 "phrase, fuzziness, operator and slop are of words that are given as text.",
                 hint="Give them to the query, as in MatchQuery('late storm', fuzziness=1).",
             )
-        query: TextQuery = given  # type: ignore[assignment]
+        _check_groups(given)  # type: ignore[arg-type]
+        query = _in_columns(given, columns)  # type: ignore[arg-type]
     elif isinstance(given, str):
         query = _of_words(given, columns, wording)
     else:
@@ -153,6 +156,24 @@ def on_column(query: TextQuery, column: str) -> TextQuery:
     return query
 
 
+def _in_columns(query: TextQuery, columns: Mapping[str, float] | None) -> TextQuery:
+    """A query whose parts without a column are of the one that was named."""
+    if not columns:
+        return query
+    if len(columns) > 1 or any(boost != 1.0 for boost in columns.values()):
+        raise InvalidOption(
+            "Several columns, and factors of columns, are of words that are given as text.",
+            hint="Give them to the query: MultiMatchQuery('late storm', ['title', 'text'], [3.0, 1.0]).",
+        )
+    (column,) = columns
+    if None not in columns_of(query) and column not in columns_of(query):
+        raise InvalidOption(
+            f"The query looks into {', '.join(map(str, columns_of(query)))}, and column= is '{column}'.",
+            hint="Leave column= out.",
+        )
+    return on_column(query, column)
+
+
 def _of_words(words: str, columns: Mapping[str, float] | None, wording: Wording) -> TextQuery:
     if columns is not None and (len(columns) > 1 or any(boost != 1.0 for boost in columns.values())):
         if wording.phrase or wording.fuzziness != 0:
@@ -167,6 +188,17 @@ def _of_words(words: str, columns: Mapping[str, float] | None, wording: Wording)
     return MatchQuery(words, column, wording.fuzziness, wording.operator)
 
 
+def _check_groups(query: TextQuery) -> None:
+    if isinstance(query, BoostQuery):
+        _check_groups(query.positive)
+        _check_groups(query.negative)
+    elif isinstance(query, BooleanQuery):
+        if not query.must and not query.should:
+            raise InvalidOption("A BooleanQuery looks for nothing.", hint="Give it must=[...] or should=[...].")
+        for inner in (*query.must, *query.should, *query.must_not):
+            _check_groups(inner)
+
+
 def _check(part: MatchQuery | PhraseQuery | MultiMatchQuery) -> None:
     if not str(part.query).strip():
         raise InvalidOption("There is no word to look for.", hint="Give some: text='late storm'.")
@@ -178,13 +210,22 @@ def _check(part: MatchQuery | PhraseQuery | MultiMatchQuery) -> None:
     if isinstance(part, MultiMatchQuery):
         if not part.columns or (part.boosts and len(part.boosts) != len(part.columns)):
             raise InvalidOption("A query over several columns needs columns, and a factor for each or none.")
+        for boost in part.boosts:
+            _check_boost(boost)
         return
+    _check_boost(part.boost)
     _check_number("prefix_length", part.prefix_length)
-    _check_number("max_expansions", part.max_expansions)
-    if part.fuzziness is not None:
-        _check_number("fuzziness", part.fuzziness)
+    _check_number("max_expansions", part.max_expansions, 1)
+    _check_number("fuzziness", part.fuzziness)
+    if part.fuzziness > _MOST_FUZZY:
+        raise InvalidOption(f"fuzziness is {part.fuzziness}, and can be {_MOST_FUZZY} at most.")
 
 
-def _check_number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidOption(f"{name} is {value!r}, and has to be a whole number, 0 or more.")
+def _check_boost(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < math.inf:
+        raise InvalidOption(f"A factor is {value!r}, and has to be a number, 0 or more.")
+
+
+def _check_number(name: str, value: Any, least: int = 0) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidOption(f"{name} is {value!r}, and has to be a whole number, {least} or more.")

@@ -17,6 +17,9 @@ from lance_spark.store.failures import translated
 from lance_spark.store.search_distances import candidate_distances
 from lance_spark.store.search_scans import SearchWork, asked_for, conformed, fetched
 
+_HITS = pa.schema(
+    [(QUERY_INDEX, pa.int64()), (ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64()), (DISTANCE, pa.float32())]
+)
 _QUERIES = 1024
 """Queries of one scan: those that an index does not cover are read once for all of them."""
 
@@ -67,19 +70,23 @@ def neighbours(work: JoinWork, queries: Vectors) -> pa.Table:
     near = search.near
     assert near is not None
     flat = [fragment for fragment in map(dataset.get_fragment, work.flat) if fragment is not None]
+    if near.indexed and not near.segments and not flat:
+        return _HITS.empty_table()
     asked = asked_for(near, queries, search.depth, use_index=True)
     with translated(search.location, "searching"):
         if not search.prefilter or not near.indexed or (near.refine_factor is None and not flat):
-            scope: dict[str, Any] = {"prefilter": search.prefilter, "fast_search": search.fast}
+            scope = near.inside() if near.segments and not flat else {}
             return _nearest(_scan(dataset, work, asked, scope), search.depth)
         # pylance alone would read candidates, and all rows that the index does not cover, once for each query.
         asked.pop("refine_factor", None)
         asked["k"] = near.candidates(search.depth)
-        found = _scan(dataset, work, asked, {"prefilter": True, "fast_search": True})
-        parts = [_exact(dataset, work, queries, _nearest(found, asked["k"]))]
+        parts = []
+        if near.segments:
+            found = _scan(dataset, work, asked, near.inside())
+            parts.append(_exact(dataset, work, queries, _nearest(found, asked["k"])))
         if flat:
             one_by_one = asked_for(near, queries, search.depth, use_index=False)
-            parts.append(_scan(dataset, work, one_by_one, {"prefilter": True, "fragments": flat}))
+            parts.append(_scan(dataset, work, one_by_one, {"fragments": flat}))
     return _nearest(pa.concat_tables(parts), search.depth)
 
 
@@ -102,6 +109,7 @@ def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, 
         with_row_address=True,
         nearest=asked,
         filter=work.search.filter,
+        prefilter=work.search.prefilter,
         **scope,
     )
     table = scanner.to_table()
@@ -111,7 +119,7 @@ def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, 
         ROW_ADDRESS: table[ROW_ADDRESS].cast(pa.int64()),
         DISTANCE: table[DISTANCE],
     }
-    return pa.table(columns).filter(pc.is_finite(table[DISTANCE]))
+    return pa.table(columns, _HITS).filter(pc.is_finite(table[DISTANCE]))
 
 
 def _nearest(table: pa.Table, k: int) -> pa.Table:

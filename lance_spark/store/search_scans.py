@@ -27,7 +27,7 @@ from lance_spark.searching.ranking import (
     measured,
     nearest,
 )
-from lance_spark.searching.tasks import FlatTask, SegmentTask, Task, TextTask
+from lance_spark.searching.tasks import FlatTask, SegmentTask, Task, TextTask, WholeTask
 from lance_spark.searching.text import TextQuery
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
@@ -48,9 +48,16 @@ class Near:
     metric: str
     indexed: bool
     """Whether an index answers."""
+    segments: tuple[str, ...] = ()
+    """Those of the index that cover rows. A column may have several indexes, of which pylance takes the first one,
+    and finds nothing if that is of another metric."""
     nprobes: int | None = None
     refine_factor: int | None = None
     ef: int | None = None
+
+    def inside(self) -> dict[str, Any]:
+        """How pylance is told to look only into the segments."""
+        return {"fast_search": True, "index_segments": list(self.segments)}
 
     def candidates(self, k: int) -> int:
         """How many rows an index gives for k."""
@@ -189,8 +196,10 @@ def asked_for(near: Near, query: Vectors, k: int, use_index: bool) -> dict[str, 
 def _by_vector(dataset: lance.LanceDataset, work: SearchWork, task: Task) -> pa.Table:
     assert work.near is not None
     asked = asked_for(work.near, work.vector, work.depth, use_index=not isinstance(task, FlatTask))
-    scope: dict[str, Any] = {"prefilter": work.prefilter, "fast_search": work.fast}
-    if isinstance(task, SegmentTask):
+    scope: dict[str, Any] = {"prefilter": work.prefilter}
+    if isinstance(task, WholeTask) and work.fast:
+        scope |= work.near.inside()
+    elif isinstance(task, SegmentTask):
         # Without a factor an index tells the distances that it knows, by which segments are compared with each other.
         asked.pop("refine_factor", None)
         asked["k"] = work.near.candidates(work.depth)

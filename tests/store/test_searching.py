@@ -147,17 +147,19 @@ TEXTS = [
 def test_text_has_the_scores_that_it_has_in_one_process(branched, words, where, branch):
     """BM25 counts words in all segments, and in the rows that no segment covers."""
     dataset = head(branched, branch)
-    bound = prepared(branched, None, words, "text", branch=branch).work.text
+    fast = isinstance(words, MatchQuery)  # Words with fuzziness are looked for where there is an index.
+    bound = prepared(branched, None, words, "text", branch=branch, fast=fast).work.text
     from lance_spark.store.search_text import lance_query
 
-    asked = {"full_text_query": lance_query(bound), "filter": where, "prefilter": True}
+    asked = {"full_text_query": lance_query(bound), "filter": where, "prefilter": True, "fast_search": fast}
     expected = pairs(dataset.scanner(columns=["id", "_score"], limit=1000, **asked).to_table(), "_score")
     for runner in (HERE, PARTS):
-        found = pairs(search(branched, None, words, "text", branch, runner=runner, k=1000, filter=where), "_score")
+        given = {"filter": where, "fast": fast, "runner": runner}
+        found = pairs(search(branched, None, words, "text", branch, k=1000, **given), "_score")
         assert sorted(found) == sorted(expected)
         assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
         assert expected or where
-        best = pairs(search(branched, None, words, "text", branch, runner=runner, k=3, filter=where), "_score")
+        best = pairs(search(branched, None, words, "text", branch, k=3, **given), "_score")
         assert [score for _, score in best] == [score for _, score in found[:3]]
         assert {*best} <= {*found}
 
@@ -360,6 +362,17 @@ REFUSED = [
     ({"text": "x", "column": "tags", "fast": True}, NotFound, "no text index"),
     ({"text": "x", "column": "text", "language": "Klingon"}, InvalidOption, "no option 'language'"),
     ({"text": 7, "column": "text"}, InvalidOption, "text= is int"),
+    ({"text": "x", "column": "text", "fuzziness": None}, InvalidOption, "fuzziness is None"),
+    ({"text": "x", "column": "text", "fuzziness": 3}, InvalidOption, "can be 2 at most"),
+    ({"text": BooleanQuery(must_not=[MatchQuery("x")]), "column": "text"}, InvalidOption, "looks for nothing"),
+    ({"text": BooleanQuery(should=[BooleanQuery()]), "column": "text"}, InvalidOption, "looks for nothing"),
+    ({"text": MatchQuery("x", boost=-1.0), "column": "text"}, InvalidOption, "factor is -1.0"),
+    ({"text": "x", "column": {"text": float("nan")}}, InvalidOption, "factor is nan"),
+    ({"text": "x", "column": {"text": "2"}}, InvalidOption, "factor is '2'"),
+    ({"text": "x", "column": 5}, InvalidOption, "column is 5"),
+    ({"vector": QUERY, "columns": 5}, InvalidOption, "columns is 5"),
+    ({"vector": QUERY, "filter": 5}, InvalidOption, "filter is 5"),
+    ({"vector": QUERY, "filtr": "id = 5"}, InvalidOption, "Did you mean 'filter'"),
     ({"text": MatchQuery("x"), "column": "text", "phrase": True}, InvalidOption, "given as text"),
 ]
 
@@ -384,3 +397,83 @@ def test_a_language_that_there_is_not_is_said_before_any_work(uri):
         t.indexes.create("text", kind="inverted", language="klingon")
     t.indexes.create("text", kind="inverted", language="german")
     assert t.indexes.stats("text").settings["language"] == "German"
+
+
+def test_of_two_indexes_of_a_column_the_one_of_the_metric_answers(uri):
+    """pylance alone takes the first one, and with fast_search finds nothing if that is of another metric."""
+    lance.write_dataset(some(0, 300), uri, max_rows_per_file=100)
+    t = LanceTable.for_path(None, uri)
+    t.indexes.create("v", kind="ivf_flat", num_partitions=2, name="first")
+    append(uri, None, 300, 100)
+    t.indexes.create("v", kind="ivf_flat", num_partitions=2, name="second", metric="cosine")
+    append(uri, None, 400, 100)
+    vectors = np.stack(some(0, 500)["v"].to_pylist())
+    by_cosine = np.argsort(-(vectors @ QUERY) / np.linalg.norm(vectors, axis=1), kind="stable")
+    by_l2 = np.argsort(((vectors - QUERY) ** 2).sum(axis=1), kind="stable")
+    queries = pa.table({"q": pa.array([QUERY.tolist()], pa.list_(pa.float32()))})
+    for metric, order, covered in (("cosine", by_cosine, 400), ("L2", by_l2, 300)):
+        for fast, refine in ((True, None), (True, 2), (False, None), (False, 2)):
+            asked = {"k": 15, "nprobes": 8, "metric": metric, "fast": fast, "refine_factor": refine}
+            true = [int(each) for each in order if each < (covered if fast else 500)][:15]
+            for runner in (HERE, PARTS):
+                assert search(uri, QUERY, runner=runner, **asked)["id"].to_pylist() == true
+            assert join(uri, queries, "q", **asked)["id"].to_pylist() == true
+
+
+def test_an_index_whose_rows_are_all_gone_finds_nothing(uri):
+    lance.write_dataset(some(0, 300), uri)
+    LanceTable.for_path(None, uri).indexes.create("v", kind="ivf_flat", num_partitions=2)
+    queries = pa.table({"q": pa.array([QUERY.tolist()], pa.list_(pa.float32()))})
+    append(uri, None, 300, 5)
+    lance.dataset(uri).delete("id < 300")
+    for refine in (None, 3):
+        assert search(uri, QUERY, fast=True, refine_factor=refine).num_rows == 0
+        assert search(uri, QUERY, fast=True, refine_factor=refine, runner=PARTS).num_rows == 0
+        assert join(uri, queries, "q", fast=True, refine_factor=refine).num_rows == 0
+        assert join(uri, queries, "q", refine_factor=refine).num_rows == 5
+    lance.dataset(uri).delete("true")
+    for refine in (None, 3):
+        assert search(uri, QUERY, refine_factor=refine, runner=PARTS).num_rows == 0
+        assert join(uri, queries, "q", refine_factor=refine).num_rows == 0
+
+
+def test_a_query_is_for_the_column_that_is_named(uri):
+    """A column with an index is not searched instead of the one that was named."""
+    lance.write_dataset(pa.table({"id": [1, 2], "title": ["late", "storm"], "text": ["storm", "late"]}), uri)
+    LanceTable.for_path(None, uri).indexes.create("title", kind="inverted")
+    for query in (MatchQuery("storm"), PhraseQuery("storm"), BooleanQuery(must=[MatchQuery("storm")])):
+        assert search(uri, None, query, "text")["id"].to_pylist() == [1]
+    assert search(uri, None, MatchQuery("storm"))["id"].to_pylist() == [2]
+    with pytest.raises(InvalidOption, match="The query looks into title, and column= is 'text'"):
+        prepared(uri, None, MatchQuery("storm", "title"), "text")
+    with pytest.raises(InvalidOption, match="Several columns"):
+        prepared(uri, None, MatchQuery("storm"), {"text": 2.0})
+
+
+def test_words_with_fuzziness_are_refused_where_rows_without_an_index_would_be_missed(uri):
+    """pylance 14.0.2 looks for words that are alike in the index, and in other rows for the word itself."""
+    lance.write_dataset(some(0, 50), uri)
+    t = LanceTable.for_path(None, uri)
+    with pytest.raises(InvalidOption, match="rows that no index covers") as refused:
+        prepared(uri, None, "nmber7", "text", fuzziness=1)
+    assert "create('text', kind='inverted')" in refused.value.hint
+    t.indexes.create("text", kind="inverted")
+    assert search(uri, None, "nmber7", "text", fuzziness=1, k=1)["id"].to_pylist() == [7]
+    append(uri, None, 50, 10)
+    with pytest.raises(InvalidOption, match="rows that no index covers") as refused:
+        prepared(uri, None, BooleanQuery(must=[MatchQuery("nmber57", fuzziness=1)]), "text")
+    assert "t.indexes.optimize()" in refused.value.hint
+    assert search(uri, None, "nmber7", "text", fuzziness=1, k=1, fast=True)["id"].to_pylist() == [7]
+    t.indexes.optimize()
+    assert search(uri, None, "nmber57", "text", fuzziness=1, k=1)["id"].to_pylist() == [57]
+
+
+def test_a_column_named_as_a_measure_is_searched_beside_if_its_type_allows(uri):
+    rows = some(0, 20)
+    for name, measure in (("_distance", [None] * 20), ("_score", ["x"] * 20)):
+        lance.write_dataset(rows.append_column(name, pa.array(measure, pa.string())), uri, mode="overwrite")
+        vector, text = (QUERY, None) if name == "_distance" else (None, "word7")
+        with pytest.raises(SchemaMismatch, match=f"has a column '{name}', string"):
+            prepared(uri, vector, text, "text" if text else None)
+        lance.write_dataset(rows.append_column(name, pa.array([0.5] * 20, pa.float32())), uri, mode="overwrite")
+        assert search(uri, vector, text, "text" if text else None, k=1)[name].to_pylist() != [0.5]

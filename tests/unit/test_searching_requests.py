@@ -47,7 +47,7 @@ def asked(text, column=None, **options):
 WORDING = [
     (("late storm",), {}, MatchQuery("late storm")),
     (("late storm", "text"), {}, MatchQuery("late storm", "text")),
-    (("late", "text"), {"fuzziness": None, "operator": "and"}, MatchQuery("late", "text", None, "and")),
+    (("late", "text"), {"fuzziness": 2, "operator": "and"}, MatchQuery("late", "text", 2, "and")),
     (("late storm", ["text"]), {"phrase": True, "slop": 2}, PhraseQuery("late storm", "text", 2)),
     (("late", ["a", "b"]), {}, MultiMatchQuery("late", ["a", "b"], [1.0, 1.0])),
     (("late", {"a": 3, "b": 1}), {"operator": "and"}, MultiMatchQuery("late", ["a", "b"], [3.0, 1.0], "and")),
