@@ -180,7 +180,7 @@ def check_fuzzy(query: TextQuery, lacking: Mapping[str, bool]) -> None:
     ``lacking`` are columns with rows that no index covers, and whether they have an index at all.
     """
     for part in parts(query):
-        if not isinstance(part, MatchQuery) or not part.fuzziness or part.column not in lacking:
+        if not isinstance(part, MatchQuery) or not part.fuzziness or part.column is None or part.column not in lacking:
             continue
         make = "t.indexes.optimize()" if lacking[part.column] else f"t.indexes.create('{part.column}', kind='inverted')"
         raise InvalidOption(

@@ -8,16 +8,19 @@ alike hardly any are, and the comparison itself is exact.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, Refused
 from lance_spark.history.hashing import hash_rows
 
 Numbers = npt.NDArray[np.uint64]
@@ -63,6 +66,67 @@ class Banding:
     def recall(self, similarity: float) -> float:
         """The chance that two texts that are so alike are compared."""
         return 1.0 - (1.0 - similarity**self.rows) ** self.bands
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Which pairs come of rows that share a key, and of how many rows they may be."""
+
+    copies: str = "all"
+    """Whether rows with the same parts are paired with each other and with all others, or only the first of them."""
+    max_group: int = 5_000
+    """Pairs grow with its square: a task that has a million equal rows would never end."""
+
+    def __post_init__(self) -> None:
+        if self.copies not in ("all", "first"):
+            raise InvalidOption(f"copies is {self.copies!r}, and has to be 'all' or 'first'.")
+        if type(self.max_group) is not int or self.max_group < 2:
+            raise InvalidOption(f"max_group is {self.max_group!r}, and has to be a whole number, 2 or more.")
+
+    def check_rows(self, rows: Sequence[int]) -> None:
+        """Raise Refused for too many rows that share a key, where each may be in a pair with each."""
+        if self.copies == "all" and len(rows) > self.max_group:
+            raise Refused(
+                f"{len(rows):,} rows or more, such as that with _rowid {min(rows)}, may be alike each with each, which "
+                f"are {_pairs(len(rows)):,} pairs.",
+                hint=f"Equal texts: copies='first' pairs each with the first of them only. {_PARTED}",
+            )
+
+    def pairs(self, groups: Sequence[list[int]]) -> Iterator[tuple[list[int], list[int]]]:
+        """Of groups of rows with the same parts: each with itself, and two by two. Raises Refused for too many."""
+        if len(groups) > self.max_group:
+            raise Refused(
+                f"{len(groups):,} different texts, such as that of the row with _rowid {groups[0][0]}, may be alike, "
+                f"and are {_pairs(len(groups)):,} pairs to compare.",
+                hint=f"Texts of one template are alike. {_PARTED}",
+            )
+        for group in groups:
+            if len(group) > 1:
+                yield group, group
+        shown = groups if self.copies == "all" else [group[:1] for group in groups]
+        yield from combinations(shown, 2)
+
+    def equal(self, group: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """The pairs of rows with the same parts."""
+        return combinations(group, 2) if self.copies == "all" else ((group[0], other) for other in group[1:])
+
+
+def parse_pairing(given: Mapping[str, Any]) -> Pairing:
+    """The pairing that options ask for. Raises InvalidOption."""
+    known = [field.name for field in fields(Pairing)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
+            raise InvalidOption(f"A search for near duplicates has no option '{name}'.", hint=hint)
+    return Pairing(**given)
+
+
+_PARTED = "filter=, a larger size= or a higher threshold= makes fewer; max_group= lets them through."
+
+
+def _pairs(count: int) -> int:
+    return count * (count - 1) // 2
 
 
 def banding(threshold: float) -> Banding:

@@ -124,14 +124,7 @@ def parse_join(
 
 def parse_options(given: Mapping[str, Any]) -> SearchOptions:
     """Raises InvalidOption, with near names, for an option that there is not, and for values that cannot be."""
-    known = [field.name for field in fields(SearchOptions)]
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, [*_ARGUMENTS, *known], n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join([*_ARGUMENTS, *known])}."
-            if name in ("language", "base_tokenizer", "stem"):
-                hint = "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...)."
-            raise InvalidOption(f"A search has no option '{name}'.", hint=hint)
+    _check_names(given)
     options = SearchOptions(**given)
     if isinstance(options.metric, str):
         options = replace(options, metric=options.metric.lower())
@@ -149,6 +142,17 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
     return options
 
 
+def _check_names(given: Mapping[str, Any]) -> None:
+    known = [field.name for field in fields(SearchOptions)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, [*_ARGUMENTS, *known], n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join([*_ARGUMENTS, *known])}."
+            if name in ("language", "base_tokenizer", "stem"):
+                hint = "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...)."
+            raise InvalidOption(f"A search has no option '{name}'.", hint=hint)
+
+
 def _common(
     k: int, filter: str | None, columns: str | Sequence[str] | None
 ) -> tuple[int, str | None, tuple[str, ...] | None]:
@@ -164,7 +168,7 @@ def _names(argument: str, given: object) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
     if not all(isinstance(name, str) for name in names):
         raise InvalidOption(f"{argument} is {given!r}, and has to be a name, or a list of names.")
-    return names  # type: ignore[return-value]
+    return names
 
 
 def _check_positive(name: str, value: Any, missing: bool = True) -> None:

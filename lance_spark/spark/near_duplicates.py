@@ -34,7 +34,7 @@ def duplicates(spark: SparkSession, work: DuplicatesWork) -> DataFrame:
     plan = plan_texts(work, runner.parallelism)
     keys = runner.flat_map("sign texts", plan.partitions, partial(sign_texts, work, plan.scan), KEYS)
     together = keys.repartition(KEY).sortWithinPartitions(KEY)
-    pairs = runner.map("find pairs", together, pair_rows, PAIRS)
+    pairs = runner.map("find pairs", together, partial(pair_rows, work.pairing), PAIRS)
     # Two rows share several keys; whichever it was, all rows with the same parts were there.
     once = pairs.groupBy(ONE, OTHER).agg(F.first(ONES).alias(ONES), F.first(OTHERS).alias(OTHERS))
     return runner.map("compare pairs", once, partial(compare_pairs, work), work.wire)

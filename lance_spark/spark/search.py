@@ -104,23 +104,30 @@ class Searching:
         filter: str | None = None,
         shingles: str = "words",
         size: int = 3,
+        **options: Any,
     ) -> DataFrame:
         """Pairs of rows whose texts are at least so alike: ``left``, ``right`` (structs) and ``_similarity``.
 
         Two texts are as alike as the share of runs of ``size`` words, or characters, that they have in common (Jaccard,
         in lower case, without punctuation). Both structs have ``_rowid``, by which ``left`` is the smaller one, and
         ``columns``. Every pair is right, as texts are compared; of pairs that are just as alike as ``threshold`` at
-        least 99.5% are found, of others more. Equal rows are pairs as well: n of them are n * (n - 1) / 2 pairs.
+        least 99.5% are found, of others more. A text without words is in no pair.
 
-        Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session.
+        ``options``: copies ("all" by default: equal rows are pairs as well, and n of them n * (n - 1) / 2; "first":
+        each is paired with the first of them only, which stands for them in other pairs), max_group (rows that may be
+        alike each with each at most, 5,000 by default, since pairs grow with its square).
+
+        Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session; and once Spark runs, Refused for
+        more rows that may be alike than max_group.
         """
         from lance_spark.actions.duplicates import prepare_duplicates
-        from lance_spark.searching.minhash import Shingling, Signer, banding
+        from lance_spark.searching.minhash import Shingling, Signer, banding, parse_pairing
         from lance_spark.spark.near_duplicates import duplicates
         from lance_spark.spark.types import to_spark, wire_schema
 
         spark = needed_session(self.spark, _HINT)
         signer = Signer(Shingling(shingles, size), banding(threshold))
+        pairing = parse_pairing(options)
         named = (columns,) if isinstance(columns, str) else tuple(columns or ())
         work = prepare_duplicates(self.location, self._pin(), (column, named, filter), signer, threshold)
-        return duplicates(spark, work._replace(row=wire_schema(to_spark(work.row))))
+        return duplicates(spark, work._replace(row=wire_schema(to_spark(work.row)), pairing=pairing))

@@ -16,7 +16,7 @@ from lance_spark.actions.path_refs import read_path
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.search import here, prepare_search
 from lance_spark.catalog.names import split_name
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.searching.binding import as_vector
 from lance_spark.searching.request import SearchRequest, parse_join, parse_search
 from lance_spark.spark.failures import plainly
@@ -59,7 +59,16 @@ class Tables:
         if dot and head in self.catalogs:
             read = read_name(self.catalogs[head], split_name(rest))
             return read.location, resolve(read.location, read.spec)
-        path = read_path(name, self.storage_options)
+        try:
+            path = read_path(name, self.storage_options)
+        except NotFound as missing:
+            if "/" in name or not dot:
+                raise
+            known = f"There are {', '.join(sorted(self.catalogs))}" if self.catalogs else "There is none"
+            raise NotFound(
+                f"There is no catalog '{head}' here, and no Lance dataset at {name}.",
+                hint=f"{known}: register_search(spark, catalogs={{'{head}': LanceCatalog(...)}}); or give a path.",
+            ) from missing
         return path.location, resolve(path.location, path.spec)
 
 
@@ -101,8 +110,11 @@ def search_function(tables: Tables) -> type:
 
 def analyze_search(tables: Tables, table: AnalyzeArgument, given: Mapping[str, AnalyzeArgument]) -> AnalyzedSearch:
     """Check a call. Raises as ``LanceTable.search``."""
-    if table.value is None:
-        raise InvalidOption("The table of a search is its name or path, as a constant.")
+    if not isinstance(table.value, str) or not table.value.strip():
+        raise InvalidOption(
+            "The table of a search is its name or path, as a constant text.",
+            hint="lance_search('s3://bucket/t.lance@exp', text => 'late storm', k => 20)",
+        )
     for name, argument in given.items():
         if argument.isTable or not (argument.isConstantExpression or name in _PER_ROW):
             raise InvalidOption(f"'{name}' of a search has to be a constant.", hint="Only vector may come from rows.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import combinations, islice, product
+from itertools import islice, product
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.scan.plan import ScanPartition
 from lance_spark.schema.conform import conform_column
 from lance_spark.schema.projection import ROW_ID
-from lance_spark.searching.minhash import Shingling, Signer, jaccard, members, runs
+from lance_spark.searching.minhash import Pairing, Shingling, Signer, jaccard, members, runs
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.store.scanning import Scan, read_batches
@@ -44,6 +44,7 @@ class DuplicatesWork(NamedTuple):
     threshold: float
     row: pa.Schema
     """_rowid and these columns, in the types in which they come out."""
+    pairing: Pairing = Pairing()
 
     @property
     def wire(self) -> pa.Schema:
@@ -66,9 +67,12 @@ def sign_texts(work: DuplicatesWork, scan: Scan, partition: ScanPartition) -> It
             yield pa.RecordBatch.from_arrays(columns, schema=KEYS)
 
 
-def pair_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """PAIRS of KEYS that are sorted by key, all rows of a key among them; the same pair may come several times."""
-    yield from _batched(_pairs(batches))
+def pair_rows(pairing: Pairing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """PAIRS of KEYS that are sorted by key, all rows of a key among them; the same pair may come several times.
+
+    Raises Refused where these are too many.
+    """
+    yield from _batched(_pairs(pairing, batches))
 
 
 def compare_pairs(work: DuplicatesWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -80,29 +84,28 @@ def compare_pairs(work: DuplicatesWork, batches: Iterable[pa.RecordBatch]) -> It
                 yield _shown(work, part)
 
 
-def _pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, list[int], list[int]]]:
+def _pairs(pairing: Pairing, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, list[int], list[int]]]:
     """The last key of a batch may go on in the next one."""
     held = KEYS.empty_table()
     for batch in batches:
         held = pa.concat_tables([held, pa.Table.from_batches([batch], KEYS)])
         keys = held[KEY].to_numpy()
         last = int(keys.searchsorted(keys[-1])) if len(keys) else 0
-        yield from _pairs_of(held.slice(0, last))
+        yield from _pairs_of(pairing, held.slice(0, last))
         held = held.slice(last)
-    yield from _pairs_of(held)
+        # Of one key: before more of it is held than can be paired.
+        pairing.check_rows(held[ROW_ID].slice(0, pairing.max_group + 1).to_pylist())
+    yield from _pairs_of(pairing, held)
 
 
-def _pairs_of(table: pa.Table) -> Iterator[tuple[int, int, list[int], list[int]]]:
+def _pairs_of(pairing: Pairing, table: pa.Table) -> Iterator[tuple[int, int, list[int], list[int]]]:
     if table.num_rows < 2:
         return
     ids, digests = table[ROW_ID].to_pylist(), table[DIGEST].to_pylist()
     for begin, end in runs(table[KEY].to_numpy()):
+        pairing.check_rows(ids[begin:end])
         groups = members(ids[begin:end], digests[begin:end])
-        for group in groups:
-            if len(group) > 1:
-                yield group[0], group[0], group, group
-        for one, other in combinations(groups, 2):
-            yield one[0], other[0], one, other
+        yield from ((one[0], other[0], one, other) for one, other in pairing.pairs(groups))
 
 
 def _batched(pairs: Iterator[tuple[int, int, list[int], list[int]]]) -> Iterator[pa.RecordBatch]:
@@ -120,7 +123,7 @@ def _alike(work: DuplicatesWork, batch: pa.RecordBatch) -> Iterator[tuple[int, i
     parts = {row: shingling.parts(text) for row, text in zip(compared, texts, strict=True)}
     for one, other, ones, others in pairs:
         if one == other:
-            yield from ((*pair, 1.0) for pair in combinations(ones, 2))
+            yield from ((*pair, 1.0) for pair in work.pairing.equal(ones))
             continue
         similarity = jaccard(parts[one], parts[other])
         if similarity >= work.threshold:

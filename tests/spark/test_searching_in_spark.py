@@ -58,6 +58,19 @@ def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branc
     assert frame.where("id >= 900").count() == sum(key >= 900 for key, _ in rows)
 
 
+def test_more_equal_rows_than_can_be_paired_are_refused(spark, uri):
+    lance.write_dataset(pa.table({"id": range(30), "text": ["all the same"] * 30}), uri)
+    t = LanceTable.for_path(spark, uri)
+    first = t.near_duplicates("text", columns=["id"], copies="first", max_group=10)
+    assert sorted((row["left"]["id"], row["right"]["id"]) for row in first.collect()) == [
+        (0, at) for at in range(1, 30)
+    ]
+    with pytest.raises(InvalidOption, match="no option 'copis'"):
+        t.near_duplicates("text", copis="first")
+    with pytest.raises(PythonException, match=r"may be alike each with each(.|\n)*copies='first'"):
+        t.near_duplicates("text", max_group=10).collect()
+
+
 @pytest.mark.parametrize("where", ["local", "spark"])
 def test_text_and_both(spark, branched, where):
     t = table(spark, branched)
@@ -154,8 +167,9 @@ def test_sql_has_a_table_function(spark, branched, tmp_path):
         (who, *hit) for who, vector in enumerate(QUERIES) for hit in by_pylance(head(branched), vector, k=2)
     ]
     spark.catalog.dropTempView("search_queries")
-    with pytest.raises(AnalysisException, match="has 1 numbers"):
-        spark.sql(f"SELECT * FROM lance_search('{branched}', vector => array(1.0))")
+    with pytest.raises(AnalysisException, match="no branch or tag 'nope'") as caught:
+        spark.sql(f"SELECT * FROM lance_search('{branched}@nope', text => 'x')")
+    assert "Traceback" not in str(caught.value)
 
 
 def test_a_handle_without_spark_says_what_searches(branched, monkeypatch):

@@ -12,9 +12,9 @@ from lance_spark import LanceTable
 from lance_spark.actions.duplicates import plan_texts, prepare_duplicates
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.target import dataset_at
-from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
+from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.refs.model import RefSpec
-from lance_spark.searching.minhash import Shingling, Signer, banding, jaccard
+from lance_spark.searching.minhash import Pairing, Shingling, Signer, banding, jaccard, parse_pairing
 from lance_spark.store.search_duplicates import KEY, ONE, OTHER, compare_pairs, pair_rows, sign_texts
 
 WORDS = [f"w{number}" for number in range(200)]
@@ -32,16 +32,18 @@ def texts(count, seed=1):
     return [None, "", "...", *made, "Short one", "short ONE!", "shorter"]
 
 
-def found(uri, threshold, branch=None, shingling=None, where=None, columns=("id",)):
+def found(uri, threshold, branch=None, shingling=None, where=None, columns=("id",), pairing=None):
     """The steps one after the other, as Spark runs them."""
     location = dataset_at(uri, None)
     signer = Signer(shingling or Shingling(size=1), banding(threshold))
     pin = resolve(location, RefSpec(branch=branch))
     work = prepare_duplicates(location, pin, ("text", columns, where), signer, threshold)
+    pairing = pairing or work.pairing
+    work = work._replace(pairing=pairing)
     plan = plan_texts(work, 2)
     keys = [batch for part in plan.partitions for batch in sign_texts(work, plan.scan, part)]
     together = pa.Table.from_batches(keys).sort_by(KEY)
-    pairs = pa.Table.from_batches(pair_rows(together.to_batches(max_chunksize=7)))
+    pairs = pa.Table.from_batches(pair_rows(pairing, together.to_batches(max_chunksize=7)))
     once = {(row[ONE], row[OTHER]): row for row in pairs.to_pylist()}
     compared = pa.Table.from_pylist(list(once.values()), pairs.schema)
     return pa.Table.from_batches(compare_pairs(work, compared.to_batches(max_chunksize=50)), work.wire)
@@ -115,6 +117,39 @@ def test_many_equal_rows_are_compared_as_one(uri, monkeypatch):
     lance.write_dataset(pa.table({"id": range(200), "text": ["the same text here"] * 200}), uri)
     monkeypatch.setattr("lance_spark.store.search_duplicates.jaccard", None)
     assert found(uri, 0.9).num_rows == 200 * 199 // 2
+
+
+def test_more_equal_rows_than_can_be_paired_are_refused_unless_the_first_stands_for_them(uri):
+    """n equal rows are n (n - 1) / 2 pairs: of a million the job would never end."""
+    equal = [*["the same text here"] * 60, "the same text there", "another one"]
+    lance.write_dataset(pa.table({"id": range(62), "text": equal}), uri)
+    few = Pairing(max_group=50)
+    with pytest.raises(Refused, match=r"51 rows or more, such as that with _rowid 0, .* 1,275 pairs") as refused:
+        found(uri, 0.6, pairing=few)
+    assert "copies='first'" in refused.value.hint
+    assert found(uri, 0.6, pairing=Pairing(max_group=61)).num_rows == 60 * 59 // 2 + 60
+    first = ids(found(uri, 0.6, pairing=Pairing("first", 50)))
+    assert first == {**{(0, other): 1.0 for other in range(1, 60)}, (0, 60): 0.6}
+
+
+def test_too_many_texts_of_one_template_are_refused(uri):
+    words = " ".join(WORDS)
+    lance.write_dataset(pa.table({"id": range(60), "text": [f"{words} {number}" for number in range(60)]}), uri)
+    for pairing in (Pairing(max_group=50), Pairing("first", 50)):
+        with pytest.raises(Refused) as refused:
+            found(uri, 0.9, pairing=pairing)
+        assert "max_group=" in refused.value.hint
+    assert found(uri, 0.9, pairing=Pairing(max_group=60)).num_rows == 60 * 59 // 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"copies": "some"}, "copies is 'some'"), ({"max_group": 1}, "max_group is 1"), ({"max": 9}, "no option 'max'")],
+    ids=str,
+)
+def test_which_pairs_there_may_be_is_said_in_words_that_there_are(options, words):
+    with pytest.raises(InvalidOption, match=words):
+        parse_pairing(options)
 
 
 @pytest.mark.parametrize(

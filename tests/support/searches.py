@@ -45,9 +45,9 @@ def search(uri: str, *what: Any, runner: Runner = HERE, **asked: Any) -> pa.Tabl
 
 def join(uri: str, queries: pa.Table, column: str, branch: str | None = None, **asked: Any) -> pa.Table:
     """The rows of a join, as a task finds them."""
-    k, where = asked.pop("k", 10), asked.pop("filter", None)
+    k, where, found_in = asked.pop("k", 10), asked.pop("filter", None), asked.pop("found_in", None)
     location = dataset_at(uri, None)
-    request = parse_join(None, (k, where, ["id"]), asked)
+    request = parse_join(found_in, (k, where, ["id"]), asked)
     found = prepare_join(location, resolve(location, RefSpec(branch=branch)), request)
     assert found.field is not None
     work = JoinWork(found.work, column, found.field, found.flat, ("id", "_distance"))
