@@ -4,18 +4,25 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType
+from pyspark.sql.udtf import AnalyzeArgument
 from support.indexed import DIMENSION, some
 from support.searches import HERE, PARTS, by_pylance, pairs
 
 from lance_spark import LanceTable
+from lance_spark.actions.duplicates import plan_texts, prepare_duplicates
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.search import carry_out, prepare_join, prepare_search
 from lance_spark.actions.target import dataset_at
 from lance_spark.refs.model import RefSpec
 from lance_spark.searching import tasks
+from lance_spark.searching.minhash import Shingling, Signer, banding
 from lance_spark.searching.request import parse_join, parse_search
+from lance_spark.spark.search_function import Tables, search_function
 from lance_spark.store.search_batches import JoinWork, join_nearest
+from lance_spark.store.search_duplicates import pair_rows, sign_texts
 
+IN_SQL = {"text": "number450", "column": "text", "columns": "id"}
 QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
 
 
@@ -39,6 +46,17 @@ def test_a_branchs_rows_are_found_with_and_without_index(bucket, storage, monkey
         assert pairs(carry_out(found, found.schema, runner)) == expected
     words = prepare_search(location, pin, parse_search(None, "number450", "text", (6, None, ["id"]), {}))
     assert carry_out(words, words.schema, PARTS)["id"].to_pylist() == [450]
+
+    function = search_function(Tables({}, storage))
+    told = {name: AnalyzeArgument(StringType(), value, False, True) for name, value in IN_SQL.items()}
+    analyzed = function.analyze(AnalyzeArgument(StringType(), f"{uri}@exp", False, True), **told)
+    assert [row[0] for row in function(analyzed).eval(f"{uri}@exp", **IN_SQL)] == [450]
+
+    near = prepare_duplicates(location, pin, ("text", ("id",), "id >= 399"), Signer(Shingling(), banding(0.9)), 0.9)
+    plan = plan_texts(near, 2)
+    keys = pa.Table.from_batches([each for part in plan.partitions for each in sign_texts(near, plan.scan, part)])
+    assert len({*keys["_rowid"].to_pylist()}) == 101
+    assert list(pair_rows(near.pairing, keys.sort_by("key").to_batches())) == []
 
     joined = prepare_join(location, pin, parse_join("v", (6, None, ["id"]), {"nprobes": 2}))
     work = JoinWork(joined.work, "q", joined.field, joined.flat, ("id", "_distance"))

@@ -78,6 +78,7 @@ def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_pat
         ("optimizing", "order", "flights.lance", 3),
         ("indexes", r"\w+", "indexed.lance", 4),
         ("searching", "searching", "airports.lance", 4),
+        pytest.param("searching", "documents", "calls.lance", 6, marks=pytest.mark.nightly),
         ("training-sets", "frozen", "planes.lance", 6),
         ("training-sets", "digits", "digits.lance", 4),
     ],

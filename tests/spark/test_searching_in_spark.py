@@ -42,7 +42,7 @@ def table(spark, uri):
     return LanceTable.for_path(spark, uri).checkout(branch="exp")
 
 
-@pytest.mark.parametrize("where", ["local", "spark", "auto"])
+@pytest.mark.parametrize("where", [pytest.param("local", marks=pytest.mark.nightly), "spark", "auto"])
 def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, where, monkeypatch):
     monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
     asked = {"k": 7, "filter": "k = 2", "columns": ["id", "v", "_rowid", "tags"], "where": where}

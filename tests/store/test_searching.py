@@ -68,7 +68,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.sampled(0.25)
+@pytest.mark.sampled(0.1)
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("where", [None, "k = 2", "id > 100000"])
 @pytest.mark.parametrize("prefilter", [True, False])
@@ -210,7 +210,7 @@ def test_both_lists_are_ranked_together(branched):
     ("kind", "stable"),
     [
         ("ivf_pq", True),
-        ("ivf_flat", False),
+        pytest.param("ivf_flat", False, marks=pytest.mark.nightly),
         *(pytest.param(*case, marks=pytest.mark.nightly) for case in MORE),
     ],
 )
@@ -303,6 +303,7 @@ JOINS = [
 ]
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("options", JOINS, ids=str)
 def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options, monkeypatch):
