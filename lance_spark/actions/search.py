@@ -42,7 +42,7 @@ from lance_spark.searching.ranking import CANDIDATES
 from lance_spark.searching.request import SearchRequest
 from lance_spark.searching.tasks import Task, TextTask, WholeTask, bytes_to_look_at, vector_tasks
 from lance_spark.searching.text import TextQuery, columns_of
-from lance_spark.store.index_descriptions import index_details
+from lance_spark.store.index_descriptions import all_details
 from lance_spark.store.scanning import Scan, ScanColumns, check_filter
 from lance_spark.store.search_scans import Near, SearchWork, find_candidates, finish_search, has_changed_rows
 
@@ -226,11 +226,11 @@ def _check_words(look: Look, index: ColumnIndex) -> None:
 
 def _all_settings(look: Look) -> dict[str, dict[str, Any]]:
     """What indexes were made with, as far as they tell."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
+    details = all_details(look.location, look.pin)
     for name, segments in look.indexes.items():
         kind = described_kind(segments[0].index_type)
-        details = index_details(look.location, look.pin, name) if kind is not None else {}
-        found[name] = (settings_of(kind, details) if kind is not None else None) or {}
+        found[name] = (settings_of(kind, details.get(name, {})) if kind is not None else None) or {}
     return found
 
 

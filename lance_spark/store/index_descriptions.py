@@ -29,9 +29,14 @@ def describe_segments(location: DatasetLocation, pin: PinnedVersion) -> Iterator
             )
 
 
+def all_details(location: DatasetLocation, pin: PinnedVersion) -> dict[str, Mapping[str, Any]]:
+    """What each index was made with, by its name, in pylance's words."""
+    return {index.name: dict(index.details or {}) for index in _described(location, pin)}
+
+
 def index_details(location: DatasetLocation, pin: PinnedVersion, name: str) -> Mapping[str, Any]:
     """What an index was made with, in pylance's words; empty where it does not tell."""
-    return next((dict(index.details or {}) for index in _described(location, pin) if index.name == name), {})
+    return all_details(location, pin).get(name, {})
 
 
 def _described(location: DatasetLocation, pin: PinnedVersion) -> Any:

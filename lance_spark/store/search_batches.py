@@ -15,7 +15,7 @@ from lance_spark.searching.binding import DISTANCE, QUERY_INDEX, Vectors, as_vec
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.store.search_distances import candidate_distances
-from lance_spark.store.search_scans import SearchWork, asked_for, conformed, fetched
+from lance_spark.store.search_scans import ROWS_AT_ONCE, SearchWork, asked_for, conformed, fetched
 
 _HITS = pa.schema(
     [(QUERY_INDEX, pa.int64()), (ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64()), (DISTANCE, pa.float32())]
@@ -51,8 +51,12 @@ def _joined(work: JoinWork, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not len(places):
         return
     hits = neighbours(work, queries)
-    if not hits.num_rows:
-        return
+    for start in range(0, hits.num_rows, ROWS_AT_ONCE):
+        yield _beside(work, batch, places, hits.slice(start, ROWS_AT_ONCE).combine_chunks())
+
+
+def _beside(work: JoinWork, batch: pa.RecordBatch, places: Vectors, hits: pa.Table) -> pa.RecordBatch:
+    """Rows of both sides, for some hits."""
     ids, where = np.unique(hits[ROW_ID].to_numpy(), return_inverse=True)
     rows = fetched(work.search, work.search.columns, ids.tolist())
     if rows.num_columns:
@@ -60,7 +64,7 @@ def _joined(work: JoinWork, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     (right,) = conformed(work.search.wire, rows, hits.drop_columns([QUERY_INDEX]))
     left = batch.take(pa.array(places[hits[QUERY_INDEX].to_numpy()]))
     added = [field.with_name(name) for field, name in zip(right.schema, work.names, strict=True)]
-    yield pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=pa.schema([*left.schema, *added]))
+    return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=pa.schema([*left.schema, *added]))
 
 
 def neighbours(work: JoinWork, queries: Vectors) -> pa.Table:

@@ -37,6 +37,8 @@ from lance_spark.store.search_text import lance_query
 if TYPE_CHECKING:
     import lance
 
+ROWS_AT_ONCE = 8192
+"""Of those that come out: with wide columns many more at once would not fit into memory."""
 _SEARCHING = "searching"
 
 
@@ -126,9 +128,9 @@ def finish_search(work: SearchWork, batches: Iterable[pa.RecordBatch]) -> Iterat
         ranked = measured(near, DISTANCE)
         if work.text is not None:
             ranked = fused(near, found(table, work.depth), work.k)
-    if ranked.num_rows:
-        rows = fetched(work, work.columns, ranked[ROW_ID].to_pylist())
-        yield from conformed(work.wire, rows, ranked.combine_chunks())
+    for start in range(0, ranked.num_rows, ROWS_AT_ONCE):
+        part = ranked.slice(start, ROWS_AT_ONCE).combine_chunks()
+        yield from conformed(work.wire, fetched(work, work.columns, part[ROW_ID].to_pylist()), part)
 
 
 def fetched(work: SearchWork, columns: Sequence[str], ids: Sequence[int]) -> pa.Table:

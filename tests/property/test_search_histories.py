@@ -30,7 +30,10 @@ def _small_tasks(monkeypatch):
 
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(seed, marks=[pytest.mark.nightly] * (seed >= FIRST + BY_DAY)) for seed in range(FIRST, FIRST + SEEDS)],
+    [
+        pytest.param(seed, marks=[pytest.mark.nightly] * (seed >= FIRST + BY_DAY))
+        for seed in range(FIRST, FIRST + SEEDS)
+    ],
 )
 def test_whatever_happened_searches_find_what_pylance_finds(uri, seed):
     table = SearchedTable(uri, seed)

@@ -106,7 +106,8 @@ def test_tasks_are_segments_and_groups_of_fragments_without_an_index(branched):
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-def test_wide_columns_are_read_for_the_rows_that_were_found(branched):
+def test_wide_columns_are_read_for_the_rows_that_were_found(branched, monkeypatch):
+    monkeypatch.setattr("lance_spark.store.search_scans.ROWS_AT_ONCE", 2)
     found = search(branched, QUERY, k=3, columns=["text", "_rowid", "tags", "_rowaddr", "id"], runner=PARTS)
     assert found.column_names == ["text", "_rowid", "tags", "_rowaddr", "id", "_distance"]
     rows = found.to_pylist()
@@ -308,6 +309,7 @@ JOINS = [
 @pytest.mark.parametrize("options", JOINS, ids=str)
 def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options, monkeypatch):
     monkeypatch.setattr("lance_spark.store.search_batches._QUERIES", 4)
+    monkeypatch.setattr("lance_spark.store.search_batches.ROWS_AT_ONCE", 5)
     vectors = [*np.random.default_rng(9).standard_normal((6, DIMENSION)).astype("f4").tolist(), None]
     vectors.insert(2, None)
     queries = pa.table({"who": range(8), "q": pa.array(vectors, pa.list_(pa.float32()))})
