@@ -27,6 +27,7 @@ from lance_spark.searching.binding import (
     ColumnIndex,
     as_vector,
     bound_text,
+    check_direction,
     check_fuzzy,
     check_measures,
     check_phrases,
@@ -187,6 +188,7 @@ def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSe
     )
     if request.vector.values is not None:
         values = as_vector(request.vector.values, field)
+        check_direction(values, metric)
         work = replace(work, query=values.tobytes(), wide=values.itemsize > 4)
     return replace(prepared, work=work, index=index, flat=flat, field=field)
 

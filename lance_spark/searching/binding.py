@@ -90,6 +90,15 @@ def as_vector(given: Any, field: pa.Field) -> Vectors:
     return values
 
 
+def check_direction(values: Vectors, metric: str) -> None:
+    """Raise SchemaMismatch for zeros by cosine: no row has a distance to them, and none would be found."""
+    if metric == "cosine" and not values.any():
+        raise SchemaMismatch(
+            "vector= is all zeros, which have no direction, and so no distance by cosine.",
+            hint="Look at how it was embedded; or give metric='l2'.",
+        )
+
+
 def as_vectors(given: pa.Array, field: pa.Field) -> tuple[Vectors, Vectors]:
     """Places of the vectors that are not null, and these as a matrix. Raises SchemaMismatch for another length."""
     places = np.flatnonzero(np.asarray(given.is_valid()))

@@ -342,6 +342,7 @@ REFUSED = [
     ({"vector": "abc"}, SchemaMismatch, "is not a list of numbers"),
     ({"vector": [[0.0] * 16]}, SchemaMismatch, "has 2 dimensions"),
     ({"vector": [float("nan")] * 16}, SchemaMismatch, "not finite"),
+    ({"vector": [0.0] * 16, "metric": "cosine"}, SchemaMismatch, "all zeros"),
     ({"vector": QUERY, "column": "id"}, SchemaMismatch, "'id' is int64"),
     ({"vector": QUERY, "column": "w"}, NotFound, "no column 'w'"),
     ({"vector": QUERY, "k": 0}, InvalidOption, "k is 0"),
