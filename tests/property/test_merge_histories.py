@@ -1,4 +1,4 @@
-"""Any order of changes, branches, merges, picks, reverts and cleanups: every branch has the rows it should have."""
+"""Any order of changes, branches, merges, picks, reverts, restores and cleanups: every branch has the rows it should."""
 
 import shutil
 import tempfile
@@ -19,6 +19,7 @@ from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.merge.single_version import cherry_pick, revert
 from lance_spark.actions.optimize import optimize
+from lance_spark.actions.restore import restore
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.compaction.model import OptimizeOptions
 from lance_spark.errors import Conflict, Refused
@@ -30,7 +31,7 @@ BRANCHES = ("a", "a/b", "c")
 NAMES = ("v", "w", "x")
 CHANGES = (
     *("append", "append", "delete", "update", "update", "upsert", "add", "drop", "rename", "compact", "optimize"),
-    "index",
+    *("index", "wipe"),
 )
 GONE = "is not there any more"
 ALL = CleanupPolicy(
@@ -100,6 +101,12 @@ class Merges(RuleBasedStateMachine):
     def _delete(self, dataset, state, number):
         dataset.delete(f"id % 5 = {number}")
         return State(state.columns, {key: row for key, row in state.rows.items() if key % 5 != number})
+
+    def _wipe(self, dataset, state, number):
+        """Whole fragments go, perhaps all."""
+        first = sorted(state.rows)[len(state.rows) * number // 3] if state.rows else 0
+        dataset.delete(f"id >= {first}")
+        return State(state.columns, {key: row for key, row in state.rows.items() if key < first})
 
     def _update(self, dataset, state, number):
         if not state.columns:
@@ -267,6 +274,16 @@ class Merges(RuleBasedStateMachine):
         self.model.commit(branch, version - head - 1, self.model.state(branch), quiet=True)
         self.model.commit(branch, 1, state)
         self.model.commit(branch, newest - version, state, quiet=True)
+
+    @rule(data=st.data())
+    def restore(self, data):
+        branch = data.draw(st.sampled_from(sorted(self.model.heads)))
+        chain, newest = self.model.heads[branch]
+        version = data.draw(st.sampled_from(sorted(self.listed(branch))))
+        with suppress(Conflict, Refused):
+            restore(self.location, PinnedVersion(branch or None, version), LocalRunner())
+            made = self.dataset(branch).version - newest
+            self.model.commit(branch, made, self.model.states[Commit(chain, version)])
 
     @rule(data=st.data())
     def pick(self, data):
