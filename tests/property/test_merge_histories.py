@@ -1,4 +1,4 @@
-"""Any order of changes, branches, merges, picks, reverts, restores and cleanups: every branch has the rows it should."""
+"""Any order of changes, branches, merges, picks, reverts, restores, cleanups: every branch has the rows it should."""
 
 import shutil
 import tempfile
