@@ -1,13 +1,22 @@
 """Compaction on S3: of a branch, nothing outside of its directory is touched."""
 
+import time
+
+import lance
+import pyarrow as pa
 import pytest
 from support.s3_tables import objects, opened, rows, write
 
 from lance_spark.actions.branches import create_branch
+from lance_spark.actions.delete_rows import delete_where
+from lance_spark.actions.fsck.fsck import FsckOptions, fsck
+from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.optimize import optimize
 from lance_spark.compaction.model import OptimizeOptions
+from lance_spark.compaction.ordering import ordering_of
 from lance_spark.refs.model import RefSpec
 from lance_spark.runner.local import LocalRunner
+from lance_spark.store.datasets import pin_latest
 from lance_spark.store.uri import locate
 
 
@@ -31,3 +40,36 @@ def test_a_branch_is_compacted_in_its_own_directory(table, storage, client, buck
     assert rows(table, storage) == [1, 2, 3, 4]
     found = opened(table, storage, "exp/delays").to_table(filter="id = 3")
     assert found["id"].to_pylist() == [3]
+
+
+def both(ids):
+    return pa.table({"id": ids, "day": [number % 2 for number in ids]})
+
+
+def test_another_order_and_a_merge_after_compactions_of_both_sides(table, storage):
+    """Sorted runs of keys go through the store, and rows are followed through both compactions."""
+    location, runner = locate(table, storage), LocalRunner(1)
+
+    def append(ids, branch=None):
+        lance.write_dataset(both(ids), opened(table, storage, branch), mode="append", storage_options=storage)
+
+    def compacted(branch, **order):
+        given = ordering_of(order.get("sort_by"), order.get("zorder"))
+        options = OptimizeOptions(own_only=False, order=given)
+        return optimize(location, branch, options, runner).fragments_added
+
+    lance.write_dataset(both([5, 1, 3]), table, storage_options=storage)
+    append([2, 6, 4])
+    assert compacted(None, sort_by=["id"]) == 1
+    assert opened(table, storage).to_table()["id"].to_pylist() == [1, 2, 3, 4, 5, 6]
+    create_branch(location, "exp", RefSpec())
+    delete_where(location, "exp", "id = 3", runner)
+    append([9, 7], "exp")
+    append([8])
+    assert (compacted(None), compacted("exp")) == (1, 1)
+    merge(location, pin_latest(location, "exp"), None, MergeOptions(), runner)
+    assert rows(table, storage) == [1, 2, 4, 5, 6, 7, 8, 9]
+    append([3], "exp")
+    assert compacted("exp", zorder=["id", "day"]) == 1
+    assert rows(table, storage, "exp") == [1, 2, 3, 4, 5, 6, 7, 9]
+    assert fsck(location, FsckOptions(deep=True), runner, time.time_ns()).sound
