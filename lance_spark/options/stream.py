@@ -31,8 +31,14 @@ def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
     write = {key: value for key, value in options.items() if key.lower() not in _OWN}
     mode = text.to_choice("mode", given.get("mode", "append"), ("append", "upsert"))
     key = given.get("key")
+    if "path" not in given:
+        raise InvalidOption(
+            "No dataset was named.",
+            hint="Name it in start('s3://bucket/t.lance'), which takes toTable's place. toTable('lake.ns.t') is for "
+            "tables of a catalog that the session has: lance_spark.register(spark, catalog='lake', root='s3://lake').",
+        )
     if mode == "upsert":
-        path = given.get("path", "...")
+        path = given["path"]
         raise Refused(
             "A sink's tasks have no Spark session, which an upsert is computed with.",
             hint="Let foreachBatch do it, exactly once as well: df.writeStream.option('checkpointLocation', c)."

@@ -29,12 +29,15 @@ def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook
     return BranchLook(mark, newer, max([newest, *versions]))
 
 
-def put_tag(location: DatasetLocation, batch: Batch, version: int) -> None:
-    """Point the query's tag at a version of the branch, whether or not there is a tag."""
+def put_tag(location: DatasetLocation, batch: Batch, version: int, back: bool = False) -> None:
+    """Point the query's tag at a version of the branch, whether or not there is a tag.
+
+    It goes ``back`` only by hand: a driver that was paused would take from a later batch what keeps it.
+    """
     tag, pin = refs.read_tag(location, batch.tag), PinnedVersion(batch.branch, version)
     if tag is None:
         refs.create_tag(location, batch.tag, pin)
-    elif (tag.branch, tag.version) != (batch.branch, version):
+    elif tag.branch != batch.branch or tag.version < version or (back and tag.version > version):
         refs.move_tag(location, batch.tag, pin)
 
 

@@ -16,9 +16,14 @@ def sink_tag(query: str) -> str:
     return _tag(STREAM_TAG, query)
 
 
-def source_tag(query: str) -> str:
-    """The tag at the first version that a query still has to read. Raises InvalidOption as :func:`sink_tag`."""
-    return _tag(READER_TAG, query)
+def source_tag(query: str, branch: str | None) -> str:
+    """The tag at the first version that a query still has to read of a branch. Raises InvalidOption as sink_tag.
+
+    A query may read several branches of one dataset. With one tag for all of them, each would take it from the others,
+    and a cleanup what these have yet to read.
+    """
+    tag = _tag(READER_TAG, query)
+    return tag if branch is None else f"{tag}-{branch.replace('/', '.')}"
 
 
 def parse_query_id(content: bytes, checkpoint: str) -> str:

@@ -107,10 +107,9 @@ def doubled(look: BranchLook, query: str) -> tuple[int, int] | None:
 
     Two drivers ran the query at the same moment. What was taken back does not count.
     """
-    entries = {} if look.mark is None else {look.mark.version: look.mark.transaction}
     own = [
         (version, number, transaction.properties.get(TAKEN_BACK))
-        for version, transaction in sorted((entries | dict(look.newer)).items())
+        for version, transaction in sorted(_entries(look).items())
         if transaction is not None and (number := batch_of(transaction, query)) is not None
     ]
     done = {back for _, _, back in own}
@@ -122,6 +121,17 @@ def doubled(look: BranchLook, query: str) -> tuple[int, int] | None:
             return last[0], version
         last = version, number
     return None
+
+
+def last_batch(look: BranchLook, query: str) -> int:
+    """The newest batch of a query that is in; -1 if none is."""
+    numbers = (batch_of(transaction, query) for transaction in _entries(look).values())
+    return max((number for number in numbers if number is not None), default=-1)
+
+
+def _entries(look: BranchLook) -> dict[int, Transaction | None]:
+    entries = {} if look.mark is None else {look.mark.version: look.mark.transaction}
+    return entries | dict(look.newer)
 
 
 def batch_of(transaction: Transaction | None, query: str) -> int | None:

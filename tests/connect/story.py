@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register_search
+from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register_search, upsert_batches
 from lance_spark.errors import LanceSparkError
 from lance_spark.rows.result import ChangeResult
 
@@ -73,16 +73,20 @@ def main(uri: str, kind: str) -> dict[str, object]:
 
 
 def streamed(spark: SparkSession, uri: str) -> list[int]:
-    """Rows of a stream after its first run, and after another one that goes on from its checkpoint."""
+    """Rows of a stream from table to table after its first run, after another one, and after upserts of the same."""
+    copy, checkpoint, other = (f"{uri}-{name}" for name in ("copy", "checkpoint", "other"))
+    reader = spark.readStream.format("lance").option("query_id", "story")
     found = []
     for first in (0, 10):
         spark.range(first, first + 10, 1, 2).write.format("lance").mode("append").save(uri)
-        reader = spark.readStream.format("lance").option("checkpointLocation", uri + "-checkpoint")
-        writer = reader.load(uri).writeStream.format("parquet").option("checkpointLocation", uri + "-checkpoint")
-        writer.trigger(availableNow=True).start(uri + "-parquet").awaitTermination()
-        rows = spark.read.parquet(uri + "-parquet")
+        writer = reader.load(uri).writeStream.format("lance").option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start(copy).awaitTermination()
+        rows = spark.read.format("lance").load(copy)
         found += [rows.count(), rows.distinct().count()]
-    return found
+    upserts = reader.load(uri).writeStream.option("checkpointLocation", other)
+    upserts = upserts.foreachBatch(upsert_batches(copy, key="id", checkpoint=other))
+    upserts.trigger(availableNow=True).start().awaitTermination()
+    return [*found, LanceTable.for_path(spark, copy).count_rows()]
 
 
 def queried(spark: SparkSession, table: LanceTable) -> list[object]:

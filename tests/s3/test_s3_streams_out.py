@@ -23,7 +23,7 @@ def test_a_branch_is_followed_and_versions_that_are_gone_are_refused(table, stor
     assert ids(query.restart().drain()) == [1, 2, 3, 4, 5]
     assert [len(batch) for batch in query.batches] == [3, 1, 1]
     branch = lance.dataset(location.branch_uri("exp"), storage_options=storage)
-    tag = lance.dataset(table, storage_options=storage).tags.list()["reader-s3"]
+    tag = lance.dataset(table, storage_options=storage).tags.list()["reader-s3-exp"]
     assert (tag["branch"], tag["version"]) == ("exp", branch.version)
     feed = Query(table, branch="exp", changes="true", starting_version=1, **options)
     branch.delete("id = 2")

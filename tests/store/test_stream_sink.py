@@ -12,7 +12,7 @@ import pytest
 from support.local_datasets import contents, make_dataset, numbers
 
 from lance_spark import LanceCatalog
-from lance_spark.actions.streams import tidying
+from lance_spark.actions.streams import sink, tidying
 from lance_spark.actions.streams.sink import commit_stream, plan_stream, resume_stream
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.store import stream_sink, write_commit
@@ -286,8 +286,48 @@ def test_two_drivers_of_one_query_leave_each_batch_once(query, uri, monkeypatch)
     monkeypatch.setattr(write_commit, "commit_checked", slow)
     commit_stream(*mine, 1)
     assert ids(uri) == through(2)
+    query.batch(2)  # its driver was killed before it noted that it was done
+    assert ids(uri) == through(2)
     query.batch(3)
     assert ids(uri) == through(3)
+
+
+def test_of_two_drivers_in_complete_mode_the_paused_one_does_not_bring_an_older_result_back(query, uri, monkeypatch):
+    first, second, third = (numbers(5 + number, 100 * number) for number in range(3))
+    query.batch(0, first, overwrite=True)
+    mine, other = (query.write(second, overwrite=True) for _ in range(2))
+    real = write_commit.commit_checked
+
+    def slow(job, fragments):
+        monkeypatch.setattr(write_commit, "commit_checked", real)
+        commit_stream(*other, 1)
+        query.batch(2, third, overwrite=True)
+        return real(job, fragments)
+
+    monkeypatch.setattr(write_commit, "commit_checked", slow)
+    commit_stream(*mine, 1)
+    assert ids(uri) == third["id"].to_pylist()
+    query.batch(2, third, overwrite=True)
+    assert ids(uri) == third["id"].to_pylist()
+    query.batch(3, first, overwrite=True)
+    assert ids(uri) == first["id"].to_pylist()
+
+
+def test_the_tag_does_not_go_back_to_what_a_paused_driver_committed(query, uri, monkeypatch):
+    query.batch(0)
+    mine = query.write(numbers(10, 10))
+    real = sink.settle
+
+    def slow(*given, **named):
+        monkeypatch.setattr(sink, "settle", real)
+        query.batch(2)
+        return real(*given, **named)
+
+    monkeypatch.setattr(sink, "settle", slow)
+    commit_stream(*mine, 1)
+    dataset = lance.dataset(uri)
+    assert dataset.tags.list()[query.tag]["version"] == dataset.version
+    assert ids(uri) == through(2)
 
 
 def test_of_two_drivers_the_paused_one_may_be_killed_after_its_commit(query, uri, monkeypatch):

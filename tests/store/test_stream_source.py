@@ -411,11 +411,25 @@ def test_the_tag_of_a_checkpoint_on_a_branch(nine, tmp_path):
     query = Query(nine, branch="exp", checkpointLocation=tmp_path)
     query.drain()
     assert {name: (tag["branch"], tag["version"]) for name, tag in lance.dataset(nine).tags.list().items()} == {
-        "reader-0c0ffee0": ("exp", 2)
+        "reader-0c0ffee0-exp": ("exp", 2)
     }
     add(nine, 9, 12, "exp")
     query.drain()
-    assert lance.dataset(nine).tags.list()["reader-0c0ffee0"]["version"] == 3
+    assert lance.dataset(nine).tags.list()["reader-0c0ffee0-exp"]["version"] == 3
+
+
+def test_two_branches_in_one_query_have_a_tag_each(nine):
+    """One for both would keep what the branch that is read last has to read, and nothing of the other one."""
+    lance.dataset(nine).create_branch("exp")
+    both = [Query(nine, branch=branch, query_id="q") for branch in ("main", "exp")]
+    for query in both:
+        query.drain()
+    for first in (9, 10, 11):
+        add(nine, first, first + 1)
+        add(nine, first, first + 1, "exp")
+    clean(nine, older_than=timedelta(0), commit_window=timedelta(0))
+    for query in both:
+        assert ids(query.restart().drain()) == list(range(12))
 
 
 def test_changes_of_a_large_version_are_compared_in_shares(nine, monkeypatch):

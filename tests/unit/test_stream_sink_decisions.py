@@ -115,7 +115,8 @@ def test_a_batch_that_is_in_twice(seen, expected):
 
 
 def test_names_of_a_query():
-    assert (sink_tag("a-1"), source_tag("a-1")) == ("stream-a-1", "reader-a-1")
+    assert (sink_tag("a-1"), source_tag("a-1", None)) == ("stream-a-1", "reader-a-1")
+    assert source_tag("a-1", "exp/a") == "reader-a-1-exp.a"
     for wrong in ("a/b", "é", "a..b", ""):
         with pytest.raises(InvalidOption, match="cannot be the id of a query"):
             sink_tag(wrong)

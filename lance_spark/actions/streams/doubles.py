@@ -8,6 +8,7 @@ versions with one batch is taken back, by whoever sees it first.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from lance_spark.actions.attempts import attempts
 from lance_spark.errors import Conflict, Refused
@@ -16,34 +17,45 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import version_reader
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.stream_sink import commit_removal, look_for
-from lance_spark.streams.sink import TAKEN_BACK, Batch, doubled
+from lance_spark.streams.sink import TAKEN_BACK, Batch, doubled, last_batch
 
 _LOG = logging.getLogger("lance_spark.streams")
 
 
-def take_back(location: DatasetLocation, batch: Batch) -> None:
-    """Delete the rows of every batch that is in twice. Raises Refused where they were changed since, and Conflict."""
+def take_back(location: DatasetLocation, batch: Batch) -> int | None:
+    """Delete the rows of every batch that is in twice; returns the version that did, None if there is none.
+
+    Raises Refused where they were changed since, and Conflict.
+    """
     for _ in attempts():
         head = pin_latest(location, batch.branch)
-        twice = doubled(look_for(location, batch, head.version), batch.query)
+        look = look_for(location, batch, head.version)
+        twice = doubled(look, batch.query)
         if twice is None:
-            return
-        first, second = twice
-        added = _added(location, batch.branch, second)
-        now = _fragments(location, batch.branch, head.version)
-        if not added <= now:
-            raise Refused(
-                f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
-                "drivers ran the query at the same moment. Its rows were changed since.",
-                hint=f"Delete those of version {second} by hand, and let only one driver run the query.",
-            )
+            return None
+        # The batch that came late may be an older one: what is in is told by the newest.
+        properties = replace(batch, number=last_batch(look, batch.query)).properties
+        properties |= {TAKEN_BACK: str(twice[1])}
         try:
-            commit_removal(location, head, sorted(added), {**batch.properties, TAKEN_BACK: str(second)})
+            made = commit_removal(location, head, _rows_of(location, batch, head.version, twice), properties)
         except Conflict:
             continue
-        _LOG.warning("Version %s of %s held a batch for the second time, and was taken back.", second, batch.uri)
-        return
+        _LOG.warning("Version %s of %s held a batch for the second time, and was taken back.", twice[1], batch.uri)
+        return made.version
     raise Conflict(f"Others commit to {batch.uri} again and again.", hint="Start the query again.")
+
+
+def _rows_of(location: DatasetLocation, batch: Batch, head: int, twice: tuple[int, int]) -> list[int]:
+    """The fragments of the second one. Raises Refused if one of them is not there any more."""
+    first, second = twice
+    added = _added(location, batch.branch, second)
+    if not added <= _fragments(location, batch.branch, head):
+        raise Refused(
+            f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
+            "drivers ran the query at the same moment. Its rows were changed since.",
+            hint=f"Delete those of version {second} by hand, and let only one driver run the query.",
+        )
+    return sorted(added)
 
 
 def _added(location: DatasetLocation, branch: str | None, version: int) -> set[int]:

@@ -136,10 +136,10 @@ def settle(location: DatasetLocation, batch: Batch, at: int | None, alone: bool)
     The tag moves after the commit: whoever is killed in between leaves a version after the tag, where the next attempt
     finds it.
     """
-    if at is not None:
-        if not alone:
-            take_back(location, batch)
-        put_tag(location, batch, at)
+    if at is None:
+        return
+    taken_back = None if alone else take_back(location, batch)
+    put_tag(location, batch, taken_back or at)
 
 
 def _made(job: WriteJob) -> WriteJob:
@@ -191,5 +191,5 @@ def resume_stream(location: DatasetLocation, branch: str | None, query: str, las
         raise NotFound(f"There is no branch '{branch}'.")
     batch = Batch(location.uri, branch, query, last_batch)
     made = mark(location, batch)
-    put_tag(location, batch, made.version)
+    put_tag(location, batch, made.version, back=True)
     return made

@@ -249,7 +249,8 @@ class StreamSource:
 
     def _hold(self, here: StreamOffset) -> None:
         if not self._knows_tag:
-            self._tag, self._knows_tag = tag_of(self._line.location, self._options), True
+            tag = tag_of(self._line.location, self._options, self._line.branch)
+            self._tag, self._knows_tag = tag, True
         version = max(1, here.anchor)
         if self._tag is not None and not hold(self._line.location, self._tag, self._line.pins(version)):
             _log.warning("The tag '%s' could not be moved to version %d.", self._tag, version)

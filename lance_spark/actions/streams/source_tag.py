@@ -12,16 +12,16 @@ from lance_spark.store.version_listing import has_version
 from lance_spark.streams.names import source_tag
 
 
-def tag_of(location: DatasetLocation, options: StreamReadOptions) -> str | None:
-    """The name of the stream's tag; None where nothing tells streams apart.
+def tag_of(location: DatasetLocation, options: StreamReadOptions, branch: str | None) -> str | None:
+    """The name of the tag of a stream of a branch; None where nothing tells streams apart.
 
     Raises InvalidOption for an id that no tag can have, NotFound, CorruptData or StorageFailure for a checkpoint that
     holds none.
     """
     if options.query_id is not None:
-        return source_tag(options.query_id)
+        return source_tag(options.query_id, branch)
     if options.checkpoint is not None:
-        return source_tag(read_query_id(options.checkpoint, location.storage_options))
+        return source_tag(read_query_id(options.checkpoint, location.storage_options), branch)
     return None
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lance_spark.query.filters import PushedFilter
     from lance_spark.scan.plan import ScanPartition
     from lance_spark.spark.jvm.bridge import Bridge
+    from lance_spark.spark.jvm.streams import TableStream
 
 MAX_RUNTIME_FILTER = 2**16
 """Characters of a filter that became known while the query ran: it goes to every task."""
@@ -37,9 +38,9 @@ def references(bridge: Bridge, columns: Sequence[str]) -> Any:
 class _Scan(Implementation):
     """What scans have in common."""
 
-    def __init__(self, bridge: Bridge, planned: PlannedScan) -> None:
+    def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
         super().__init__(bridge)
-        self.planned = planned
+        self.planned, self._stream = planned, stream
 
     @property
     def columns(self) -> StructType:
@@ -74,6 +75,12 @@ class _Scan(Implementation):
         """None."""
         return self.bridge.empty(names.TASK_METRIC)
 
+    def to_micro_batch_stream(self, checkpoint: str) -> Any:
+        """The stream of a table by its name."""
+        if self._stream is None:
+            return self.default("toMicroBatchStream", checkpoint)
+        return self._stream.micro_batches(self.planned.source.schema, checkpoint)
+
     def columnar_support_mode(self) -> Any:
         """Rows only. Asked of the partitions instead, these would be planned before runtime filters are known."""
         return self.bridge.find(f"{names.SCAN}.ColumnarSupportMode.UNSUPPORTED")
@@ -99,8 +106,8 @@ class NativeScan(_Scan):
 
     interfaces: ClassVar = (names.SCAN, names.REPORT_STATISTICS, names.RUNTIME_FILTERING)
 
-    def __init__(self, bridge: Bridge, planned: PlannedScan) -> None:
-        super().__init__(bridge, planned)
+    def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
+        super().__init__(bridge, planned, stream)
         self._runtime: tuple[PushedFilter, ...] = ()
 
     def description(self) -> str:

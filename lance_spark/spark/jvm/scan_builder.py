@@ -26,6 +26,7 @@ from lance_spark.spark.types import to_spark
 
 if TYPE_CHECKING:
     from lance_spark.spark.jvm.bridge import Bridge
+    from lance_spark.spark.jvm.streams import TableStream
 
 
 class NativeScanBuilder(Implementation):
@@ -41,9 +42,9 @@ class NativeScanBuilder(Implementation):
         names.PUSH_SAMPLE,
     )
 
-    def __init__(self, bridge: Bridge, source: Source) -> None:
+    def __init__(self, bridge: Bridge, source: Source, stream: TableStream | None = None) -> None:
         super().__init__(bridge)
-        self._source = source
+        self._source, self._stream = source, stream
         self._pushed = Pushed(source.schema)
         self._taken: list[Any] = []
         self._asked: list[Aggregate] = []
@@ -148,7 +149,7 @@ class NativeScanBuilder(Implementation):
         """The scan; or its rows, where these are few."""
         planned = self._planned()
         kind = NativeScan if planned.local is None else NativeLocalScan
-        return kind(self.bridge, planned).java()
+        return kind(self.bridge, planned, self._stream).java()
 
 
 def _sort_key(order: Any) -> SortKey | None:

@@ -14,6 +14,8 @@ from lance_spark.spark.engines import engine_of
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.expressions import expression
 from lance_spark.spark.jvm.row_operations import NativeRowOperation
+from lance_spark.spark.jvm.scan_builder import NativeScanBuilder
+from lance_spark.spark.jvm.streams import TableStream
 from lance_spark.spark.jvm.table import NativeTable
 from lance_spark.spark.jvm.writing import KEEP_COLUMNS, NativeWriteBuilder, capabilities
 
@@ -51,7 +53,9 @@ class StoredTable(NativeTable):
 
     def capabilities(self) -> Any:
         """What Spark may do with it. A tag or a version says itself why it cannot be written to."""
-        return capabilities(self.bridge)
+        found = capabilities(self.bridge)
+        found.add(self.bridge.find(f"{names.CAPABILITY}.MICRO_BATCH_READ"))
+        return found
 
     def properties(self) -> Any:
         """For DESCRIBE and SHOW; looked up when somebody asks."""
@@ -59,14 +63,16 @@ class StoredTable(NativeTable):
 
     def new_scan_builder(self, options: Any) -> Any:
         """One for each query. Raises InvalidOption for what would be left out of account: a branch, a filter."""
-        for key in dict(options.asCaseSensitiveMap()):
+        given = dict(options.asCaseSensitiveMap())
+        for key in given:
             if key.lower() in _REFUSED or key.lower().startswith(PREFIX):
                 raise InvalidOption(
                     f"A read of a table by its name takes no option '{key}'.",
                     hint="A ref is in the name, `flights@exp`, or behind it: VERSION AS OF. Columns and filters are "
                     "pushed down by themselves; for other options there is format('lance').",
                 )
-        return super().new_scan_builder(options)
+        stream = TableStream(self.bridge, self._place, given)
+        return NativeScanBuilder(self.bridge, self.source, stream).java()
 
     def new_write_builder(self, info: Any) -> Any:
         """One for each write."""

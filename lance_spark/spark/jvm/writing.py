@@ -29,6 +29,9 @@ _IN_THE_NAME = frozenset(
     }
 )
 """Options that say where a write goes, which the table's name says already."""
+_SUPPORTED = (
+    "BATCH_READ", "BATCH_WRITE", "STREAMING_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
+)  # fmt: skip
 KEEP_COLUMNS = {"overwrite_schema": "false"}
 """An overwrite in SQL replaces rows; what replaces columns says REPLACE TABLE."""
 
@@ -39,7 +42,7 @@ def capabilities(bridge: Bridge) -> Any:
     Also what is refused: our errors have hints, and Spark's say that the table does not support it.
     """
     supported = bridge.new("java.util.HashSet")
-    for name in ("BATCH_READ", "BATCH_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC"):
+    for name in _SUPPORTED:
         supported.add(bridge.find(f"{names.CAPABILITY}.{name}"))
     return supported
 
