@@ -50,13 +50,28 @@ def meaning(effect: Effect) -> CommitMeaning:
     return CommitMeaning.ROWS if effect.added else CommitMeaning.NOTHING
 
 
-def refusal(pin: PinnedVersion, operation: str | None) -> Refused:
-    """The error for a change in a stream of appended rows, with the ways on."""
+def refusal(pin: PinnedVersion, operation: str | None, merged: PinnedVersion | None = None) -> Refused:
+    """The error for a change in a stream of appended rows, with the ways on. ``merged`` is what was merged, if it was.
+
+    A merge takes over compactions of its branch. Then old and new rows are in the same new files, and which of them
+    the stream gave already only a comparison of rows tells.
+    """
+    skip = (
+        "Restart the query from its checkpoint with option('skip_change_commits', 'true') to leave out such versions, "
+        "also the rows that they added. "
+    )
+    if merged is not None:
+        return Refused(
+            f"Version {pin} merged {merged}, and more than whole files of new rows came: the branch was compacted, or "
+            "rows of it were changed. This stream gives appended rows only. All before it was given.",
+            hint=f"{skip}What came with this version says table.changes({pin.version - 1}, {pin.version}). The next "
+            "time, merge before you compact. A query with a checkpoint of its own and option('changes', 'true') "
+            "follows every merge.",
+        )
     words = _WORDS.get(operation or "", "changed rows")
     told = f" ({operation})" if operation else ""
     return Refused(
         f"Version {pin} {words}{told}, and this stream gives appended rows only. All before it was given.",
-        hint="Restart the query from its checkpoint with option('skip_change_commits', 'true') to leave out such "
-        "versions, also the rows that they added. A query that is to see each change is another one, with a checkpoint "
-        "of its own: option('changes', 'true').",
+        hint=f"{skip}A query that is to see each change is another one, with a checkpoint of its own: "
+        "option('changes', 'true').",
     )

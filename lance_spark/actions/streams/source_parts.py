@@ -26,6 +26,7 @@ from lance_spark.feed.pieces import (
 from lance_spark.manifest.contents import Field
 from lance_spark.manifest.transactions import Transaction
 from lance_spark.merge.snapshot import Snapshot
+from lance_spark.merge.trace import MERGE, read_trace
 from lance_spark.options.stream_read import StreamReadOptions
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.casts import why_not
@@ -163,7 +164,9 @@ class PartsReader:
         if seen is CommitMeaning.CHANGE:
             if self._options.skip_change_commits:
                 return ()
-            raise refusal(found.pin, None if by is None else by.operation)
+            trace = None if by is None else read_trace(by.properties)
+            merged = trace.source if trace is not None and trace.action == MERGE else None
+            raise refusal(found.pin, None if by is None else by.operation, merged)
         added = tuple(piece for piece in step.pieces if piece.before is None)
         return self._as_parts(VersionPieces(added), False) if seen is CommitMeaning.ROWS else ()
 
