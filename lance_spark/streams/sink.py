@@ -92,7 +92,10 @@ def decide(batch: Batch, look: BranchLook) -> BatchDecision:
     known |= {version: batch_of(transaction, batch.query) for version, transaction in sorted(look.newer.items())}
     own = {version: number for version, number in known.items() if number is not None}
     at = max(own, default=None)
-    if own and max(own.values()) >= batch.number:
+    last = max(own.values(), default=-1)
+    if last > batch.number:
+        raise _behind(batch, last)
+    if last == batch.number:
         return BatchDecision("skip", at)
     since = mark.version if at is None else at
     _check_known(batch, look, since)
@@ -157,12 +160,33 @@ def _check_known(batch: Batch, look: BranchLook, since: int) -> None:
         )
 
 
-def _refused(batch: Batch, why: str) -> Refused:
-    call = f"lance_spark.resume_stream({batch.uri!r}, query_id={batch.query!r}, last_batch={batch.number - 1}"
-    call += "" if batch.branch is None else f", branch={batch.branch!r}"
+def _behind(batch: Batch, last: int) -> Refused:
+    """Spark tries the last batch again, and none before it. This is the batch of another checkpoint, with other rows.
+
+    Whoever makes a checkpoint anew and keeps the ``query_id`` would miss all rows up to the last batch.
+    """
     return Refused(
-        f"Batch {batch.number} of query {batch.query} cannot be committed to '{batch.branch or MAIN}' of {batch.uri}: "
-        f"{why}. Nothing was changed.",
+        f"{_cannot(batch)}batch {last} of it is in already, and Spark goes back to the last batch only. So the "
+        "checkpoint was made anew, or an older copy was brought back, or another driver is ahead. Nothing was changed.",
+        hint="A new checkpoint needs a new query_id: it reads the source again from the start. For an older copy "
+        f"delete the rows of batch {batch.number} and later; then {_resume(batch)}) lets it write them again.",
+    )
+
+
+def _cannot(batch: Batch) -> str:
+    place = f"'{batch.branch or MAIN}' of {batch.uri}"
+    return f"Batch {batch.number} of query {batch.query} cannot be committed to {place}: "
+
+
+def _resume(batch: Batch) -> str:
+    call = f"lance_spark.resume_stream({batch.uri!r}, query_id={batch.query!r}, last_batch={batch.number - 1}"
+    return call + ("" if batch.branch is None else f", branch={batch.branch!r}")
+
+
+def _refused(batch: Batch, why: str) -> Refused:
+    call = _resume(batch)
+    return Refused(
+        f"{_cannot(batch)}{why}. Nothing was changed.",
         hint=f"Begin anew with an empty checkpoint, which reads the source again from the start. Or look at the rows: "
         f"if those of batch {batch.number} are not there, {call}) lets the query go on with it; if they are, "
         f"the same with last_batch={batch.number}.",

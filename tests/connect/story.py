@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register_search, upsert_batches
 from lance_spark.errors import LanceSparkError
@@ -66,6 +67,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "changed": changed(spark, uri + "-changed"),
         "catalog": catalogued(spark, uri + "-lake"),
         "streamed": streamed(spark, uri + "-streamed"),
+        "upserted": upserted(spark, uri + "-upserted") if kind == "connect" else None,
         "columns": changed_columns(spark, uri + "-columns"),
         "searched": searched(spark, uri + "-searched"),
         "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
@@ -73,20 +75,27 @@ def main(uri: str, kind: str) -> dict[str, object]:
 
 
 def streamed(spark: SparkSession, uri: str) -> list[int]:
-    """Rows of a stream from table to table after its first run, after another one, and after upserts of the same."""
-    copy, checkpoint, other = (f"{uri}-{name}" for name in ("copy", "checkpoint", "other"))
-    reader = spark.readStream.format("lance").option("query_id", "story")
+    """Rows of a stream from table to table after its first run, and after another one that goes on from there."""
     found = []
     for first in (0, 10):
         spark.range(first, first + 10, 1, 2).write.format("lance").mode("append").save(uri)
-        writer = reader.load(uri).writeStream.format("lance").option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start(copy).awaitTermination()
-        rows = spark.read.format("lance").load(copy)
+        stream = spark.readStream.format("lance").option("query_id", "story").load(uri)
+        writer = stream.writeStream.format("lance").option("checkpointLocation", uri + "-checkpoint")
+        writer.trigger(availableNow=True).start(uri + "-copy").awaitTermination()
+        rows = spark.read.format("lance").load(uri + "-copy")
         found += [rows.count(), rows.distinct().count()]
-    upserts = reader.load(uri).writeStream.option("checkpointLocation", other)
-    upserts = upserts.foreachBatch(upsert_batches(copy, key="id", checkpoint=other))
-    upserts.trigger(availableNow=True).start().awaitTermination()
-    return [*found, LanceTable.for_path(spark, copy).count_rows()]
+    return found
+
+
+def upserted(spark: SparkSession, uri: str) -> list[int]:
+    """Rows, and those of them that are new, after upserts of a stream's batches."""
+    for name, rows in (("", spark.range(5, 10, 1, 1)), ("-copy", spark.range(0, 7, 1, 1))):
+        rows.withColumn("name", lit(name)).write.format("lance").mode("append").save(uri + name)
+    upsert = upsert_batches(uri + "-copy", key="id", checkpoint=uri + "-checkpoint")
+    stream = spark.readStream.format("lance").load(uri).writeStream.option("checkpointLocation", uri + "-checkpoint")
+    stream.foreachBatch(upsert).trigger(availableNow=True).start().awaitTermination()
+    table = LanceTable.for_path(spark, uri + "-copy")
+    return [table.count_rows(), table.count_rows("name = ''")]
 
 
 def queried(spark: SparkSession, table: LanceTable) -> list[object]:

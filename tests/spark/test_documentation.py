@@ -144,6 +144,7 @@ def places(name, kinds):
     return [place for place, kind in enumerate(kinds) if kind == name or kind.startswith(f"{name}(")]
 
 
+@pytest.mark.one_spark
 def test_the_example_of_a_stream_runs_and_gives_what_it_says(spark, tmp_path):
     text = (ROOT / "docs" / "streaming-source.md").read_text()
     code = re.search(r"<!-- stream -->\n```python\n(.*?)```", text, re.DOTALL)[1]

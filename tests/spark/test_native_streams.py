@@ -19,17 +19,23 @@ def copy(spark, source, target, checkpoint):
     writer.toTable(target).awaitTermination()
 
 
-def test_a_branch_is_copied_into_a_new_table_and_goes_on_from_its_checkpoint(spark, flights, lake, tmp_path):
+def test_a_branch_is_copied_into_a_new_table(spark, flights, lake, tmp_path):
+    copy(spark, "lake.ns1.`flights@exp/delays`", "lake.ns1.copy", str(tmp_path / "checkpoint"))
+    into = lake.describe_table("ns1.copy").location.uri
+    assert ids(into) == [*range(11)]
+    assert [name.partition("-")[0] for name in lance.dataset(into).tags.list()] == ["stream"]
+    tags = lance.dataset(flights.location.uri).tags.list()
+    assert [tags[name]["branch"] for name in tags if name.startswith("reader-")] == ["exp/delays"]
+
+
+@pytest.mark.nightly
+def test_a_copy_goes_on_from_its_checkpoint(spark, flights, lake, tmp_path):
     names = "lake.ns1.`flights@exp/delays`", "lake.ns1.copy", str(tmp_path / "checkpoint")
     copy(spark, *names)
     branch = lance.dataset(flights.location.uri).checkout_version(("exp/delays", None))
     lance.write_dataset(numbers(2, 50), branch, mode="append")
     copy(spark, *names)
-    into = lake.describe_table("ns1.copy").location.uri
-    assert ids(into) == [*range(11), 50, 51]
-    assert [name.partition("-")[0] for name in lance.dataset(into).tags.list()] == ["stream"]
-    tags = lance.dataset(flights.location.uri).tags.list()
-    assert [tags[name]["branch"] for name in tags if name.startswith("reader-")] == ["exp/delays"]
+    assert ids(lake.describe_table("ns1.copy").location.uri) == [*range(11), 50, 51]
 
 
 @pytest.mark.nightly

@@ -10,7 +10,7 @@ import lance_spark
 from lance_spark import register
 from lance_spark.spark.registering import unregister
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 PAGE = Path(__file__).parents[2] / "docs" / "streaming.md"
 

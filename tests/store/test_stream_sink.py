@@ -76,9 +76,24 @@ def test_batches_are_versions_that_say_whose_they_are_and_the_tag_is_at_the_last
 
 
 def test_the_same_batch_again_is_skipped_whatever_its_rows_are(query, uri):
-    for number in (0, 1, 1, 0, 1, 2, 2):
+    for number in (0, 0, 1, 1, 1, 2, 2):
         query.batch(number)
     assert ids(uri) == through(2)
+
+
+def test_a_checkpoint_made_anew_with_the_same_id_is_refused_and_not_skipped(uri, tmp_path):
+    """Its first batches have other rows than those of the same number before: skipped, they would be missing."""
+    query = Query(uri, tmp_path / "c", query_id="orders")
+    for number in range(3):
+        query.batch(number)
+    shutil.rmtree(tmp_path / "c")
+    anew = Query(uri, tmp_path / "c", query_id="orders")
+    stream, fragments = anew.write(numbers(10, 500))
+    with pytest.raises(Refused, match="was made anew") as refused:
+        commit_stream(stream, fragments, 0)
+    assert "new query_id" in refused.value.hint
+    Query(uri, tmp_path / "c", query_id="orders-2").batch(0, numbers(10, 500))
+    assert ids(uri) == [*through(2), *range(500, 510)]
 
 
 STEPS = {
@@ -305,7 +320,8 @@ def test_of_two_drivers_in_complete_mode_the_paused_one_does_not_bring_an_older_
         return real(job, fragments)
 
     monkeypatch.setattr(write_commit, "commit_checked", slow)
-    commit_stream(*mine, 1)
+    with pytest.raises(Refused, match="another driver is ahead"):
+        commit_stream(*mine, 1)
     assert ids(uri) == third["id"].to_pylist()
     query.batch(2, third, overwrite=True)
     assert ids(uri) == third["id"].to_pylist()

@@ -157,7 +157,7 @@ def test_a_merge_that_brings_a_compaction_along_is_a_change(nine):
     lance.dataset(f"{nine}/tree/exp").optimize.compact_files()
     location = locate(nine)
     merge(location, pin_latest(location, "exp"), None, MergeOptions(), LocalRunner())
-    with pytest.raises(Refused, match="merged exp@5, .* the branch was compacted") as caught:
+    with pytest.raises(Refused, match=r"merged exp@5, .* the branch was compacted") as caught:
         rows.drain()
     assert "skip_change_commits" in caught.value.hint
     assert "table.changes(3, 4)" in caught.value.hint

@@ -50,7 +50,6 @@ TABLE = {
     "after empty batches": (9, look(OWN[3]), BatchDecision("commit", 5)),
     "the tag did not move": (5, look(OWN[3], OTHER, OWN[4]), BatchDecision("commit", 7)),
     "the same batch": (3, look(OWN[3]), BatchDecision("skip", 5)),
-    "an older batch": (1, look(OWN[3]), BatchDecision("skip", 5)),
     "the same batch, the tag did not move": (4, look(OWN[3], OTHER, OWN[4], OTHER), BatchDecision("skip", 7)),
     "in, although versions are gone": (4, look(OWN[3], ..., OWN[4], ...), BatchDecision("skip", 7)),
     "gone before the last one": (5, look(OWN[3], ..., OWN[4], OTHER), BatchDecision("commit", 7)),
@@ -78,6 +77,8 @@ REFUSED = {
     "cleaned up, first batch": (0, look(OTHER, ..., OTHER), "version 6 is gone"),
     "a version that does not say": (4, look(OWN[3], None), "version 6 is gone"),
     "overwritten": (4, look(OWN[3], OTHER, OVERWRITE), "version 7 replaced all rows"),
+    "a checkpoint made anew": (0, look(OWN[3]), "batch 3 of it is in already.* the checkpoint was made anew"),
+    "a checkpoint brought back": (4, look(OWN[3], OTHER, OWN[5]), "batch 5 of it is in already"),
     "restored": (4, look(OWN[3], RESTORE), "version 6 replaced all rows"),
 }
 
