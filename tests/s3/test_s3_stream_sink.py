@@ -5,7 +5,7 @@ import json
 import lance
 import pyarrow as pa
 import pytest
-from support.s3_tables import rows
+from support.s3_tables import read, rows, write
 
 from lance_spark.actions.streams.sink import commit_stream, plan_stream
 from lance_spark.errors import Refused, StorageFailure
@@ -18,6 +18,9 @@ def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypat
     options = {
         "path": table,
         "checkpointLocation": f"s3://{bucket}/c",
+        "branch": "ingest",
+        "create_branch": "true",
+        "optimize_every": "3",
         **{f"storage.{key}": value for key, value in storage.items()},
     }
 
@@ -29,6 +32,7 @@ def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypat
     def fails(*_, **__):
         raise StorageFailure("no answer")
 
+    write(table, storage, [100])
     batch(0)
     with monkeypatch.context() as patch:
         patch.setattr(stream_sink.refs, "move_tag", fails)
@@ -36,10 +40,15 @@ def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypat
             batch(1)
     for number in (1, 2, 2):
         batch(number)
-    assert rows(table, storage) == [0, 1, 2]
+    assert read(table, storage, branch="ingest") == [0, 1, 2, 100]
     dataset = lance.dataset(table, storage_options=storage)
-    assert dataset.tags.list()["stream-0-a"]["version"] == dataset.version
+    branch = dataset.checkout_version(("ingest", None))
+    assert [fragment.count_rows() for fragment in branch.get_fragments()] == [1, 3]  # main's, and those of the batches
+    tag = dataset.tags.list()["stream-0-a"]
+    assert tag["branch"] == "ingest"
+    assert branch.read_transaction(tag["version"]).transaction_properties["lance_spark.stream.batch"] == "2"
     dataset.tags.delete("stream-0-a")
     with pytest.raises(Refused, match="is not there"):
         batch(3)
-    assert rows(table, storage) == [0, 1, 2]
+    assert read(table, storage, branch="ingest") == [0, 1, 2, 100]
+    assert rows(table, storage) == [100]
