@@ -1,8 +1,6 @@
 """A stream's batches into a branch, without Spark: exactly once, wherever it breaks, and whoever commits in between."""
 
-import json
 import shutil
-import uuid
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 from support.local_datasets import contents, make_dataset, numbers
+from support.stream_queries import Killed, Query, kill
 
 from lance_spark import LanceCatalog
 from lance_spark.actions.streams import sink, tidying
@@ -18,36 +17,6 @@ from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, Stora
 from lance_spark.store import stream_sink, write_commit
 from lance_spark.store.uri import locate
 from lance_spark.store.version_listing import version_paths
-from lance_spark.store.writing import write_rows
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-class Query:
-    """A streaming query as Spark runs it: each batch has a plan, tasks, and a commit by another object."""
-
-    def __init__(self, uri, checkpoint, **options):
-        self.uri = uri
-        self.options = {"path": uri, "checkpointLocation": str(checkpoint), **options}
-        checkpoint.mkdir(exist_ok=True)
-        if not (checkpoint / "metadata").exists():
-            (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
-        self.id = options.get("query_id") or json.loads((checkpoint / "metadata").read_text())["id"]
-        self.tag = f"stream-{self.id}"
-
-    def plan(self, schema=None, overwrite=False):
-        return plan_stream(self.options, schema or numbers(1).schema, overwrite)
-
-    def write(self, *tables, overwrite=False):
-        stream = self.plan(tables[0].schema, overwrite)
-        return stream, [one for table in tables for one in write_rows(stream.job, table.to_batches())]
-
-    def batch(self, number, *tables, overwrite=False):
-        tables = tables or (numbers(10, 10 * number),)
-        stream, fragments = self.write(*tables, overwrite=overwrite)
-        return commit_stream(stream, fragments, number)
 
 
 @pytest.fixture
@@ -146,10 +115,6 @@ def test_versions_of_others_between_commit_and_tag_do_not_hide_the_batch(query, 
     query.batch(1)
     query.batch(2)
     assert ids(uri) == through(2) + list(range(1000, 1005))
-
-
-def kill(*_, **__):
-    raise Killed
 
 
 def test_a_version_that_is_gone_is_refused_with_the_way_on(query, uri, monkeypatch):
