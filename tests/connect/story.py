@@ -15,6 +15,7 @@ from pyspark.sql.functions import lit
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register_search, upsert_batches
 from lance_spark.errors import LanceSparkError
 from lance_spark.rows.result import ChangeResult
+from lance_spark.runner.work import Work
 
 
 def session(kind: str) -> SparkSession:
@@ -70,6 +71,7 @@ def main(uri: str, kind: str) -> dict[str, object]:
         "upserted": upserted(spark, uri + "-upserted") if kind == "connect" else None,
         "columns": changed_columns(spark, uri + "-columns"),
         "searched": searched(spark, uri + "-searched"),
+        "looked after": looked_after(spark, uri + "-looked-after"),
         "retried": retried(spark, uri + "-retried") if kind != "connect" else None,
     }
 
@@ -146,6 +148,23 @@ def searched(spark: SparkSession, uri: str) -> list[object]:
         table.near_duplicates("note").count(),
         first_line(lambda: table.search([1.0])),
     ]
+
+
+def looked_after(spark: SparkSession, uri: str) -> list[object]:
+    """Compactions of main and a branch, a merge and another order, on executors: what they did, and what is left."""
+    spark.range(0, 40, 1, 4).selectExpr("id", "id % 3 AS day").write.format("lance").mode("append").save(uri)
+    main = LanceTable.for_path(spark, uri)
+    main.branches.create("exp")
+    branch = main.checkout(branch="exp")
+    branch.write(spark.range(100, 110, 1, 1).selectExpr("id", "id % 3 AS day"))
+    branch.delete("id = 3")
+    main.delete("id = 17")
+    with patch("lance_spark.runner.work.LITTLE", Work()):
+        compacted = [side.optimize(own_only=False).fragments_removed for side in (main, branch)]
+        merged = main.branches.merge("exp")
+        ordered = main.optimize(sort_by=["day", "id"])
+        sound = main.fsck(deep=True).sound
+    return [compacted, merged.ran_on, ordered.rows, [row["id"] for row in main.to_df().collect()][:3], sound]
 
 
 def feed(table: LanceTable) -> list[list[object]]:

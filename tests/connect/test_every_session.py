@@ -58,6 +58,7 @@ def check(story: dict, uri: str) -> None:
     assert story["columns"] == [[5, -1, [5, 1], "five", None], 101, wrong]
     short = "SchemaMismatch: vector= has 1 numbers, and those of column 'v' have 2."
     assert story["searched"] == [[7, 8], [7, 8], [31, 81], [9], [["a", 5], ["b", 98]], 50, short]
+    assert story["looked after"] == [[4, 5], "spark", 48, [0, 6, 9], True]
     assert sorted(lance.dataset(uri).to_table(columns=["id"])["id"].to_pylist()) == list(range(1000))
     assert lance.dataset(f"{uri}/tree/exp/a").count_rows() == 5
 

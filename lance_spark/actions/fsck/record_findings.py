@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from lance_spark.checkup import codes
 from lance_spark.checkup.finding import CheckFinding
-from lance_spark.checkup.record import RECORD, RepairRecord, read_record
+from lance_spark.checkup.record import RECORD, Kept, RepairRecord, read_record
 from lance_spark.errors import CorruptData
 from lance_spark.layout.names import QUARANTINE
 from lance_spark.location import DatasetLocation
@@ -84,17 +84,19 @@ def _of_repairs(location: DatasetLocation, now: datetime) -> Iterator[CheckFindi
     names = files.list_names(location, QUARANTINE)
     paths = [f"{QUARANTINE}/{name}/{RECORD}" for name in names]
     contents = each(location, partial(files.read, location), paths)
+    records: list[tuple[str, RepairRecord]] = []
     for name, path, content in zip(names, paths, contents, strict=True):
         if content is None:
             if not _is_young(name, now):
                 yield CheckFinding(codes.RECORD_UNFINISHED, f"{QUARANTINE}/{name}", detail=_inside(location, name))
             continue
         try:
-            record = read_record(content)
+            records.append((name, read_record(content)))
         except CorruptData as problem:
             yield CheckFinding(codes.REPAIR_DAMAGED, path, detail=problem.message)
-            continue
-        yield from _of_copies(location, name, record)
+    copies = [kept for _, record in records for kept in record.kept()]
+    for name, record in records:
+        yield from _of_copies(location, name, record, copies)
 
 
 def _is_young(name: str, now: datetime) -> bool:
@@ -107,12 +109,19 @@ def _inside(location: DatasetLocation, name: str) -> str:
     return f"In it are {', '.join(left)}, and nothing says where they belong." if left else ""
 
 
-def _of_copies(location: DatasetLocation, name: str, record: RepairRecord) -> Iterator[CheckFinding]:
+def _of_copies(
+    location: DatasetLocation, name: str, record: RepairRecord, copies: Sequence[Kept]
+) -> Iterator[CheckFinding]:
+    """What a repair moved away and neither it nor another one has. ``copies`` are those of all repairs.
+
+    A repair that was killed before its first copy names a file that the next repair moved away.
+    """
     if record.id != name:
         detail = f"It is of repair {record.id}."
         yield CheckFinding(codes.REPAIR_DAMAGED, f"{QUARANTINE}/{name}/{RECORD}", detail=detail)
         return
     for kept in record.kept():
-        copy = size_of(location, kept.to)
-        if copy != kept.file.size and size_of(location, kept.file.path) is None:
+        places = [kept.to, *(other.to for other in copies if other.file == kept.file and other.to != kept.to)]
+        is_kept = any(size_of(location, place) == kept.file.size for place in places)
+        if not is_kept and size_of(location, kept.file.path) is None:
             yield CheckFinding(codes.REPAIR_COPY_GONE, kept.to, detail=f"It was {kept.file.path}.")
