@@ -19,7 +19,8 @@ from lance_spark.runner.work import Work
 
 
 def session(kind: str) -> SparkSession:
-    builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
+    settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
+    builder = SparkSession.builder.config(map=settings)
     return (builder.remote("local[2]") if kind == "connect" else builder).getOrCreate()
 
 

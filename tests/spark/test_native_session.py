@@ -16,7 +16,11 @@ from lance_spark.spark.jvm import detection, names, planning
 from lance_spark.spark.jvm.detection import SWITCH
 
 OFF = os.environ.get(SWITCH) == "0"
-pytestmark = [pytest.mark.spark, pytest.mark.skipif(OFF, reason="the native way is switched off")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.less_on("oldest", 0.6),
+    pytest.mark.skipif(OFF, reason="the native way is switched off"),
+]
 
 
 @pytest.fixture
