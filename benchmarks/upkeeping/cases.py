@@ -169,6 +169,7 @@ class Cases:
 
     def _ask(self, uri: str, given: dict[str, Any]) -> Run:
         self._table(uri).optimize(target_rows=TARGET_ROWS // 10, **given)
+        self._table(uri).indexes.create("day", "zonemap")
 
         def run() -> None:
             self._table(uri).to_df(filter=_ONE_DAY).selectExpr("sum(x0)", "sum(x1)").collect()
