@@ -19,8 +19,8 @@ from lance_spark.runner.work import Work
 
 
 def session(kind: str) -> SparkSession:
-    settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
-    builder = SparkSession.builder.config(map=settings)
+    builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
+    builder = builder.config("spark.sql.shuffle.partitions", "4")
     return (builder.remote("local[2]") if kind == "connect" else builder).getOrCreate()
 
 
