@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,8 @@ def check(story: dict, uri: str) -> None:
     assert story["cleaned"]["said"] == story["cleaned"]["deleted"] > 4
     *changed, twice, wide = story["changed"]
     assert changed == [[[141, 0, 0], [0, 3, 0], [0, 2, 2], [4, 0, 4], [0, 2, 0]], 7, 861, 2489]
-    assert twice.startswith("Refused: Several rows of the source match the row with id = 0: what becomes of it")
+    # Which of the rows is named depends on the task that comes first.
+    assert re.match(r"Refused: Several rows of the source match the row with id = \d+: what becomes of it", twice)
     assert wide == "SchemaMismatch: Column 'day' of type bigint cannot hold many."
     taken = "AlreadyExists: Cannot create table 'ns1.t': there is a table of that name already."
     assert story["catalog"] == [10, 10, ["ns1_t"], 9, taken]
