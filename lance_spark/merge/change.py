@@ -89,6 +89,12 @@ class Sides:
         return _is_same_version(self.theirs, self.base_theirs)
 
     @property
+    def is_backwards(self) -> bool:
+        """Whether theirs is older than the base, as in a revert."""
+        base, theirs = self.base_theirs.pin, self.theirs.pin
+        return base.branch == theirs.branch and theirs.version < base.version
+
+    @property
     def rewrites(self) -> tuple[Rewrite, ...]:
         """All compactions that are known, of either side."""
         return (*self.our_steps.rewrites, *self.their_steps.rewrites, *self.kinship.earlier.rewrites)

@@ -60,11 +60,9 @@ def taken_before(sides: Sides, change: MergeChange) -> list[MergeConflict]:
 
 def _is_hidden(sides: Sides) -> bool:
     """Whether rows that one side took by a cherry-pick, revert or restore may be on both sides."""
-    base, theirs = sides.base_theirs.pin, sides.theirs.pin
+    own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(sides.theirs.pin.version)
     # What a revert brings back was deleted in the base. Ours can have it only if it was brought back before.
-    backwards = base.branch == theirs.branch and theirs.version < base.version
-    own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(theirs.version)
-    own = own and (sides.our_steps.brings or not sides.our_steps.complete or not backwards)
+    own = own and (sides.our_steps.brings or not sides.our_steps.complete or not sides.is_backwards)
     return own or sides.our_steps.may_hide(sides.their_steps) or sides.their_steps.may_hide(sides.our_steps)
 
 
@@ -79,9 +77,7 @@ def _has_twins(sides: Sides, change: MergeChange) -> bool:
     back = any(each.deletion and each.base.deletion is not None for each in change.replaced)
     if brings and (change.added or back) and kinship.earlier.changes_rows:
         return True
-    base, theirs = sides.base_theirs.pin, sides.theirs.pin
-    backwards = base.branch == theirs.branch and theirs.version < base.version
-    return bool(change.added) and backwards and (kinship.earlier.renames_rows or sides.our_steps.changes_rows)
+    return bool(change.added) and sides.is_backwards and (kinship.earlier.renames_rows or sides.our_steps.changes_rows)
 
 
 def _overwrites(sides: Sides, ours: Delta, theirs: Delta) -> list[MergeConflict]:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class Pairing:
         if self.copies == "all" and len(rows) > self.max_group:
             raise Refused(
                 f"{len(rows):,} rows or more, such as that with _rowid {min(rows)}, may be alike each with each, which "
-                f"are {_pairs(len(rows)):,} pairs.",
+                f"are {comb(len(rows), 2):,} pairs.",
                 hint=f"Equal texts: copies='first' pairs each with the first of them only. {_PARTED}",
             )
 
@@ -97,7 +98,7 @@ class Pairing:
         if len(groups) > self.max_group:
             raise Refused(
                 f"{len(groups):,} different texts, such as that of the row with _rowid {groups[0][0]}, may be alike, "
-                f"and are {_pairs(len(groups)):,} pairs to compare.",
+                f"and are {comb(len(groups), 2):,} pairs to compare.",
                 hint=f"Texts of one template are alike. {_PARTED}",
             )
         for group in groups:
@@ -123,10 +124,6 @@ def parse_pairing(given: Mapping[str, Any]) -> Pairing:
 
 
 _PARTED = "filter=, a larger size= or a higher threshold= makes fewer; max_group= lets them through."
-
-
-def _pairs(count: int) -> int:
-    return count * (count - 1) // 2
 
 
 def banding(threshold: float) -> Banding:

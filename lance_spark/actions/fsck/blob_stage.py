@@ -15,8 +15,9 @@ from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.errors import LanceSparkError
 from lance_spark.layout.names import stored_name
 from lance_spark.location import DatasetLocation
-from lance_spark.manifest.contents import DataFile, Fragment
+from lance_spark.manifest.contents import DataFile
 from lance_spark.merge.snapshot import Root, Snapshot
+from lance_spark.metadata.files import data_directory
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.blobs import BLOB_EXTENSION
 from lance_spark.store.beside import listed_below
@@ -68,10 +69,18 @@ def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
     """
     try:
         snapshot = read_snapshot(item.location, item.pin)
-        known = _files_of(item) if item.main is not None and _blob_fields(snapshot) else frozenset()
+        fields = _blob_fields(snapshot)
+        known = _files_of(item.location, item.main) if item.main is not None and fields else frozenset()
     except LanceSparkError:
         return
-    rows = [row for fragment in _part(snapshot, item) for row in _wrong(item, snapshot, fragment, known)]
+    fragments = list(snapshot.contents.fragments())[item.part :: item.parts] if fields else []
+    rows = [
+        row
+        for fragment in fragments
+        for file in fragment.files
+        if file.path not in known and (names := [fields[one] for one in file.fields if one in fields])
+        for row in _beside(item, snapshot, fragment.id, file, names)
+    ]
     yield pa.RecordBatch.from_pylist(rows, SUSPECTS)
 
 
@@ -84,22 +93,10 @@ def _blob_fields(snapshot: Snapshot) -> dict[int, str]:
     }
 
 
-def _files_of(item: BlobItem) -> frozenset[str]:
-    """Names of the data files of the newest version of main; they begin with random digits."""
-    contents = read_snapshot(item.location, item.main).contents if item.main is not None else None
-    return frozenset(file.path for fragment in (contents.fragments() if contents else ()) for file in fragment.files)
-
-
-def _part(snapshot: Snapshot, item: BlobItem) -> list[Fragment]:
-    return list(snapshot.contents.fragments())[item.part :: item.parts] if _blob_fields(snapshot) else []
-
-
-def _wrong(item: BlobItem, snapshot: Snapshot, fragment: Fragment, known: frozenset[str]) -> Iterator[dict[str, Any]]:
-    fields = _blob_fields(snapshot)
-    for file in fragment.files:
-        names = [fields[one] for one in file.fields if one in fields]
-        if names and file.path not in known:
-            yield from _beside(item, snapshot, fragment.id, file, names)
+def _files_of(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
+    """Names of the data files of a version; they begin with random digits."""
+    contents = read_snapshot(location, pin).contents
+    return frozenset(file.path for fragment in contents.fragments() for file in fragment.files)
 
 
 def _beside(
@@ -110,7 +107,7 @@ def _beside(
     except LanceSparkError:
         return
     root = snapshot.root_of(file)
-    directory = f"{'data/' if root.is_dataset else ''}{stored_name(file.path).removesuffix('.lance')}/"
+    directory = f"{data_directory(root)}{stored_name(file.path).removesuffix('.lance')}/"
     listed = {path[len(directory) :]: size or 0 for path, size in listed_below(item.location, root, directory)}
     nothing = dict.fromkeys(SUSPECTS.names)
     for problem in blob_problems(wanted, listed):

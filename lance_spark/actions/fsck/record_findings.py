@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from lance_spark.checkup import codes
 from lance_spark.checkup.finding import CheckFinding
-from lance_spark.checkup.record import RECORD, Kept, RepairRecord, read_record
+from lance_spark.checkup.record import RECORD, RepairRecord, read_record
+from lance_spark.checkup.repair_steps import Digest
 from lance_spark.errors import CorruptData
 from lance_spark.layout.names import QUARANTINE
 from lance_spark.location import DatasetLocation
@@ -94,7 +96,9 @@ def _of_repairs(location: DatasetLocation, now: datetime) -> Iterator[CheckFindi
             records.append((name, read_record(content)))
         except CorruptData as problem:
             yield CheckFinding(codes.REPAIR_DAMAGED, path, detail=problem.message)
-    copies = [kept for _, record in records for kept in record.kept()]
+    copies: defaultdict[Digest, list[str]] = defaultdict(list)
+    for kept in (kept for _, record in records for kept in record.kept()):
+        copies[kept.file].append(kept.to)
     for name, record in records:
         yield from _of_copies(location, name, record, copies)
 
@@ -110,9 +114,9 @@ def _inside(location: DatasetLocation, name: str) -> str:
 
 
 def _of_copies(
-    location: DatasetLocation, name: str, record: RepairRecord, copies: Sequence[Kept]
+    location: DatasetLocation, name: str, record: RepairRecord, copies: Mapping[Digest, Sequence[str]]
 ) -> Iterator[CheckFinding]:
-    """What a repair moved away and neither it nor another one has. ``copies`` are those of all repairs.
+    """What a repair moved away and neither it nor another one has. ``copies`` are those of all repairs, by file.
 
     A repair that was killed before its first copy names a file that the next repair moved away.
     """
@@ -121,7 +125,6 @@ def _of_copies(
         yield CheckFinding(codes.REPAIR_DAMAGED, f"{QUARANTINE}/{name}/{RECORD}", detail=detail)
         return
     for kept in record.kept():
-        places = [kept.to, *(other.to for other in copies if other.file == kept.file and other.to != kept.to)]
-        is_kept = any(size_of(location, place) == kept.file.size for place in places)
+        is_kept = any(size_of(location, place) == kept.file.size for place in copies[kept.file])
         if not is_kept and size_of(location, kept.file.path) is None:
             yield CheckFinding(codes.REPAIR_COPY_GONE, kept.to, detail=f"It was {kept.file.path}.")
