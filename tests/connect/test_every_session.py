@@ -1,4 +1,4 @@
-"""The same story on Spark Connect, and through spark-submit on a standalone cluster of real processes."""
+"""The same story on Spark Connect, and through spark-submit, on a standalone cluster of real processes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,72 @@ STORY = Path(__file__).with_name("story.py")
 JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"
 
 
-def run(command: list[str], cwd: Path) -> subprocess.CompletedProcess:
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900)
+def changed(found):
+    *results, twice, wide = found
+    assert results == [[[141, 0, 0], [0, 3, 0], [0, 2, 2], [4, 0, 4], [0, 2, 0]], 7, 861, 2489]
+    # Which of the rows is named depends on the task that comes first.
+    assert re.match(r"Refused: Several rows of the source match the row with id = \d+: what becomes of it", twice)
+    assert wide == "SchemaMismatch: Column 'day' of type bigint cannot hold many."
 
 
-def told(command: list[str], cwd: Path) -> dict:
-    done = run(command, cwd)
+def catalogued(found):
+    taken = "AlreadyExists: Cannot create table 'ns1.t': there is a table of that name already."
+    assert found == [10, 10, ["ns1_t"], 9, taken]
+
+
+def streamed(found):
+    assert found == [10, 10, 20, 20]
+
+
+def upserted(found):
+    assert found == [10, 5]
+
+
+def changed_columns(found):
+    wrong = "SchemaMismatch: The function returned 1 values of 'w' for 25 rows"
+    assert found == [[5, -1, [5, 1], "five", None], 101, wrong]
+
+
+def searched(found):
+    short = "SchemaMismatch: vector= has 1 numbers, and those of column 'v' have 2."
+    assert found == [[7, 8], [7, 8], [31, 81], [9], [["a", 5], ["b", 98]], 50, short]
+
+
+def looked_after(found):
+    assert found == [[4, 5], "spark", 48, [0, 6, 9], True]
+
+
+def retried(found):
+    rows, distinct, files, fragments = found
+    assert (rows, distinct) == (100, 100)
+    assert files == fragments
+
+
+CHAPTERS = {
+    check.__name__: check
+    for check in (changed, catalogued, streamed, upserted, changed_columns, searched, looked_after, retried)
+}
+ON_EXECUTORS = ("changed", "looked_after", "retried")
+"""What the driver of a classic session hands to executors in ways of its own."""
+
+
+def tell(uri: str, kind: str, master: str, home: Path, chapters: tuple[str, ...]) -> dict:
+    program = [str(STORY), uri, kind, master, ",".join(chapters)]
+    done = run([*([sys.executable] if kind == "connect" else submit(master)), *program], home)
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def check(story: dict, uri: str) -> None:
+def submit(master: str) -> list[str]:
+    options = ["--conf", "spark.executor.memory=512m", "--conf", "spark.scheduler.minRegisteredResourcesRatio=1"]
+    return [str(HOME / "bin" / "spark-submit"), "--master", master, "--conf", "spark.ui.enabled=false", *options]
+
+
+def run(command: list[str], cwd: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900)
+
+
+def check(story: dict, uri: str, chapters: tuple[str, ...]) -> None:
     assert story["main"] == 1000
     assert story["pinned"] == [1010, 1010, 2020]
     assert story["branch"] == 5
@@ -48,41 +103,38 @@ def check(story: dict, uri: str) -> None:
     assert "lance_spark.errors.SchemaMismatch: Column 'id' is string" in story["bad type"]
     assert story["cleaned"]["removed"] == {"main": 0, "exp/a": 2}
     assert story["cleaned"]["said"] == story["cleaned"]["deleted"] > 4
-    *changed, twice, wide = story["changed"]
-    assert changed == [[[141, 0, 0], [0, 3, 0], [0, 2, 2], [4, 0, 4], [0, 2, 0]], 7, 861, 2489]
-    # Which of the rows is named depends on the task that comes first.
-    assert re.match(r"Refused: Several rows of the source match the row with id = \d+: what becomes of it", twice)
-    assert wide == "SchemaMismatch: Column 'day' of type bigint cannot hold many."
-    taken = "AlreadyExists: Cannot create table 'ns1.t': there is a table of that name already."
-    assert story["catalog"] == [10, 10, ["ns1_t"], 9, taken]
-    assert story["streamed"] == [10, 10, 20, 20]
-    wrong = "SchemaMismatch: The function returned 1 values of 'w' for 25 rows"
-    assert story["columns"] == [[5, -1, [5, 1], "five", None], 101, wrong]
-    short = "SchemaMismatch: vector= has 1 numbers, and those of column 'v' have 2."
-    assert story["searched"] == [[7, 8], [7, 8], [31, 81], [9], [["a", 5], ["b", 98]], 50, short]
-    assert story["looked after"] == [[4, 5], "spark", 48, [0, 6, 9], True]
     assert sorted(lance.dataset(uri).to_table(columns=["id"])["id"].to_pylist()) == list(range(1000))
     assert lance.dataset(f"{uri}/tree/exp/a").count_rows() == 5
+    for chapter in chapters:
+        CHAPTERS[chapter](story[chapter])
 
 
-def test_spark_connect(uri, tmp_path):
-    story = told([sys.executable, str(STORY), uri, "connect"], tmp_path)
-    check(story, uri)
-    assert story["upserted"] == [10, 5]
-
-
-def test_standalone_cluster_with_two_workers(uri, tmp_path):
+def test_spark_connect_on_a_cluster_with_two_workers(uri, tmp_path):
     with standalone_cluster(tmp_path / "cluster") as master:
-        submit = [str(HOME / "bin" / "spark-submit"), "--master", master, "--conf", "spark.ui.enabled=false"]
-        options = ["--conf", "spark.executor.memory=512m", "--conf", "spark.scheduler.minRegisteredResourcesRatio=1"]
-        story = told([*submit, *options, str(STORY), uri], tmp_path)
-        check(story, uri)
+        story = tell(uri, "connect", master, tmp_path, tuple(CHAPTERS))
+    check(story, uri, tuple(CHAPTERS))
+    assert story["workers"] == 2
+
+
+@pytest.mark.nightly
+def test_spark_connect_in_one_process(uri, tmp_path):
+    chapters = tuple(name for name in CHAPTERS if name != "retried")  # a local master tries no task again
+    check(tell(uri, "connect", "local[2]", tmp_path, chapters), uri, chapters)
+
+
+@pytest.mark.parametrize(
+    "chapters",
+    [
+        pytest.param(ON_EXECUTORS, id="on executors"),
+        pytest.param(tuple(CHAPTERS), id="all", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_classic_session_on_a_cluster_with_two_workers(chapters, uri, tmp_path):
+    with standalone_cluster(tmp_path / "cluster") as master:
+        story = tell(uri, "classic", master, tmp_path, chapters)
+        check(story, uri, chapters)
         assert story["workers"] == 2
-        assert story["retried"] == [100, 100]
-        assert len(list(Path(f"{uri}-retried", "data").iterdir())) == len(
-            lance.dataset(f"{uri}-retried").get_fragments()
-        )
-        check_job([*submit, *options, "--total-executor-cores", "1", str(JOB)], uri, tmp_path)
+        check_job([*submit(master), "--total-executor-cores", "1", str(JOB)], uri, tmp_path)
 
 
 def check_job(job: list[str], uri: str, home: Path) -> None:

@@ -14,7 +14,7 @@ from lance_spark import unregister
 with torch_stand_in.installed():
     import lance_spark.training.torch  # noqa: F401 - for the example, which must not leave the stand-in behind
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.4)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 
 ROOT = Path(__file__).parents[2]
 

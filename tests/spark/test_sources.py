@@ -10,7 +10,7 @@ from support.frames import ids, load, numbers, refused, save
 from lance_spark import register
 from lance_spark.errors import InvalidOption
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.5)]
 
 
 @pytest.fixture
