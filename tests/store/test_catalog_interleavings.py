@@ -144,7 +144,7 @@ def expected(fresh, done):
     return states
 
 
-@pytest.mark.sampled(0.6)
+@pytest.mark.sampled(0.35)
 @pytest.mark.parametrize(
     ("fresh", "first", "second"),
     [
