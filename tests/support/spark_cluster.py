@@ -21,7 +21,7 @@ LOOPBACK = "127.0.0.1"
 @contextmanager
 def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
     """Start a master and workers of one core each; yields the master's URL once all workers are known to it."""
-    port, page = _free_port(), _free_port()
+    port, page = free_port(), free_port()
     url = f"spark://{LOOPBACK}:{port}"
     processes = [_start("master.Master", directory / "master", "--port", str(port), "--webui-port", str(page))]
     try:
@@ -68,7 +68,7 @@ def _wait_for(log: Path, text: str, times: int) -> None:
     raise AssertionError(f"'{text}' never came {times} times:\n{log.read_text(errors='replace')[-3000:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
