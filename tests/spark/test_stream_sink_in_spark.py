@@ -109,7 +109,7 @@ def test_upserts_by_foreach_batch_are_exactly_once(spark, uri, files, tmp_path):
     )
     lance.dataset(uri).create_branch("ingest")
     checkpoint = str(tmp_path / "c")
-    upsert = upsert_batches(uri, key="id", checkpoint=checkpoint, branch="ingest", optimize_every=2)
+    upsert = upsert_batches(uri, key="id", checkpoint=checkpoint, branch="ingest", optimize_every=1)
 
     def start():
         stream = files.stream(spark).writeStream.option("checkpointLocation", checkpoint)

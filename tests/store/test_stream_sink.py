@@ -7,6 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from support.cleanup_datasets import KEEPING, clean
 from support.local_datasets import contents, make_dataset, numbers
 from support.stream_queries import Killed, Query, kill
 
@@ -368,7 +369,18 @@ def test_small_fragments_are_compacted_and_every_batch_stays_in_once(uri, tmp_pa
         query.batch(number)
         counts.append(len(lance.dataset(uri).get_fragments()))
     assert ids(uri) == through(6)
-    assert counts == [1, 2, 1, 2, 3, 1, 2]
+    assert counts == [1, 2, 3, 2, 3, 4, 2]  # before a batch, those of the batches before it
+
+
+@pytest.mark.parametrize(("every", "fragments"), [("1", 2), ("2", 3)])
+def test_a_query_that_compacts_leaves_nothing_after_its_tag_that_a_cleanup_may_take(every, fragments, uri, tmp_path):
+    query = Query(uri, tmp_path / "c", optimize_every=every)
+    for number in range(4):
+        query.batch(number)
+        assert lance.dataset(uri).tags.list()[query.tag]["version"] == lance.dataset(uri).version
+        clean(uri, **KEEPING)
+    assert ids(uri) == through(3)
+    assert len(lance.dataset(uri).get_fragments()) == fragments
 
 
 def test_a_compaction_that_fails_does_not_fail_the_batch(uri, tmp_path, monkeypatch):

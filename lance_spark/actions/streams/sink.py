@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.evolving_append import append_evolved
 from lance_spark.actions.streams.doubles import take_back
-from lance_spark.actions.streams.tidying import tidy
+from lance_spark.actions.streams.tidying import is_due, tidy
 from lance_spark.actions.target import NamedTable, take_target
 from lance_spark.actions.write import begin, give_up, plan_write
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
@@ -108,6 +108,7 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
             raise
         job = _made(job)
     job = replace(job, properties=batch.properties)
+    untidy = job.plan.mode == "append" and is_due(stream.optimize_every, number)
     for _ in attempts():
         head = pin_latest(location, branch)
         look = look_for(location, batch, head.version)
@@ -118,12 +119,14 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
         if decision.action == "skip" or (not fragments and job.plan.mode == "append" and number):
             settle(location, batch, decision.at, alone=doubled(look, batch.query) is None)
             return None
+        if untidy and doubled(look, batch.query) is None:
+            tidy(location, branch)
+            untidy = False
+            continue
         made = _commit(job, fragments, head)
         if made is None:
             continue
         settle(location, batch, made, alone=made == look.newest + 1 and doubled(look, batch.query) is None)
-        if stream.optimize_every is not None and (number + 1) % stream.optimize_every == 0:
-            tidy(location, branch)
         return PinnedVersion(branch, made)
     raise overtaken(branch)
 

@@ -18,10 +18,19 @@ _MOST = 1 << 30
 """Bytes that are rewritten at most: the next batch waits for it."""
 
 
+def is_due(every: int | None, number: int) -> bool:
+    """Whether a batch comes after as many others as are to be compacted together.
+
+    It is done before the batch, not after the last one of them. A compaction makes several versions, which come after
+    the query's tag: a query that waited for new rows would be refused once a cleanup took one of them.
+    """
+    return every is not None and number > 0 and number % every == 0
+
+
 def tidy(location: DatasetLocation, branch: str | None, options: OptimizeOptions | None = None) -> None:
     """Compact the small fragments at the end of a branch, those that came last.
 
-    The batch is committed and its tag moved: an error here must not fail the query, and the next turn tries again.
+    An error here must not fail the query: the next turn tries again.
     """
     options = options or OptimizeOptions(partial_progress=1)
     try:

@@ -11,7 +11,7 @@ from lance_spark.actions.streams.marking import mark
 from lance_spark.actions.streams.sink import query_id as found_query_id
 from lance_spark.actions.streams.sink import resume_stream as actions_resume
 from lance_spark.actions.streams.sink import settle
-from lance_spark.actions.streams.tidying import tidy
+from lance_spark.actions.streams.tidying import is_due, tidy
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.actions.target import dataset_at
 from lance_spark.errors import Conflict, InvalidOption
@@ -52,6 +52,7 @@ class UpsertBatches:
         check_writable(self.location, self.branch)
         query = found_query_id(self.query, self.checkpoint, self.storage)
         batch = Batch(self.location.uri, self.branch, query, number)
+        untidy = is_due(self.optimize_every, number)
         for left in range(_ATTEMPTS, -1, -1):
             head = pin_latest(self.location, self.branch)
             look = look_for(self.location, batch, head.version)
@@ -62,14 +63,16 @@ class UpsertBatches:
             if decision.action == "skip":
                 settle(self.location, batch, decision.at, alone=doubled(look, query) is None)
                 return
+            if untidy:
+                tidy(self.location, self.branch)
+                untidy = False
+                continue
             try:
                 self._upsert(frame, batch, head)
             except Conflict:
                 if not left:
                     raise
                 continue  # others changed the same rows, or another driver was faster with this batch: look again
-            if self.optimize_every is not None and (number + 1) % self.optimize_every == 0:
-                tidy(self.location, self.branch)
             return
         raise overtaken(self.branch)
 
@@ -114,7 +117,7 @@ def upsert_batches(
     Rows with a key that the table has replace its row, all others are inserted; each batch is one version of the
     branch. ``table`` is a handle, which also says the branch, or a path or URI. ``checkpoint`` is the query's own
     ``checkpointLocation``, where its id is read; where it cannot be read, give a ``query_id`` of your own.
-    ``optimize_every`` compacts small fragments after so many batches.
+    ``optimize_every`` compacts small fragments after so many batches, before the next one.
 
     Raises InvalidOption for what makes no sense, and NotFound without a table. A batch is to have one row for each key:
     of several with the key of one row of the table, it is Refused which one counts.
