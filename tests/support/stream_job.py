@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from lance_spark import register, upsert_batches
 from lance_spark.errors import LanceSparkError
@@ -72,10 +73,18 @@ def stored(given: Given) -> dict[str, str]:
 KINDS: dict[str, Callable[[SparkSession, Given], DataStreamWriter]] = {"sink": sink, "upsert": upsert, "source": source}
 
 
+def begun(writer: DataStreamWriter) -> StreamingQuery:
+    """A query that has begun. Spark waits ten seconds for a process of Python; five that begin at once take longer."""
+    query = writer.start()
+    while query.isActive and query.status["message"].startswith("Initializing"):
+        time.sleep(0.1)
+    return query
+
+
 def main(remote: str | None, jobs: list[Given]) -> None:
     spark = session(remote)
     writers = [KINDS[given["kind"]](spark, given).option("checkpointLocation", given["checkpoint"]) for given in jobs]
-    queries = [writer.start() for writer in writers]
+    queries = [begun(writer) for writer in writers]
     for query in queries:
         query.processAllAvailable()
     for query in queries:
