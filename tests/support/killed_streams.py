@@ -34,7 +34,7 @@ class Moment(NamedTuple):
     name: str
     place: str
     """As ``dying`` takes it; or a directory of the checkpoint in which Spark made one more file."""
-    most: int = 2
+    most: int
     """The last time at which they die there. They come there at least so often, all queries together."""
 
     @property
@@ -52,8 +52,8 @@ _BEFORE_FIRST_TAG = Moment("before a query's first tag", f"{_STORE}.refs:TagWrit
 _AFTER_FIRST_TAG = Moment("after a query's first tag", f"{_STORE}.refs:TagWriter.create:after", 4)
 _BEFORE_TAG = Moment("between Lance's commit and the tag", f"{_STORE}.refs:TagWriter.move:before", 12)
 _AFTER_TAG = Moment("between the tag and Spark's note", f"{_STORE}.refs:TagWriter.move:after", 12)
-_BEFORE_COMPACTION = Moment("before a compaction's commit", f"{_STORE}.compaction:commit_rewrites:before", 7)
-_AFTER_COMPACTION = Moment("after a compaction's commit", f"{_STORE}.compaction:commit_rewrites:after", 7)
+_BEFORE_COMPACTION = Moment("before a compaction's commit", f"{_STORE}.compaction:commit_rewrites:before", 4)
+_AFTER_COMPACTION = Moment("after a compaction's commit", f"{_STORE}.compaction:commit_rewrites:after", 4)
 MOMENTS = {
     "sink": (
         _BEFORE_TAG,
@@ -137,7 +137,8 @@ class Queries:
 
     def _run(self, death: Death | None) -> bool:
         """Whether they died; otherwise they ended, maybe before they came to the moment."""
-        given, added = {"remote": None, "jobs": [table.job() for table in self._tables]}, self._environment(death)
+        given: dict[str, Any] = {"remote": None, "jobs": [table.job() for table in self._tables]}
+        added = self._environment(death)
         if self._server is not None:
             self._server.start(added)
             given["remote"], added = self._server.url, {}
