@@ -117,6 +117,10 @@ def test_calls_that_mean_nothing_are_refused(arguments, error, words):
         ("day = today()", "today"),
         ("random() < 0.5", "random"),
         ("a = 'x' AND uuid() > 'a'", "uuid"),
+        ("`now`() > ts", "now"),
+        ("now/* 'x */() > ts", "now"),
+        ("id > 3 AND now -- of the day\n() > ts", "now"),
+        ("`a'b` > 3 AND `random` () < 0.5", "random"),
     ],
 )
 def test_filters_by_the_clock_or_by_chance_are_refused(filter, name):
@@ -134,6 +138,10 @@ def test_filters_by_the_clock_or_by_chance_are_refused(filter, name):
         "a = 'it''s random()'",
         "known(x)",
         '"now()" = 1',
+        "id < 5 -- not now()",
+        "id < 5 /* all but random() */",
+        "a = '--' AND `now()` = 1 AND (`now`) > 3",
+        "a = '/*' OR a = 'now()' OR a = '*/'",
     ],
 )
 def test_filters_that_only_look_like_that_are_taken(filter):
