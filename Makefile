@@ -12,10 +12,10 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native bench-rows bench-upkeep bench-search venv venv-oldest clean
+.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest clean
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 23
 
 # The JVM is done before its better compiler has paid off: without it the demo takes a third less CPU time.
 demo_jvm := -Dlog4j2.configurationFile=conf/log4j2.properties -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -71,6 +71,12 @@ bench-upkeep: venv ## the benchmark of compaction, orders, indexes, storage and 
 
 bench-search: venv ## the benchmark of searches, beside pylance (ARGS="--rows 100000 --only join")
 	@$(call in_venv,$(VENV)) -m benchmarks.search $(ARGS)
+
+bench-streams: venv ## the benchmark of streams into a branch, beside Spark's Parquet sink (ARGS="--rows 1000000")
+	@$(call in_venv,$(VENV)) -m benchmarks.streams $(ARGS)
+
+bench-streams-source: venv ## the benchmark of streams out of a table, beside a batch read (ARGS="--rows 1000000")
+	@$(call in_venv,$(VENV)) -m benchmarks.streams_source $(ARGS)
 
 bench-catalog: venv ## the benchmark of catalogs, beside pylance's (ARGS="--only local --tables 1000")
 	@$(call in_venv,$(VENV)) -m benchmarks.catalog $(ARGS)
