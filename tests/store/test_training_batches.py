@@ -22,7 +22,7 @@ from lance_spark.training.reading import open_split
 with torch_stand_in.installed():
     from lance_spark.training.torch import Batching, FrozenBatches, FrozenRows
 
-needs_torch = pytest.mark.skipif(not torch_stand_in.HAS_TORCH, reason="workers need torch itself")
+needs_torch = pytest.mark.skipif(not torch_stand_in.HAS_TORCH, reason="tensors need torch itself")
 COLUMNS = ["id", "vector", "word"]
 
 
@@ -201,11 +201,23 @@ def test_the_rows_of_a_set_stay_while_a_loop_runs(uri):
         lance.dataset(uri).restore()
 
 
-@pytest.mark.nightly
-@needs_torch
+def test_workers_that_are_spawned_change_nothing(uri):
+    """Two processes that unpickle the dataset: their batches in turn, and the state of what the loop got."""
+    alone, loader = ids(stream(uri, reshuffle=True)), stream(uri, reshuffle=True).loader(2)
+    turns = iter(loader)
+    begun = ids(next(turns) for _ in range(3))
+    state = loader.state_dict()
+    assert (state["epoch"], state["position"]) == (0, 21)
+    turns.close()  # what workers made beyond that is lost, and is not in the state
+    resumed = stream(uri, reshuffle=True).loader()
+    resumed.load_state_dict(state)
+    assert begun + ids(resumed) == alone
+
+
+@pytest.mark.nightly  # seconds for each process; by day two of them, once
 @pytest.mark.parametrize("workers", [1, 3])
-def test_workers_change_nothing(uri, workers):
-    alone, loader = stream(uri, reshuffle=True).loader(), stream(uri, reshuffle=True).loader(workers)
+def test_workers_change_nothing_in_any_epoch_and_number(uri, workers):
+    alone, loader = stream(uri, reshuffle=True), stream(uri, reshuffle=True).loader(workers)
     expected = [ids(alone), ids(alone)]
     assert ids(loader) == expected[0]
     rest = iter(loader)
@@ -219,15 +231,42 @@ def test_workers_change_nothing(uri, workers):
 
 
 @pytest.mark.nightly
-@needs_torch
+def test_ranks_with_workers_share_an_epoch(uri):
+    shards = [flat(stream(uri, 4, rank=rank, world_size=2).loader(2)) for rank in range(2)]
+    assert shards == [flat(stream(uri, 4, rank=rank, world_size=2)) for rank in range(2)]
+    assert sorted(shards[0] + shards[1]) == sorted(order_of(uri))
+
+
+@pytest.mark.nightly
 def test_workers_of_a_plain_loader_have_to_be_spawned(uri):
-    from torch.utils.data import DataLoader
+    with torch_stand_in.installed():
+        from torch.utils.data import DataLoader
 
     rows = FrozenRows(uri, "s", "val", columns=["id", "vector"])
     spawned = DataLoader(rows, batch_size=4, num_workers=2, multiprocessing_context="spawn")
     assert flat(spawned) == order_of(uri, "val")
-    with pytest.raises(Refused, match="multiprocessing_context='spawn'"):
-        list(DataLoader(rows, batch_size=4, num_workers=1, multiprocessing_context="fork"))
+    for forked in (
+        DataLoader(rows, batch_size=4, num_workers=1, multiprocessing_context="fork"),
+        DataLoader(stream(uri), batch_size=None, num_workers=1, multiprocessing_context="fork"),
+        stream(uri).loader(1, multiprocessing_context="fork"),
+    ):
+        with pytest.raises(Refused, match="multiprocessing_context='spawn'"):
+            list(forked)
     assert flat(DataLoader(stream(uri), batch_size=None, num_workers=2, multiprocessing_context="spawn")) == order_of(
         uri
     )
+
+
+@pytest.mark.nightly
+@needs_torch
+def test_tensors_are_those_of_torch(uri):
+    import torch
+
+    batch = next(iter(stream(uri, 5, columns=["id", "vector", "flag", "share"]).loader(1)))
+    kinds = {name: (value.dtype, tuple(value.shape)) for name, value in batch.items()}
+    assert kinds == {
+        "id": (torch.int64, (5,)),
+        "vector": (torch.float32, (5, 2)),
+        "flag": (torch.bool, (5,)),
+        "share": (torch.float64, (5,)),
+    }
