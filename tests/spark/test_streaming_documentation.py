@@ -15,6 +15,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 PAGE = Path(__file__).parents[2] / "docs" / "streaming.md"
 
 
+def told(code, spark):
+    """The names of an example that was run, among them what it printed beside what the page says about it."""
+    code = re.sub(
+        r"^print\((.*)\) +# (.*)$", lambda line: f"said.append((str({line[1]}), {line[2]!r}))", code, flags=re.MULTILINE
+    )
+    names = {"spark": spark, "said": []}
+    exec(code, names)
+    assert all(found == said or found.startswith(said.removesuffix("...")) for found, said in names["said"]), names
+    return names
+
+
 def test_the_examples_run_in_their_order(spark, tmp_path, request):
     request.addfinalizer(lambda: unregister(spark))
     register(spark)
@@ -29,10 +40,7 @@ def test_the_examples_run_in_their_order(spark, tmp_path, request):
     code = "".join(examples)
     for name in ("incoming", "changes", "checkpoints/events", "checkpoints/changes", "events.lance"):
         code = code.replace(f'"{name}"', repr(str(tmp_path / name)))
-    code = re.sub(r"^print\((.*)\) +# (.*)$", r"said.append((str(\1), '\2'))", code, flags=re.MULTILINE)
-    names = {"spark": spark, "said": []}
-    exec(code, names)
-    assert names["said"] == [(said, said) for _, said in names["said"]]
+    names = told(code, spark)
     assert len(names["said"]) == 4
     t = names["t"]
     more = lance_spark.upsert_batches(t.checkout(branch="ingest"), key="id", query_id="later")
@@ -45,3 +53,14 @@ def test_the_examples_run_in_their_order(spark, tmp_path, request):
     assert t.count_rows("status = 'paid'") == 5
     assert t.count_rows() == 31
     assert [branch.name for branch in t.branches.list()] == ["ingest"]
+
+
+@pytest.mark.nightly  # six batches, which are merges: by day those of the examples above
+def test_the_example_on_real_text_runs_and_gives_what_it_says(spark, tmp_path, request):
+    request.addfinalizer(lambda: unregister(spark))
+    (code,) = re.findall(r"<!-- releases -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    code, found = re.subn(
+        r'"(incoming|ec2\.lance|news\.parquet|checkpoints/\w+)"', lambda name: repr(str(tmp_path / name[1])), code
+    )
+    assert found == 12
+    assert len(told(code, spark)["said"]) == 6
