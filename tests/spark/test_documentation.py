@@ -78,9 +78,9 @@ def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_pat
         ("optimizing", "order", "flights.lance", 3),
         ("indexes", r"\w+", "indexed.lance", 4),
         ("searching", "searching", "airports.lance", 4),
-        pytest.param("searching", "documents", "calls.lance", 6, marks=pytest.mark.nightly),
+        pytest.param("searching", "documents", "calls.lance", 7, marks=pytest.mark.nightly),
         ("training-sets", "frozen", "planes.lance", 6),
-        ("training-sets", "digits", "digits.lance", 4),
+        ("training-sets", "digits", "digits.lance", 5),
     ],
 )
 def test_the_example_of_a_page_of_upkeep_runs_and_gives_what_it_says(spark, tmp_path, page, name, dataset, lines):
