@@ -29,6 +29,6 @@ def check_repeatable(filter: str) -> None:
 
 
 def _plain(filter: str) -> str:
-    """Without strings, quoted columns and comments. A quoted name may be a function's, and a comment stand behind it."""
+    """Without strings, quoted columns and comments: a quoted name may be that of a function, before a comment."""
     parts = _PARTS.sub(lambda part: {"string": "''", "name": part[0], "comment": " "}[part.lastgroup or ""], filter)
     return _QUOTED.sub("''", _QUOTED_CALL.sub(r"\1", parts))

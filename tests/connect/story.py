@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import lance
@@ -21,6 +22,14 @@ from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register_search
 from lance_spark.errors import LanceSparkError
 from lance_spark.rows.result import ChangeResult
 from lance_spark.runner.work import Work
+
+FROZEN: dict[str, Any] = {
+    "filter": "id < 500",
+    "split": {"train": 0.8, "val": 0.2},
+    "by": "day",
+    "seed": 7,
+}
+"""A call of ``freeze``, of main."""
 
 
 def session(kind: str, master: str) -> SparkSession:
@@ -176,16 +185,18 @@ def feed(table: LanceTable) -> list[list[object]]:
     return sorted([row["_change_type"], row["id"], row["_commit_branch"]] for row in found)
 
 
-def frozen(table: LanceTable) -> list[object]:
-    """Sizes of a frozen set, and whether a split is in the order in which this process reads it."""
-    lineage = table.freeze("frozen-story", filter="id < 500", split={"train": 0.8, "val": 0.2}, by="day", seed=7)
-    found = [row["id"] for row in table.frozen("frozen-story", "train", columns=["id"]).collect()]
+def frozen(table: LanceTable) -> dict[str, object]:
+    """A set that executors made, by split and in order; whether this process reads that order, and what is left."""
+    with patch("lance_spark.runner.work.LITTLE", Work()):
+        table.freeze("frozen-story", **FROZEN)
+    rows = table.frozen("frozen-story", columns=["id"], with_position=True).collect()
+    splits = {split: [row["id"] for row in rows if row["_split"] == split] for split in ("train", "val")}
     here = pa.Table.from_batches(table.frozen.batches("frozen-story", "train", columns=["id"]))["id"].to_pylist()
     days = {row["day"] for row in table.frozen("frozen-story", "val").collect()}
-    diff = table.frozen.diff("frozen-story", "frozen-story")
-    found_all = [sum(size.rows for size in lineage.sizes), found == here, sorted(days)]
+    kept = table.frozen.diff("frozen-story", "frozen-story").kept
     table.unfreeze("frozen-story")
-    return [*found_all, diff.kept, len(table.frozen.list())]
+    found = [splits["train"] == here, sorted(days), kept, len(table.frozen.list())]
+    return {"splits": splits, "found": found}
 
 
 def retried(spark: SparkSession, uri: str) -> list[int]:

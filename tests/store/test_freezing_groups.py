@@ -13,7 +13,7 @@ from lance_spark.errors import Refused
 
 GROUPS = range(40)
 SPLIT = {"a": 0.5, "b": 0.3, "c": 0.2}
-DAY = dt.datetime(2026, 11, 23)
+DAY = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
 VALUES = {
     "int8": (pa.int8(), lambda n: n - 20),
     "uint64": (pa.uint64(), lambda n: 2**64 - 1 - n),
