@@ -27,7 +27,7 @@ from lance_spark.schema.conform import conform
 from lance_spark.schema.projection import unknown_column
 from lance_spark.schema.width import row_width
 from lance_spark.store import refs, scanning
-from lance_spark.store.datasets import pin_version
+from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.frozen_plan import read_places, read_range
 from lance_spark.store.frozen_rows import take_frozen
 from lance_spark.store.version_reader import read_contents
@@ -74,6 +74,7 @@ def needed_plan(location: DatasetLocation, name: str) -> FrozenPlan:
     """The plan of a set, whose source is there as it was. Raises NotFound, Conflict if the source was replaced."""
     plan = find_plan(location, name)
     if plan is None:
+        pin_latest(location, None)  # a wrong path is another error
         known = ", ".join(f"'{lineage.name}'" for lineage in list_frozen(location)) or "none"
         raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint=f"There is: {known}.")
     source = plan.lineage.source

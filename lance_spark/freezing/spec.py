@@ -74,10 +74,20 @@ def make_spec(
             raise InvalidOption(f"{said}= is text, not {value!r}.")
     if filter:
         check_repeatable(filter)
-    columns = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+    columns = _columns(by)
     if len({*columns}) < len(columns):
         raise InvalidOption(f"A column is named twice in by={list(columns)!r}.")
     return FreezeSpec(name, filter or None, _splits({WHOLE: 1} if split is None else split), columns, _seed(seed), code)
+
+
+def _columns(by: Any) -> tuple[str, ...]:
+    if by is None or isinstance(by, str):
+        return () if by is None else (by,)
+    if not isinstance(by, Sequence) or not all(isinstance(name, str) for name in by):
+        raise InvalidOption(
+            f"by={by!r} names no columns.", hint="Give a name or several, as in by=['clinic', 'patient']."
+        )
+    return tuple(by)
 
 
 def _seed(given: Any) -> int:

@@ -128,11 +128,13 @@ class Progress:
 
     def resumed(self, state: dict[str, Any]) -> Progress:
         """The progress in a saved state. Raises InvalidOption for what is none, Refused for one of another set."""
-        try:
-            saved = Progress(**state)
-            kept = [saved.epoch, saved.position, saved.start]
-        except TypeError as problem:
-            raise InvalidOption(f"This is no state of a frozen set: {problem}.") from None
+        if not isinstance(state, dict) or state.keys() != vars(self).keys():
+            raise InvalidOption(
+                f"This is no state of a frozen set: {state!r}.",
+                hint="Give what state_dict() returned, as in loader.load_state_dict(checkpoint['data']).",
+            )
+        saved = Progress(**state)
+        kept = [saved.epoch, saved.position, saved.start]
         if any(type(number) is not int or number < 0 for number in kept):
             raise InvalidOption("This is no state of a frozen set: epoch and position are whole numbers from 0.")
         if (saved.set, saved.split, saved.fingerprint) != (self.set, self.split, self.fingerprint):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ import pyarrow.types as pt
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from lance_spark.errors import Refused
+from lance_spark.errors import InvalidOption, Refused
 from lance_spark.training.order import Order, Progress, Shard, Worker
 from lance_spark.training.reading import Convert, FrozenSplit, open_split
 
 _LARGEST = 2**63 - 1
+_MAKE_BATCHES = frozenset({"batch_size", "batch_sampler", "drop_last", "sampler", "shuffle"})
 _LEAVE_OUT = "Leave such rows out when freezing, leave the column out, or give convert=, a function of the rows."
 
 
@@ -84,7 +86,7 @@ class FrozenRows(Dataset):  # type: ignore[misc]
 
     def __getitems__(self, positions: Sequence[int]) -> list[dict[str, Any]]:
         """Several rows at once, which DataLoader asks for: one look-up for a batch."""
-        for position in positions:
+        for position in map(index, positions):
             if not 0 <= position < len(self):
                 raise IndexError(position)  # ends a loop over the rows, as Python expects
         rows: dict[str, Any] = to_tensors(self._split.read(positions))
@@ -124,6 +126,8 @@ class FrozenBatches(IterableDataset):  # type: ignore[misc]
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         """Raises NotFound, Conflict, InvalidOption."""
+        if not isinstance(batching, Batching):
+            raise InvalidOption(f"{batching!r} is no Batching.", hint="Give one, as in Batching(256).")
         self._split: FrozenSplit = open_split(uri, name, split, columns, storage_options)
         shard = Shard(batching.rank, batching.world_size)
         seed = self._split.lineage.spec.seed
@@ -180,7 +184,15 @@ class FrozenBatches(IterableDataset):  # type: ignore[misc]
         self._progress = resumed
 
     def loader(self, num_workers: int = 0, **settings: Any) -> FrozenLoader:
-        """Iterates in epochs, with workers that are spawned. ``settings`` are those of torch's DataLoader."""
+        """Iterates in epochs, with workers that are spawned. ``settings`` are those of torch's DataLoader.
+
+        Raises InvalidOption for a setting that would make batches: the dataset does.
+        """
+        for name in sorted(_MAKE_BATCHES.intersection(settings)):
+            raise InvalidOption(
+                f"'{name}' is not a setting of loader(...): batches are made by the dataset.",
+                hint="Batching(batch_size, drop_last=..., reshuffle=...) says how.",
+            )
         return FrozenLoader(self, num_workers, settings)
 
 

@@ -16,7 +16,7 @@ from support import torch_stand_in
 from support.local_datasets import make_dataset
 
 from lance_spark import LanceTable
-from lance_spark.errors import NotFound, Refused
+from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.training.reading import open_split
 
 with torch_stand_in.installed():
@@ -157,6 +157,22 @@ def test_an_empty_split_has_no_batches(uri):
         for split in ("train", "val")
     }
     assert sorted(sizes.values()) == [0, 1]
+
+
+def test_calls_that_cannot_be_meant_are_refused_with_what_to_do(uri):
+    for call, words in (
+        (lambda: FrozenBatches(uri, "s", 32), r"32 is no Batching(.|\n)*Batching\(256\)"),
+        (lambda: stream(uri).loader(shuffle=True), r"'shuffle' is not a setting(.|\n)*reshuffle="),
+        (lambda: stream(uri).loader(batch_size=8), "'batch_size' is not a setting"),
+        (lambda: stream(uri).load_state_dict({"model": 1}), r"no state of a frozen set(.|\n)*state_dict\(\)"),
+        (lambda: stream(uri).load_state_dict(None), "no state of a frozen set"),
+    ):
+        with pytest.raises(InvalidOption, match=words):
+            call()
+    with pytest.raises(NotFound, match="There is no Lance dataset"):
+        FrozenRows(uri + "x", "s")
+    with pytest.raises(TypeError):
+        FrozenRows(uri, "s")[1.5]
 
 
 def test_a_split_of_another_process_is_refused_and_one_that_was_pickled_reads(uri):

@@ -97,6 +97,8 @@ def test_fractions_are_cut_exactly_as_they_are_written(split, ends):
         ({"code": 5}, InvalidOption, "code= is text"),
         ({"name": 5}, InvalidOption, "name of a set is text"),
         ({"by": ["a", "a"]}, InvalidOption, "named twice"),
+        ({"by": 3}, InvalidOption, "by=3 names no columns"),
+        ({"by": ["a", 3]}, InvalidOption, "names no columns"),
         ({"name": "a/b"}, InvalidName, "valid tag name"),
         ({"name": "a..b"}, InvalidName, "valid tag name"),
     ],
