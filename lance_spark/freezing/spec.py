@@ -84,9 +84,7 @@ def _columns(by: Any) -> tuple[str, ...]:
     if by is None or isinstance(by, str):
         return () if by is None else (by,)
     if not isinstance(by, Sequence) or not all(isinstance(name, str) for name in by):
-        raise InvalidOption(
-            f"by={by!r} names no columns.", hint="Give a name or several, as in by=['clinic', 'patient']."
-        )
+        raise InvalidOption(f"by={by!r} names no columns.", hint="Give a name, or several in a list.")
     return tuple(by)
 
 
