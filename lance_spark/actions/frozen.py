@@ -17,8 +17,8 @@ from lance_spark.freezing.spec import Lineage
 from lance_spark.history.columns import key_columns
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.names import plan_tag
-from lance_spark.refs.parse import TAGS
+from lance_spark.refs.names import plan_branch, plan_tag
+from lance_spark.refs.parse import BRANCHES, TAGS
 from lance_spark.runner.interface import Engine, Frame, Runner
 from lance_spark.runner.work import Work
 from lance_spark.scan.plan import BATCH_ROWS, batch_rows
@@ -75,8 +75,7 @@ def needed_plan(location: DatasetLocation, name: str) -> FrozenPlan:
     plan = find_plan(location, name)
     if plan is None:
         pin_latest(location, None)  # a wrong path is another error
-        known = ", ".join(f"'{lineage.name}'" for lineage in list_frozen(location)) or "none"
-        raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint=f"There is: {known}.")
+        raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint=_others(location, name))
     source = plan.lineage.source
     if pin_version(location, source.branch, source.version) != source:
         raise Conflict(
@@ -84,6 +83,15 @@ def needed_plan(location: DatasetLocation, name: str) -> FrozenPlan:
             hint="Its branch or the dataset was deleted and made again: t.unfreeze(...) it, and freeze it again.",
         )
     return plan
+
+
+def _others(location: DatasetLocation, name: str) -> str:
+    """What there is in place of a set: in a clone the plan of the remote's, else the sets of the dataset."""
+    fetched = [branch for branch in refs.list_ref_names(location, BRANCHES) if branch.endswith(f"/{plan_branch(name)}")]
+    if fetched:
+        return f"'{fetched[0]}' is the plan of a remote's set: the same call of t.freeze(...) as there makes it here."
+    known = ", ".join(f"'{lineage.name}'" for lineage in list_frozen(location)) or "none"
+    return f"There is: {known}."
 
 
 def plan_reading(

@@ -518,5 +518,7 @@ def test_clones_make_the_same_set_and_follow_the_plan(uri, tmp_path):
     assert ids_of(deep, "train-1") == ids_of(table, "train-1")
     clone = table.clone(str(tmp_path / "clone.lance"))
     assert "origin/frozen/train-1" in [branch.name for branch in clone.branches.list()]
+    with pytest.raises(NotFound, match="'origin/frozen/train-1' is the plan of a remote's set: the same call"):
+        clone.frozen.lineage("train-1")
     clone.freeze("train-1", **CALL)
     assert ids_of(clone, "train-1") == ids_of(table, "train-1")
