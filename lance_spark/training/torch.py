@@ -11,12 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.training.order import Order, Progress, Shard, Worker
 from lance_spark.training.reading import Convert, FrozenSplit, open_split
+
+try:
+    import torch
+    from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "lance_spark.training.torch needs torch: pip install 'lance-spark[torch]'.", name=missing.name
+    ) from missing
 
 _LARGEST = 2**63 - 1
 _MAKE_BATCHES = frozenset({"batch_size", "batch_sampler", "drop_last", "sampler", "shuffle"})

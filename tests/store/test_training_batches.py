@@ -6,7 +6,9 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from unittest.mock import patch
 
 import lance
 import numpy as np
@@ -157,6 +159,13 @@ def test_an_empty_split_has_no_batches(uri):
         for split in ("train", "val")
     }
     assert sorted(sizes.values()) == [0, 1]
+
+
+def test_without_torch_the_error_says_how_to_get_it():
+    with patch.dict(sys.modules, {"torch": None}):
+        del sys.modules["lance_spark.training.torch"]
+        with pytest.raises(ModuleNotFoundError, match=r"pip install 'lance-spark\[torch\]'"):
+            import_module("lance_spark.training.torch")
 
 
 def test_calls_that_cannot_be_meant_are_refused_with_what_to_do(uri):
