@@ -126,7 +126,7 @@ class Progress:
         """As plain values, which torch.save and JSON both take."""
         return dict(vars(self))
 
-    def resumed(self, state: dict[str, Any]) -> Progress:
+    def resumed(self, state: Any) -> Progress:
         """The progress in a saved state. Raises InvalidOption for what is none, Refused for one of another set."""
         if not isinstance(state, dict) or state.keys() != vars(self).keys():
             raise InvalidOption(
