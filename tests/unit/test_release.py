@@ -50,6 +50,12 @@ def wheel(directory, content):
     return path
 
 
+def test_what_spark_needs_to_call_python_is_installed_with_the_package():
+    """pyspark alone leaves out pandas, without which its mapInArrow fails: rows cannot be merged, nor sets frozen."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert [name for name in project["dependencies"] if name.startswith("pyspark")] == ["pyspark[sql]>=4.0"]
+
+
 def test_a_whole_wheel_passes(checks, good, tmp_path):
     assert checks.wheel_problems(wheel(tmp_path, good)) == []
 
