@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import partial
 
 from lance_spark.actions.branches import check_unneeded
@@ -32,6 +32,7 @@ from lance_spark.refs.expiry_plan import (
 from lance_spark.refs.lifetime import with_warning
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
 from lance_spark.refs.names import MAIN
+from lance_spark.show.moments import moment_at
 from lance_spark.store import refs
 from lance_spark.store.datasets import find_latest, pin_latest
 from lance_spark.store.dropping import drop_branch
@@ -163,7 +164,7 @@ def _of_branch(branch: Branch, head: PinnedVersion | None) -> RefRecord:
     moment = None
     if head is not None and head.stamp is not None:
         # A branch without versions of its own begins with a copy of a version that may be old.
-        moment = max(branch.created_at, datetime.fromtimestamp(head.stamp // 1000 / 1e6, timezone.utc))
+        moment = max(branch.created_at, moment_at(head.stamp))
     return RefRecord(
         kind=BRANCH,
         name=branch.name,

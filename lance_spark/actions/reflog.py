@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from lance_spark.actions.resolve import check_branch
@@ -33,6 +33,7 @@ from lance_spark.refs.reflog import (
     tag_to_restore,
 )
 from lance_spark.refs.resolve import missing
+from lance_spark.show.moments import moment_at
 from lance_spark.store import datasets, files, reflog, refs
 from lance_spark.store.dropping import drop_files
 
@@ -43,7 +44,7 @@ DEFAULT_COUNT = 20
 def new_change(kind: str, name: str, action: str) -> RefChange:
     """A record that is about to be written."""
     now_ns = time.time_ns()
-    at = datetime.fromtimestamp(now_ns // 1000 / 1e6, timezone.utc)
+    at = moment_at(now_ns)
     return RefChange(f"{now_ns:020d}-{uuid4().hex[:8]}", at, kind, name, action)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_spark.actions.indexes.look import Look, look_at
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
-from lance_spark.indexing.kinds import described_kind, settings_of
+from lance_spark.indexing.kinds import TEXT, VECTOR, check_metric, described_kind, find_column, settings_of
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Frame, Runner
@@ -25,24 +25,30 @@ from lance_spark.searching.binding import (
     RELEVANCE,
     SCORE,
     ColumnIndex,
-    as_vector,
     bound_text,
-    check_direction,
     check_fuzzy,
     check_measures,
     check_phrases,
-    effective_metric,
     later_fragments,
     no_index,
     shown_columns,
     text_indexes,
-    vector_column,
     vector_index,
 )
 from lance_spark.searching.ranking import CANDIDATES
 from lance_spark.searching.request import SearchRequest
 from lance_spark.searching.tasks import Task, TextTask, WholeTask, bytes_to_look_at, vector_tasks
 from lance_spark.searching.text import TextQuery, columns_of
+from lance_spark.searching.vectors import (
+    QueryVector,
+    as_vector,
+    check_alone,
+    check_direction,
+    check_refined,
+    effective_metric,
+    shape_of,
+    vector_column,
+)
 from lance_spark.store.index_descriptions import all_details
 from lance_spark.store.scanning import Scan, ScanColumns, check_filter
 from lance_spark.store.search_scans import Near, SearchWork, find_candidates, finish_search, has_changed_rows
@@ -104,6 +110,7 @@ def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: Searc
         fast=options.fast,
         columns=columns,
         wire=schema,
+        keeps_ids=look.contents.has_stable_row_ids,
     )
     prepared = PreparedSearch(work, schema, look, None, (), None)
     if request.vector is not None:
@@ -121,6 +128,8 @@ def prepare_join(location: DatasetLocation, pin: PinnedVersion, request: SearchR
             f"The table has a column '{QUERY_INDEX}', as pylance calls its own when it searches for many vectors.",
             hint=f"Rename it: t.rename_columns({{'{QUERY_INDEX}': ...}}); or search for one vector at a time.",
         )
+    assert prepared.field is not None
+    check_alone(prepared.field)
     # What a join finds is compared by exact distances in its own way.
     return replace(prepared, work=replace(prepared.work, rescored=False))
 
@@ -153,6 +162,8 @@ def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
     if work.near is None or not work.prefilter:
         return _whole(work)
     assert prepared.field is not None
+    if work.near.indexed and _several(prepared.field):
+        return _whole(work)  # What segments guess cannot be compared.
     segments = prepared.index.segments if prepared.index is not None and work.near.indexed else ()
     tasks = vector_tasks(segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side)
     return (*tasks, TextTask()) if work.text is not None else tasks
@@ -163,33 +174,41 @@ def _whole(work: SearchWork) -> tuple[Task, ...]:
     return ((WholeTask(),) if near else ()) + ((TextTask(),) if work.text is not None else ())
 
 
+def _several(field: pa.Field) -> bool:
+    """Whether a row has several vectors."""
+    shape = shape_of(field.type)
+    return shape is not None and shape.several
+
+
 def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSearch:
     look, options = prepared.look, request.options
     assert request.vector is not None
     field = vector_column(look.schema, request.vector.column)
+    check_metric(field.name, field.type, options.metric)
     index = None
     if options.use_index:
         index = vector_index(look.indexes, _all_settings(look), field.name, options.metric)
     if index is None and options.fast:
-        raise no_index(field.name, "vector", options.metric)
+        raise no_index(field.name, field.type, VECTOR, options.metric)
+    metric = effective_metric(options.metric, index, field)
+    if not check_refined(field, index, options.refine_factor, options.fast):
+        index = None
     candidates = request.depth * (options.refine_factor or 1)
     if options.ef is not None and options.ef < candidates:
         raise InvalidOption(
             f"ef is {options.ef}, and has to be at least the {candidates} candidates.",
             hint="They are k times refine_factor; leave ef out, and pylance chooses it.",
         )
-    metric = effective_metric(options.metric, index)
     chosen = (options.nprobes, options.refine_factor, options.ef)
     near = Near(field.name, metric, index is not None, index.live(look.rows) if index is not None else (), *chosen)
     every = [fragment for fragment, count in look.rows.items() if count]
     flat = () if options.fast else tuple(index.uncovered(look.rows) if index is not None else every)
-    work = replace(
-        prepared.work, near=near, rescored=index is not None and (bool(flat) or options.refine_factor is not None)
-    )
+    rescored = index is not None and (bool(flat) or options.refine_factor is not None) and not _several(field)
+    work = replace(prepared.work, near=near, rescored=rescored)
     if request.vector.values is not None:
         values = as_vector(request.vector.values, field)
         check_direction(values, metric)
-        work = replace(work, query=values.tobytes(), wide=values.itemsize > 4)
+        work = replace(work, query=QueryVector.of(values))
     return replace(prepared, work=work, index=index, flat=flat, field=field)
 
 
@@ -200,7 +219,7 @@ def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
     left: dict[str, int] = {}
     for column in map(str, columns_of(bound)):
         if column not in indexes and prepared.work.fast:
-            raise no_index(column, "text")
+            raise no_index(column, find_column(look.schema, column).type, TEXT)
         flat = indexes[column].uncovered(look.rows) if column in indexes else look.rows
         left[column] = 0 if prepared.work.fast else sum(look.rows[fragment] for fragment in flat)
     check_fuzzy(bound, {column: column in indexes for column, rows in left.items() if rows})

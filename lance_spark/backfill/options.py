@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from lance_spark.backfill.model import BackfillProgress
 from lance_spark.errors import InvalidOption
+from lance_spark.show.near import meant
 
 FILL, NULL = "fill", "null"
 
@@ -45,9 +45,7 @@ def parse_backfill_options(given: Mapping[str, Any], incremental: bool = True) -
     known = [field.name for field in fields(BackfillOptions) if incremental or field.name != "incremental"]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
-            raise InvalidOption(f"There is no option '{name}' here.", hint=hint)
+            raise InvalidOption(f"There is no option '{name}' here.", hint=meant(name, known))
     options = BackfillOptions(**given)
     if options.new_rows not in (FILL, NULL):
         raise InvalidOption(f"new_rows is '{FILL}' or '{NULL}', not {options.new_rows!r}.")

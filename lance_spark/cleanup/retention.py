@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
@@ -18,7 +18,6 @@ from lance_spark.sync.merge_notes import merged_notes
 
 CLOCK_MARGIN = timedelta(hours=1)
 """How far the clock of a store may be behind that of a writer."""
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NANOSECONDS = 1_000
 """In a microsecond."""
 LATEST, TAGGED, READ, FORK, MERGED, JOB, RETAINED, UNDO, BY_POLICY, CLONE, DETACHED, NO_REF = (

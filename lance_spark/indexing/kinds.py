@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,13 @@ import pyarrow.types as pt
 
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 from lance_spark.schema.projection import unknown_column
+from lance_spark.show.near import meant
 
 SCALAR, LIST, SUBSTRING, TEXT, VECTOR = "scalar", "list", "substring", "text", "vector"
 METRICS = ("l2", "cosine", "dot")
+"""Of vectors of floats."""
+HAMMING = "hamming"
+"""The metric of vectors of bytes, and of no others: how many bits differ."""
 LANGUAGES = (
     *("Arabic", "Danish", "Dutch", "English", "Finnish", "French", "German", "Greek", "Hungarian", "Italian"),
     *("Norwegian", "Portuguese", "Romanian", "Russian", "Spanish", "Swedish", "Tamil", "Turkish"),
@@ -59,6 +62,20 @@ class Kind:
         return self.family == VECTOR
 
     @property
+    def takes_bytes(self) -> bool:
+        """Whether it can be made on vectors of bytes. Other kinds make fewer numbers of floats."""
+        return self.name in ("ivf_flat", "ivf_hnsw_flat")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those that it can be made for."""
+        return (*METRICS, HAMMING) if self.takes_bytes else METRICS if self.is_vector else ()
+
+    def fits(self, type: pa.DataType) -> bool:
+        """Whether it can be made on a column of that type."""
+        return _FITS[self.family](type) or (self.takes_bytes and is_byte_vector(type))
+
+    @property
     def is_staged(self) -> bool:
         """Whether pylance writes segments as parts, which no query reads before they are merged, if only with none."""
         return self.family == TEXT
@@ -100,9 +117,7 @@ def find_kind(name: str) -> Kind:
     wanted = name.lower()
     kind = KINDS.get(_ALIASES.get(wanted, wanted))
     if kind is None:
-        near = difflib.get_close_matches(wanted, KINDS, n=1)
-        hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(KINDS)}."
-        raise InvalidOption(f"There is no kind of index '{name}'.", hint=hint)
+        raise InvalidOption(f"There is no kind of index '{name}'.", hint=meant(name, KINDS))
     return kind
 
 
@@ -130,11 +145,39 @@ def find_column(schema: pa.Schema, column: str) -> pa.Field:
 
 def check_type(kind: Kind, column: str, type: pa.DataType) -> None:
     """Raise SchemaMismatch, with the kinds that fit, for a column that the kind cannot index."""
-    if _FITS[kind.family](type):
+    if kind.fits(type):
         return
-    fitting = [name for name, other in KINDS.items() if _FITS[other.family](type)]
+    fitting = fitting_kinds(type)
     hint = f"What fits is {', '.join(fitting)}." if fitting else "No kind of index fits this type."
     raise SchemaMismatch(f"An index of kind '{kind.name}' cannot be made on column '{column}', {type}.", hint=hint)
+
+
+def fitting_kinds(type: pa.DataType) -> list[str]:
+    """The kinds of indexes that a column of that type can have."""
+    return [name for name, kind in KINDS.items() if kind.fits(type)]
+
+
+def settings_for(kind: Kind, column: str, type: pa.DataType, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an index of a column of that type: bytes have their own metric. Raises InvalidOption."""
+    if not kind.is_vector:
+        return {**settings}
+    check_metric(column, type, settings.get("metric"))
+    return {**settings, "metric": HAMMING} if is_byte_vector(type) else {**settings}
+
+
+def check_metric(column: str, type: pa.DataType, metric: str | None) -> None:
+    """Raise InvalidOption for a metric by which vectors of that type cannot be compared."""
+    if metric is None or (metric == HAMMING) == is_byte_vector(type):
+        return
+    if metric == HAMMING:
+        raise InvalidOption(
+            f"The metric hamming compares bytes, and column '{column}' is {type}.",
+            hint=f"Give one of {', '.join(METRICS)}.",
+        )
+    raise InvalidOption(
+        f"Column '{column}' has vectors of bytes, which are compared by the metric hamming, not by {metric}.",
+        hint="Leave metric out.",
+    )
 
 
 def check_settings(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,11 +186,16 @@ def check_settings(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"It takes {', '.join(known)}."
-            raise InvalidOption(f"An index of kind '{kind.name}' has no setting '{name}'.", hint=hint)
+            raise InvalidOption(
+                f"An index of kind '{kind.name}' has no setting '{name}'.", hint=meant(name, known, "It takes")
+            )
         if value is not None:
             _check_value(name, value, known[name])
+            if name == "metric" and value.lower() not in kind.metrics:
+                raise InvalidOption(
+                    f"An index of kind '{kind.name}' has no metric '{value}'.",
+                    hint=meant(value, kind.metrics, "It takes"),
+                )
             settings[name] = _spelled(name, value)
     return settings
 
@@ -158,12 +206,8 @@ def _check_value(name: str, value: Any, expected: type) -> None:
         raise InvalidOption(f"The setting '{name}' is {value!r}, and has to be of type {expected.__name__}.")
     if expected is int and value < 1:
         raise InvalidOption(f"The setting '{name}' is {value}, and has to be at least 1.")
-    if name == "metric" and value.lower() not in METRICS:
-        raise InvalidOption(f"There is no metric '{value}'.", hint=f"There are {', '.join(METRICS)}.")
     if name == "language" and value.capitalize() not in LANGUAGES:
-        near = difflib.get_close_matches(value.capitalize(), LANGUAGES, n=1)
-        hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(LANGUAGES)}."
-        raise InvalidOption(f"There is no language '{value}'.", hint=hint)
+        raise InvalidOption(f"There is no language '{value}'.", hint=meant(value, LANGUAGES))
 
 
 def _spelled(name: str, value: Any) -> Any:
@@ -181,7 +225,7 @@ def settings_of(kind: Kind, details: Mapping[str, Any]) -> dict[str, Any] | None
     if not kind.is_vector:
         return {}
     metric = str(details.get("metric_type", "")).lower()
-    if metric not in METRICS:
+    if metric not in kind.metrics:
         return None
     hnsw, compression = details.get("hnsw") or {}, details.get("compression") or {}
     told = {
@@ -220,6 +264,11 @@ def _is_text(type: pa.DataType) -> bool:
 
 def _is_texts(type: pa.DataType) -> bool:
     return _is_text(type) or ((pt.is_list(type) or pt.is_large_list(type)) and _is_text(type.value_type))
+
+
+def is_byte_vector(type: pa.DataType) -> bool:
+    """Whether a column of that type holds a vector of bytes in each row."""
+    return bool(pt.is_fixed_size_list(type) and pt.is_uint8(type.value_type))
 
 
 def _is_vector(type: pa.DataType) -> bool:

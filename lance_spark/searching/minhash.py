@@ -8,7 +8,6 @@ alike hardly any are, and the comparison itself is exact.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.history.hashing import hash_rows
+from lance_spark.show.near import meant
 
 Numbers = npt.NDArray[np.uint64]
 _PLACES = 128
@@ -117,9 +117,7 @@ def parse_pairing(given: Mapping[str, Any]) -> Pairing:
     known = [field.name for field in fields(Pairing)]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
-            raise InvalidOption(f"A search for near duplicates has no option '{name}'.", hint=hint)
+            raise InvalidOption(f"A search for near duplicates has no option '{name}'.", hint=meant(name, known))
     return Pairing(**given)
 
 

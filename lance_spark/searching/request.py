@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from lance_spark.errors import InvalidOption
-from lance_spark.indexing.kinds import METRICS
+from lance_spark.indexing.kinds import HAMMING, METRICS
 from lance_spark.searching.text import TextQuery, Wording, text_query
+from lance_spark.show.near import meant
 
 RERANKS = ("rrf",)
+_METRICS = (*METRICS, HAMMING)
 _ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns")
 """Of a search, beside its options."""
 _LEAST_CANDIDATES = 100
@@ -22,7 +23,7 @@ class SearchOptions:
     """What may be said of a search beside what it looks for; see ``LanceTable.search``."""
 
     metric: str | None = None
-    """l2, cosine or dot; None for that of the index, or l2."""
+    """l2, cosine or dot, of bytes hamming; None for that of the index, or l2."""
     nprobes: int | None = None
     """Partitions of an index that are looked into at least."""
     refine_factor: int | None = None
@@ -133,8 +134,8 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
     for name in ("use_index", "prefilter", "fast", "phrase"):
         if not isinstance(getattr(options, name), bool):
             raise InvalidOption(f"{name} is {getattr(options, name)!r}, and has to be True or False.")
-    if options.metric is not None and options.metric not in METRICS:
-        raise InvalidOption(f"There is no metric '{options.metric}'.", hint=f"There are {', '.join(METRICS)}.")
+    if options.metric is not None and options.metric not in _METRICS:
+        raise InvalidOption(f"There is no metric '{options.metric}'.", hint=meant(str(options.metric), _METRICS))
     if options.rerank not in RERANKS:
         raise InvalidOption(f"There is no way to rank '{options.rerank}'.", hint=f"There is {', '.join(RERANKS)}.")
     if options.fast and not options.use_index:
@@ -146,8 +147,7 @@ def _check_names(given: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(SearchOptions)]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, [*_ARGUMENTS, *known], n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join([*_ARGUMENTS, *known])}."
+            hint = meant(name, [*_ARGUMENTS, *known])
             if name in ("language", "base_tokenizer", "stem"):
                 hint = "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...)."
             raise InvalidOption(f"A search has no option '{name}'.", hint=hint)

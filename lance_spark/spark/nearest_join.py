@@ -7,10 +7,21 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DoubleType, FloatType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StructField,
+    StructType,
+)
 
 from lance_spark.actions.search import PreparedSearch
 from lance_spark.errors import InvalidOption, SchemaMismatch
+from lance_spark.indexing.kinds import is_byte_vector
 from lance_spark.schema.projection import unknown_column
 from lance_spark.searching.binding import DISTANCE
 from lance_spark.spark.failures import plainly
@@ -18,6 +29,9 @@ from lance_spark.spark.runner import SparkRunner, plain
 from lance_spark.spark.shown import with_metadata
 from lance_spark.spark.types import LIST_SIZE_KEY, to_spark, wire_schema
 from lance_spark.store.search_batches import JoinWork, join_nearest
+
+_FLOATS = (FloatType, DoubleType)
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
 @dataclass(frozen=True)
@@ -57,14 +71,16 @@ class NearestJoin:
         if self.column not in fields:
             raise unknown_column(self.column, list(fields))
         field = fields[self.column]
-        if not isinstance(field.dataType, ArrayType) or not isinstance(
-            field.dataType.elementType, FloatType | DoubleType
-        ):
-            raise SchemaMismatch(
-                f"Column '{self.column}' is {field.dataType.simpleString()}, and holds no vectors.",
-                hint="Vectors are array<float> or array<double>.",
-            )
         assert self.prepared.field is not None
+        of_bytes = is_byte_vector(self.prepared.field.type)
+        numbers = _WHOLE if of_bytes else _FLOATS
+        if not isinstance(field.dataType, ArrayType) or not isinstance(field.dataType.elementType, numbers):
+            kinds = "array<smallint>, or of other whole numbers" if of_bytes else "array<float> or array<double>"
+            raise SchemaMismatch(
+                f"Column '{self.column}' is {field.dataType.simpleString()}, and holds no vectors as "
+                f"those of '{self.prepared.field.name}'.",
+                hint=f"These are {kinds}.",
+            )
         told, size = field.metadata.get(LIST_SIZE_KEY), self.prepared.field.type.list_size
         if told is not None and str(told) != str(size):
             raise SchemaMismatch(

@@ -48,11 +48,14 @@ class Searching:
         among them. Added are ``_distance`` (with a vector), ``_score`` (with text: BM25) and ``_relevance_score`` (with
         both). Rows that no index covers are found as well.
 
-        ``options`` for vectors: metric (l2, cosine or dot; by default that of the index, or l2), nprobes (partitions of
-        the index to look into at least), refine_factor (so many times k candidates are compared by exact distances),
-        ef, use_index. For text: phrase, slop, fuzziness, operator ("or" or "and"). For both: rerank ("rrf"), candidates
-        (rows of each), text_column. For all: prefilter (default True: the filter comes first), fast (only rows that an
-        index covers), where ("auto": this process for little work, at once, else executors, when Spark runs).
+        ``vector`` is a list of numbers or a numpy array, also of bytes; several where rows have several.
+
+        ``options`` for vectors: metric (l2, cosine or dot, of bytes hamming; by default that of the index), nprobes
+        (partitions of the index to look into at least), refine_factor (so many times k candidates are compared by
+        exact distances), ef, use_index. For text: phrase, slop, fuzziness, operator ("or" or "and"). For both: rerank
+        ("rrf"), candidates (rows of each), text_column. For all: prefilter (default True: the filter comes first), fast
+        (only rows that an index covers), where ("auto": this process for little work, at once, else executors, when
+        Spark runs).
 
         Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session, before any task starts.
         """

@@ -17,8 +17,8 @@ from lance_spark.actions.resolve import resolve
 from lance_spark.actions.search import here, prepare_search
 from lance_spark.catalog.names import split_name
 from lance_spark.errors import InvalidOption, NotFound
-from lance_spark.searching.binding import as_vector
 from lance_spark.searching.request import SearchRequest, parse_join, parse_search
+from lance_spark.searching.vectors import QueryVector, as_vector
 from lance_spark.spark.failures import plainly
 from lance_spark.spark.types import to_spark, wire_schema
 
@@ -148,7 +148,7 @@ def _rows(analyzed: AnalyzedSearch, vector: Any) -> Iterator[tuple[Any, ...]]:
         if vector is None:
             return
         values = as_vector(_plain(vector), analyzed.field)
-        work = replace(work, query=values.tobytes(), wide=values.itemsize > 4)
+        work = replace(work, query=QueryVector.of(values))
     for batch in here(work):
         maps = [place for place, field in enumerate(batch.schema) if str(field.type).startswith("map<")]
         columns = [column.to_pylist() for column in batch.columns]

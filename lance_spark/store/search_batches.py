@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
-from lance_spark.searching.binding import DISTANCE, QUERY_INDEX, Vectors, as_vectors
+from lance_spark.searching.binding import DISTANCE, QUERY_INDEX
+from lance_spark.searching.vectors import Vectors, as_vectors
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.store.search_distances import candidate_distances
-from lance_spark.store.search_scans import ROWS_AT_ONCE, SearchWork, asked_for, conformed, fetched
+from lance_spark.store.search_scans import LIVE, ROWS_AT_ONCE, SearchWork, asked_for, conformed, fetched
 
 _HITS = pa.schema(
     [(QUERY_INDEX, pa.int64()), (ROW_ID, pa.int64()), (ROW_ADDRESS, pa.int64()), (DISTANCE, pa.float32())]
@@ -80,13 +81,13 @@ def neighbours(work: JoinWork, queries: Vectors) -> pa.Table:
     with translated(search.location, "searching"):
         if not search.prefilter or not near.indexed or (near.refine_factor is None and not flat):
             scope = near.inside() if near.segments and not flat else {}
-            return _nearest(_scan(dataset, work, asked, scope), search.depth)
+            return _nearest(_found(dataset, work, asked, scope), search.depth)
         # pylance alone would read candidates, and all rows that the index does not cover, once for each query.
         asked.pop("refine_factor", None)
         asked["k"] = near.candidates(search.depth)
         parts = []
         if near.segments:
-            found = _scan(dataset, work, asked, near.inside())
+            found = _found(dataset, work, asked, near.inside())
             parts.append(_exact(dataset, work, queries, _nearest(found, asked["k"])))
         if flat:
             one_by_one = asked_for(near, queries, search.depth, use_index=False)
@@ -106,17 +107,44 @@ def _exact(dataset: Any, work: JoinWork, queries: Vectors, found: pa.Table) -> p
     return found.filter(pc.is_finite(found[DISTANCE]))
 
 
-def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
-    scanner = dataset.scanner(
-        columns=[DISTANCE],
-        with_row_id=True,
-        with_row_address=True,
-        nearest=asked,
-        filter=work.search.filter,
-        prefilter=work.search.prefilter,
-        **scope,
+def _found(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
+    """What an index finds, if there is one; asked again for queries to which rows that are gone were given."""
+    search, queries = work.search, asked["q"]
+    table = _asked(dataset, work, asked, scope)
+    if not asked["use_index"]:
+        return table
+    counts = np.bincount(table[QUERY_INDEX].to_numpy(), minlength=len(queries))
+    short = np.flatnonzero([search.lacks(int(count), asked["k"]) for count in counts])
+    if not len(short):
+        return table
+    again = _asked(dataset, work, {**asked, "q": queries[short]}, {**scope, "filter": LIVE})
+    places = pa.array(short[again[QUERY_INDEX].to_numpy()], pa.int64())
+    kept = table.filter(pc.invert(pc.is_in(table[QUERY_INDEX], pa.array(short))))
+    return pa.concat_tables([kept, again.set_column(0, QUERY_INDEX, places)])
+
+
+def _asked(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any]) -> pa.Table:
+    """One scan, or, of several segments with stable row ids, one for each query.
+
+    For several queries at once pylance 14.0.2 then takes rows that were updated for what they were in an older
+    segment: near ones by vectors that they do not have any more.
+    """
+    near = work.search.near
+    assert near is not None
+    if not (asked["use_index"] and work.search.keeps_ids and len(near.segments) > 1):
+        return _scan(dataset, work, asked, scope)
+    return pa.concat_tables(
+        [_scan(dataset, work, {**asked, "q": query}, scope, place) for place, query in enumerate(asked["q"])]
     )
+
+
+def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, Any], place: int = 0) -> pa.Table:
+    """What is found for several queries, or for the one at a place."""
+    told = {"filter": work.search.filter, "prefilter": work.search.prefilter, **scope}
+    scanner = dataset.scanner(columns=[DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, **told)
     table = scanner.to_table()
+    if QUERY_INDEX not in table.column_names:
+        table = table.append_column(QUERY_INDEX, pa.repeat(place, table.num_rows))
     columns = {
         QUERY_INDEX: table[QUERY_INDEX].cast(pa.int64()),
         ROW_ID: table[ROW_ID].cast(pa.int64()),

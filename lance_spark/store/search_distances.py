@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_spark.schema.projection import ROW_ADDRESS
-from lance_spark.searching.binding import DISTANCE, QUERY_INDEX, Vectors
+from lance_spark.searching.binding import DISTANCE, QUERY_INDEX
+from lance_spark.searching.vectors import Vectors
 
 if TYPE_CHECKING:
     import lance

@@ -14,7 +14,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.conform import conform_column
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
-from lance_spark.searching.binding import DISTANCE, SCORE, Vectors
+from lance_spark.searching.binding import DISTANCE, SCORE
 from lance_spark.searching.ranking import (
     APPROXIMATE,
     CANDIDATES,
@@ -29,6 +29,7 @@ from lance_spark.searching.ranking import (
 )
 from lance_spark.searching.tasks import FlatTask, SegmentTask, Task, TextTask, WholeTask
 from lance_spark.searching.text import TextQuery
+from lance_spark.searching.vectors import QueryVector, Vectors
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
 from lance_spark.store.search_distances import Distances, candidate_distances
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 8192
 """Of those that come out: with wide columns many more at once would not fit into memory."""
 _SEARCHING = "searching"
+LIVE = "_rowid >= 0"
+"""True of every row that is there: with it pylance asks an index for no others."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +86,27 @@ class SearchWork:
     wire: pa.Schema
     """All that comes out, in the types in which it does."""
     near: Near | None = None
-    query: bytes = b""
-    """The vector."""
-    wide: bool = False
-    """Whether its numbers have 64 bits, and not 32."""
+    query: QueryVector | None = None
     text: TextQuery | None = None
     rescored: bool = False
     """Whether what an index finds is compared again, by exact distances."""
 
+    keeps_ids: bool = False
+    """Whether row ids are stable."""
+
+    def lacks(self, found: int, asked: int) -> bool:
+        """Whether an index may have given rows that are gone, and so too few that are there.
+
+        With stable row ids pylance 14.0.2 counts rows among the k nearest, or best, that were deleted and compacted
+        away since the index was built, and drops them afterwards: what it finds is right, and not all.
+        """
+        return self.keeps_ids and self.filter is None and found < asked
+
     @property
     def vector(self) -> Vectors:
         """The vector."""
-        return np.frombuffer(self.query, np.float64 if self.wide else np.float32)
+        assert self.query is not None
+        return self.query.values
 
 
 def find_candidates(work: SearchWork, task: Task) -> Iterator[pa.RecordBatch]:
@@ -209,20 +221,30 @@ def _by_vector(dataset: lance.LanceDataset, work: SearchWork, task: Task) -> pa.
     elif isinstance(task, FlatTask):
         chosen = [fragment for fragment in map(dataset.get_fragment, task.fragments) if fragment is not None]
         scope = {"prefilter": True, "fragments": chosen}
-    return dataset.scanner(
-        columns=[DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, filter=work.filter, **scope
-    ).to_table()
+
+    def found(where: str | None) -> pa.Table:
+        return dataset.scanner(
+            columns=[DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, filter=where, **scope
+        ).to_table()
+
+    table = found(work.filter)
+    return found(LIVE) if asked["use_index"] and work.lacks(table.num_rows, asked["k"]) else table
 
 
 def _by_text(dataset: lance.LanceDataset, work: SearchWork) -> pa.Table:
-    assert work.text is not None
-    return dataset.scanner(
-        columns=[SCORE],
-        with_row_id=True,
-        with_row_address=True,
-        full_text_query=lance_query(work.text),
-        limit=work.depth,
-        filter=work.filter,
-        prefilter=work.prefilter,
-        fast_search=work.fast,
-    ).to_table()
+    query = lance_query(work.text) if work.text is not None else None
+
+    def found(where: str | None) -> pa.Table:
+        return dataset.scanner(
+            columns=[SCORE],
+            with_row_id=True,
+            with_row_address=True,
+            full_text_query=query,
+            limit=work.depth,
+            filter=where,
+            prefilter=work.prefilter,
+            fast_search=work.fast,
+        ).to_table()
+
+    table = found(work.filter)
+    return found(LIVE) if work.lacks(table.num_rows, work.depth) else table

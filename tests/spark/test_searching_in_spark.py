@@ -19,14 +19,17 @@ QUERY = QUERIES[0]
 
 @pytest.fixture(scope="module")
 def branched(tmp_path_factory):
-    """A branch with rows that no index covers."""
+    """A branch with a segment of its own beside the inherited one, and rows that no index covers."""
     uri = str(tmp_path_factory.mktemp("searches") / "table.lance")
     lance.write_dataset(some(0, 900), uri, max_rows_per_file=300)
     t = LanceTable.for_path(None, uri)
     t.indexes.create("v", kind="ivf_flat", num_partitions=2)
     t.indexes.create("text", kind="inverted", with_position=True)
     t.branches.create("exp")
-    append(uri, 900, 200)
+    append(uri, 900, 100)
+    t.checkout(branch="exp").indexes.optimize()
+    assert t.checkout(branch="exp").indexes.stats("v").index.inherited_segments == 1
+    append(uri, 1000, 100)
     return uri
 
 
@@ -45,6 +48,7 @@ def table(spark, uri):
 @pytest.mark.parametrize("where", [pytest.param("local", marks=pytest.mark.nightly), "spark", "auto"])
 def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, where, monkeypatch):
     monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
+    monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
     asked = {"k": 7, "filter": "k = 2", "columns": ["id", "v", "_rowid", "tags"], "where": where}
     frame = table(spark, branched).search(QUERY, column="v", refine_factor=2, **asked)
     assert frame.schema["v"].metadata == {"arrow.fixed-size-list.size": DIMENSION}

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import StringType
 from pyspark.sql.udtf import AnalyzeArgument
 from support.indexed import DIMENSION, some
-from support.searches import by_pylance
+from support.searches import by_pylance, search
 
 from lance_spark import LanceCatalog, LanceTable
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
@@ -50,6 +50,25 @@ def test_a_path_or_a_table_of_a_catalog_at_a_ref_is_searched(uri, function, name
     columns, found = rows(function, name.format(t=uri), vector=QUERY.tolist(), k=90, columns="id")
     assert columns == ["id", "_distance"]
     assert found == by_pylance(head, QUERY, k=90)
+
+
+@pytest.mark.parametrize("where", [None, "k = 2"])
+def test_vector_text_and_both_with_a_filter_as_a_table_finds_them(uri, function, where):
+    asks = (
+        ({"vector": QUERY.tolist(), "column": "v", "metric": "cosine"}, ["_distance"]),
+        ({"text": "number57 word7", "column": "text"}, ["_score"]),
+        (
+            {"vector": QUERY.tolist(), "text": "word7", "column": "v", "text_column": "text", "rerank": "rrf"},
+            ["_distance", "_score", "_relevance_score"],
+        ),
+    )
+    for given, measures in asks:
+        columns, found = rows(function, f"{uri}@exp", columns="id", k=5, filter=where, **given)
+        assert columns == ["id", *measures]
+        assert found == [
+            tuple(row.values()) for row in search(uri, branch="exp", k=5, filter=where, **given).to_pylist()
+        ]
+        assert found
 
 
 def test_what_is_null_counts_as_left_out_and_lists_and_maps_are_taken(uri, function):

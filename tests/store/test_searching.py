@@ -1,6 +1,7 @@
 """Searches: what pylance finds in one process, whatever tasks they are cut into, and nothing that is gone."""
 
 import pickle
+from pathlib import Path
 
 import lance
 import numpy as np
@@ -15,6 +16,7 @@ from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.searching import tasks
 from lance_spark.searching.tasks import FlatTask, SegmentTask, TextTask, WholeTask
 from lance_spark.searching.text import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
+from lance_spark.store.search_scans import Near, asked_for
 
 QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
 
@@ -117,6 +119,62 @@ def test_wide_columns_are_read_for_the_rows_that_were_found(branched, monkeypatc
     assert search(branched, QUERY, k=3, columns=[]).column_names == ["_distance"]
 
 
+def test_wide_columns_of_other_rows_are_not_read(uri):
+    """Files of a wide column are gone where no row is found: whoever read them for all rows would fail."""
+    lance.write_dataset(some(0, 400), uri, max_rows_per_file=100)
+    LanceTable.for_path(None, uri).indexes.create("text", kind="inverted")
+    before = {each.name for each in Path(uri, "data").iterdir()}
+    head(uri).add_columns({"wide": "repeat(text, 50)"})
+    added = {each.name for each in Path(uri, "data").iterdir()} - before
+    for fragment in head(uri).get_fragments():
+        (name,) = {file.path for file in fragment.data_files()} & added
+        if fragment.fragment_id != 2:
+            Path(uri, "data", name).unlink()
+    with pytest.raises((OSError, ValueError), match=r"(?i)not found"):
+        head(uri).to_table(columns=["wide"])
+    query = some(205, 1)["v"][0].as_py()
+    given = {"columns": ["id", "wide"], "k": 1}
+    both = {"column": "v", "text_column": "text", "candidates": 1}
+    row = {"id": 205, "wide": "word5 of the number205" * 50}
+    for runner in (HERE, PARTS):
+        for found in (
+            search(uri, query, runner=runner, **given),
+            search(uri, None, "number205", "text", runner=runner, **given),
+            search(uri, query, "number205", runner=runner, **given, **both),
+        ):
+            assert found.select(["id", "wide"]).to_pylist() == [row]
+    queries = pa.table({"q": pa.array([query], pa.list_(pa.float32()))})
+    assert join(uri, queries, "q", **given).select(["id", "wide"]).to_pylist() == [row]
+
+
+def test_what_pylance_is_asked_for():
+    """Its own arguments, by its names, and those of an index only where one answers."""
+    query = np.ones(2, "f4")
+    told = {"column": "v", "q": query, "k": 5, "metric": "dot"}
+    near = Near("v", "dot", True, ("a", "b"), nprobes=3, refine_factor=2, ef=77)
+    chosen = {"nprobes": 3, "refine_factor": 2, "ef": 77}
+    assert asked_for(near, query, 5, use_index=True) == {**told, "use_index": True, **chosen}
+    assert asked_for(near, query, 5, use_index=False) == {**told, "use_index": False}
+    assert asked_for(Near("v", "dot", False), query, 5, use_index=True) == {**told, "use_index": False}
+
+
+def test_a_graph_keeps_as_many_candidates_as_were_asked_for(uri):
+    lance.write_dataset(some(0, 1500), uri, max_rows_per_file=500)
+    t = LanceTable.for_path(None, uri)
+    t.indexes.create("v", kind="ivf_hnsw_flat", num_partitions=1, m=4, ef_construction=20)
+    queries = np.random.default_rng(8).standard_normal((12, DIMENSION)).astype("f4")
+    hits = {}
+    for ef in (3, 400):
+        hits[ef] = 0
+        for query in queries:
+            expected = by_pylance(head(uri), query, k=3, ef=ef, nprobes=1)
+            true = by_pylance(head(uri), query, k=3, use_index=False)
+            for runner in (HERE, PARTS):
+                assert pairs(search(uri, query, k=3, ef=ef, nprobes=1, runner=runner)) == expected
+            hits[ef] += len({*dict(expected)} & {*dict(true)})
+    assert hits[3] < hits[400]
+
+
 def test_equal_distances_come_in_the_order_of_row_ids(uri):
     same = pa.table({"id": list(range(90, 0, -1)), "v": pa.array([[1.0, 2.0]] * 90, pa.list_(pa.float32(), 2))})
     lance.write_dataset(same, uri, max_rows_per_file=10)
@@ -165,6 +223,39 @@ def test_text_has_the_scores_that_it_has_in_one_process(branched, words, where, 
         assert {*best} <= {*found}
 
 
+@pytest.mark.parametrize("branch", [None, "exp"])
+def test_several_columns_with_factors(uri, branch):
+    """The best column of a row counts, times its factor: by the scores that each column has on its own."""
+    titles, texts = ["late storm", "fog", "storm", "gate"], ["fog", "late storm at the gate", "storm late", "fog"]
+
+    def rows(first, count):
+        span = range(first, first + count)
+        return pa.table(
+            {"id": list(span), "title": [titles[at % 4] for at in span], "text": [texts[at % 4] for at in span]}
+        )
+
+    lance.write_dataset(rows(0, 40), uri, max_rows_per_file=20)
+    t = LanceTable.for_path(None, uri)
+    for column in ("title", "text"):
+        t.indexes.create(column, kind="inverted")
+    t.branches.create("exp")
+    lance.write_dataset(rows(40, 20), head(uri, "exp"), mode="append")
+    alone = {
+        column: dict(pairs(search(uri, None, "late storm", column, branch, k=100), "_score"))
+        for column in ("title", "text")
+    }
+    for factors in ({"title": 3.0, "text": 1.0}, {"title": 1.0, "text": 2.5}):
+        true: dict[int, float] = {}
+        for column, factor in factors.items():
+            for each, score in alone[column].items():
+                true[each] = max(true.get(each, 0.0), factor * score)
+        assert len(true) == (30 if branch is None else 45)
+        for runner in (HERE, PARTS):
+            found = pairs(search(uri, None, "late storm", factors, branch, k=100, runner=runner), "_score")
+            assert dict(found) == pytest.approx(true)
+            assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+
+
 def test_a_text_index_that_finds_rows_by_texts_that_they_had_is_refused(uri):
     """pylance 14.0.2: rows that keep their ids are in the new segment, and with their old words in the old one."""
     lance.write_dataset(some(0, 600), uri, max_rows_per_file=200, enable_stable_row_ids=True)
@@ -203,6 +294,7 @@ def test_both_lists_are_ranked_together(branched):
         found = search(branched, QUERY, "word7", branch="exp", runner=runner, **given)
         assert found.column_names == ["id", "_distance", "_score", "_relevance_score"]
         assert found["_relevance_score"].to_pylist() == pytest.approx(sorted(points.values(), reverse=True)[:8])
+        assert found["_relevance_score"].to_pylist() == pytest.approx([points[row] for row in found["id"].to_pylist()])
         for row in found.to_pylist():
             assert (row["_distance"] is not None, row["_score"] is not None) == (row["id"] in near, row["id"] in words)
 
@@ -352,7 +444,9 @@ REFUSED = [
     ({"vector": QUERY, "filter": "nope = 1"}, InvalidOption, "nope"),
     ({"vector": QUERY, "filter": " "}, InvalidOption, "empty"),
     ({"vector": QUERY, "metric": "cosine", "fast": True}, NotFound, "no vector index for the metric cosine"),
-    ({"vector": QUERY, "metric": "hamming"}, InvalidOption, "no metric 'hamming'"),
+    ({"vector": QUERY, "metric": "haming"}, InvalidOption, "Did you mean 'hamming'"),
+    ({"vector": QUERY, "metric": "hamming"}, InvalidOption, "hamming compares bytes, and column 'v'"),
+    ({"vector": "late storm"}, SchemaMismatch, "Words are searched for by text="),
     ({"vector": QUERY, "ef": 5}, InvalidOption, "ef is 5"),
     ({"vector": QUERY, "nprobs": 5}, InvalidOption, "no option 'nprobs'"),
     ({"vector": QUERY, "fast": True, "use_index": False}, InvalidOption, "fast=True"),

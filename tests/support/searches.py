@@ -46,11 +46,12 @@ def search(uri: str, *what: Any, runner: Runner = HERE, **asked: Any) -> pa.Tabl
 def join(uri: str, queries: pa.Table, column: str, branch: str | None = None, **asked: Any) -> pa.Table:
     """The rows of a join, as a task finds them."""
     k, where, found_in = asked.pop("k", 10), asked.pop("filter", None), asked.pop("found_in", None)
+    columns = asked.pop("columns", ["id"])
     location = dataset_at(uri, None)
-    request = parse_join(found_in, (k, where, ["id"]), asked)
+    request = parse_join(found_in, (k, where, columns), asked)
     found = prepare_join(location, resolve(location, RefSpec(branch=branch)), request)
     assert found.field is not None
-    work = JoinWork(found.work, column, found.field, found.flat, ("id", "_distance"))
+    work = JoinWork(found.work, column, found.field, found.flat, (*columns, "_distance"))
     schema = pa.schema([*queries.schema, *found.schema])
     return pa.Table.from_batches(join_nearest(work, iter(queries.to_batches())), schema)
 

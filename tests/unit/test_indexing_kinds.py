@@ -11,6 +11,7 @@ from lance_spark.indexing.kinds import (
     described_kind,
     find_column,
     find_kind,
+    settings_for,
     settings_of,
 )
 from lance_spark.indexing.training import least_rows, plan_training
@@ -35,6 +36,7 @@ VECTORS = {name for name in KINDS if name.startswith("ivf_")}
         (pa.list_(pa.int32()), {"label_list"}),
         (pa.list_(pa.float32(), 8), VECTORS),
         (pa.list_(pa.float16(), 8), VECTORS),
+        (pa.list_(pa.uint8(), 8), {"ivf_flat", "ivf_hnsw_flat"}),
         (pa.list_(pa.int32(), 8), set()),
         (pa.struct([("a", pa.int64())]), set()),
         (pa.map_(pa.string(), pa.int64()), set()),
@@ -94,6 +96,7 @@ def test_columns_and_fields_of_structs():
         ("ivf_pq", {"num_partitions": "3"}, "of type int"),
         ("inverted", {"with_position": 1}, "of type bool"),
         ("ivf_pq", {"num_partition": 3}, "'num_partitions'"),
+        ("ivf_flat", {"metric": "haming"}, "Did you mean 'hamming'"),
     ],
 )
 def test_settings_that_cannot_be(kind, given, why):
@@ -108,6 +111,22 @@ def test_settings_that_can():
         "num_partitions": 3,
         "num_segments": 2,
     }
+
+
+BYTES, FLOATS = pa.list_(pa.uint8(), 8), pa.list_(pa.float32(), 8)
+
+
+def test_bytes_have_their_own_metric():
+    kind = find_kind("ivf_flat")
+    assert settings_for(kind, "h", BYTES, {"num_partitions": 2}) == {"num_partitions": 2, "metric": "hamming"}
+    assert settings_for(kind, "h", BYTES, {"metric": "hamming"}) == {"metric": "hamming"}
+    assert settings_for(kind, "v", FLOATS, {"metric": "dot"}) == {"metric": "dot"}
+    assert settings_for(kind, "v", FLOATS, {}) == {}
+    assert settings_for(find_kind("btree"), "id", pa.int64(), {}) == {}
+    with pytest.raises(InvalidOption, match="compared by the metric hamming, not by l2"):
+        settings_for(kind, "h", BYTES, {"metric": "l2"})
+    with pytest.raises(InvalidOption, match="hamming compares bytes, and column 'v'"):
+        settings_for(kind, "v", FLOATS, {"metric": "hamming"})
 
 
 @pytest.mark.parametrize(
@@ -129,7 +148,9 @@ def test_settings_that_can():
             {"metric": "l2", "m": 12, "ef_construction": 77},
         ),
         ("ivf_flat", {}, None),
-        ("ivf_flat", {"metric_type": "HAMMING"}, None),
+        ("ivf_flat", {"metric_type": "HAMMING"}, {"metric": "hamming"}),
+        ("ivf_pq", {"metric_type": "HAMMING"}, None),
+        ("ivf_flat", {"metric_type": "JACCARD"}, None),
         ("inverted", {}, None),
         ("inverted", {"stem": False, "language": "German", "block_size": 128}, {"stem": False, "language": "German"}),
     ],

@@ -13,9 +13,10 @@ from lance_spark.catalog.model import MANIFEST, Catalog, is_inside
 from lance_spark.catalog.names import TABLE, Name, identify_namespace
 from lance_spark.cleanup.catalog_report import ORPHAN, LakeReport, Upkeep, catalog_policy, without
 from lance_spark.cleanup.multi_table import State, failed
-from lance_spark.cleanup.retention import EPOCH, nanoseconds
+from lance_spark.cleanup.retention import nanoseconds
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.runner.interface import Engine
+from lance_spark.show.moments import EPOCH
 from lance_spark.store.catalog import manifest
 from lance_spark.store.catalog.directories import list_root
 

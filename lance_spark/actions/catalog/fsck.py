@@ -21,12 +21,13 @@ from lance_spark.checkup.catalog_report import (
     checked_row,
     worst_tables_first,
 )
-from lance_spark.cleanup.retention import EPOCH, nanoseconds
+from lance_spark.cleanup.retention import nanoseconds
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Engine
 from lance_spark.runner.local import LocalRunner
 from lance_spark.runner.work import Work
+from lance_spark.show.moments import EPOCH
 
 _THREADS_OF_A_TASK = 4
 _TASKS = 16

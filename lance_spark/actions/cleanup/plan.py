@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial
 from uuid import uuid4
 
@@ -30,6 +29,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.reflog import kept_branches
 from lance_spark.runner.interface import Engine, Frame, Runner
+from lance_spark.show.moments import moment_at
 from lance_spark.store import plans
 from lance_spark.store.listing import list_range
 from lance_spark.store.uri import locate
@@ -60,7 +60,7 @@ def plan_cleanup(
     deciding = partial(decide, judgement=judgement)
     decided = runner.keep(runner.match("decide", (files, marking.marks()), deciding, DECIDED, about_rows(survey)))
     facts = PlanFacts(
-        id=f"{datetime.fromtimestamp(now_ns // 10**9, timezone.utc):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}",
+        id=f"{moment_at(now_ns):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}",
         created_ns=now_ns,
         policy={name: str(value) for name, value in vars(policy).items() if value not in (None, (), {})},
         survey=survey,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import partial
 
 from lance_spark.checkup import codes
@@ -18,6 +18,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.parse import MAIN_FILE, parse_main
 from lance_spark.refs.reflog import LOG, TAG, RefChange, decode
+from lance_spark.show.moments import moment_at
 from lance_spark.store import files
 from lance_spark.store.insides import size_of
 from lance_spark.store.parallel import each
@@ -30,7 +31,7 @@ _YOUNG = timedelta(hours=1)
 
 def findings_of_records(location: DatasetLocation, now_ns: int) -> Iterator[CheckFinding]:
     """All that is wrong with records. ``now_ns`` is the time, nanoseconds since the epoch. Raises StorageFailure."""
-    now = datetime.fromtimestamp(now_ns // 10**9, timezone.utc)
+    now = moment_at(now_ns)
     yield from _of_main(location)
     yield from _of_changes(location, now)
     yield from _of_repairs(location, now)
@@ -58,7 +59,7 @@ def _of_changes(location: DatasetLocation, now: datetime) -> Iterator[CheckFindi
 def _of_change(name: str, path: str, content: bytes, now: datetime) -> Iterator[CheckFinding]:
     named = _CHANGE.fullmatch(name)
     if not name.endswith(".json"):
-        if named is None or _moment(int(named[1])) < now - _YOUNG:
+        if named is None or moment_at(int(named[1])) < now - _YOUNG:
             yield CheckFinding(codes.RECORD_UNFINISHED, path)
         return
     try:
@@ -67,7 +68,7 @@ def _of_change(name: str, path: str, content: bytes, now: datetime) -> Iterator[
     except CorruptData as problem:
         yield CheckFinding(codes.REFLOG_DAMAGED, path, detail=problem.message)
         return
-    if named is None or _moment(int(named[1])) != change.at:
+    if named is None or moment_at(int(named[1])) != change.at:
         yield CheckFinding(codes.REFLOG_MISNAMED, path, (ref,), detail=f"It is of {change.at.isoformat()}.")
 
 
@@ -76,10 +77,6 @@ def _ref_of(change: RefChange) -> str:
     if change.branch is not None:
         return change.branch.name
     return f"tag {change.name}" if change.kind == TAG else change.name
-
-
-def _moment(nanoseconds: int) -> datetime:
-    return datetime.fromtimestamp(0, timezone.utc) + timedelta(microseconds=nanoseconds // 1000)
 
 
 def _of_repairs(location: DatasetLocation, now: datetime) -> Iterator[CheckFinding]:

@@ -7,7 +7,6 @@ or be gone on with by another one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from importlib import import_module
 from uuid import uuid4
 
@@ -21,6 +20,7 @@ from lance_spark.checkup.report import FsckReport
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Engine
+from lance_spark.show.moments import moment_at
 from lance_spark.store.quarantine import forget_record, holds_the_only_copy, write_record
 
 
@@ -57,7 +57,7 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
         raise Refused(f"Nothing was repaired: {plan.stopped}.", hint="Mend that, then run it again.")
     if not plan.steps:
         return RepairResult("", ())
-    now = datetime.fromtimestamp(now_ns // 10**9, timezone.utc).replace(microsecond=now_ns // 1000 % 10**6)
+    now = moment_at(now_ns)
     record = RepairRecord(
         id=f"{now:%Y%m%dT%H%M%S.%f}-{uuid4().hex[:8]}",
         dataset=location.uri,

@@ -19,6 +19,7 @@ from lance_spark.indexing.kinds import (
     described_kind,
     find_column,
     find_kind,
+    settings_for,
 )
 from lance_spark.indexing.model import IndexRequest, IndexResult
 from lance_spark.indexing.training import least_rows, plan_training
@@ -165,6 +166,7 @@ def _check_column(location: DatasetLocation, now: Look, made: PinnedVersion, tod
 def _creation(look: Look, request: IndexRequest, kind: Kind, settings: dict[str, Any]) -> _Decision:
     field = find_column(look.schema, request.column)
     check_type(kind, request.column, field.type)
+    settings = settings_for(kind, request.column, field.type, settings)
     name = request.index_name
     there = look.indexes.get(name, ())
     plan = plan_create(request, kind.name, there, look.rows)

@@ -6,7 +6,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from itertools import takewhile
 
@@ -21,12 +20,12 @@ from lance_spark.merge.trace import ACTION, REORDERED, SOURCE, read_trace
 from lance_spark.refs.model import Branch, PinnedVersion, RefTable
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.resolve import missing
+from lance_spark.show.moments import moment_at
 from lance_spark.store.parallel import THREADS
 from lance_spark.store.scanning import count_rows
 from lance_spark.store.version_reader import read_manifest, transaction_of
 from lance_spark.store.version_walk import BranchVersions, StoredVersion, read_versions
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MOVES_ROWS = "Rewrite"
 _STARTS = "Clone"
 
@@ -183,7 +182,7 @@ class BranchLog:
         return LogEntry(
             branch=self.branch,
             version=head.version,
-            timestamp=_EPOCH + timedelta(microseconds=head.timestamp_ns // 1000),
+            timestamp=moment_at(head.timestamp_ns),
             operation=operation,
             action=properties.get(ACTION),
             source=properties.get(SOURCE),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, RefSpec
 from lance_spark.refs.typed import parse_version_text
 from lance_spark.runner.interface import Engine
+from lance_spark.show.near import meant
 from lance_spark.store.datasets import open_latest
 
 SqlType = Literal["STRING", "BIGINT", "BOOLEAN"]
@@ -103,9 +103,9 @@ class Procedure:
         for key, value in arguments.items():
             name = key.lower()
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"Did you mean '{near[0]}'?" if near else f"It takes {', '.join(known)}."
-                raise InvalidOption(f"Procedure {self.name} has no parameter '{key}'.", hint=hint)
+                raise InvalidOption(
+                    f"Procedure {self.name} has no parameter '{key}'.", hint=meant(name, known, "It takes")
+                )
             if name in given:
                 raise InvalidOption(f"Argument '{name}' of procedure {self.name} is given twice.")
             given[name] = value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from lance_spark.actions.procedures.branches import CREATE_BRANCH, DROP_BRANCH
@@ -18,6 +17,7 @@ from lance_spark.actions.procedures.restoring import RESTORE
 from lance_spark.actions.procedures.storing import EXPIRE_REFS, STORAGE
 from lance_spark.actions.procedures.tags import CREATE_TAG, DROP_TAG
 from lance_spark.errors import NotFound
+from lance_spark.show.near import meant
 
 PROCEDURES: Mapping[str, Procedure] = {
     found.name: found
@@ -46,7 +46,5 @@ def find_procedure(name: str) -> Procedure:
     """The procedure of a name, in any case. Raises NotFound with near names."""
     found = PROCEDURES.get(name.lower())
     if found is None:
-        near = difflib.get_close_matches(name.lower(), PROCEDURES, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(PROCEDURES))}."
-        raise NotFound(f"There is no procedure {name}.", hint=hint)
+        raise NotFound(f"There is no procedure {name}.", hint=meant(name, sorted(PROCEDURES)))
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 
 from lance_spark.actions.catalog.cleanup import clean_itself, find_tables
 from lance_spark.actions.cleanup.multi_table import FleetOptions, FleetTable, looks_at
@@ -17,6 +16,7 @@ from lance_spark.cleanup.multi_table import clones_among, held_back, unreadable
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Engine
+from lance_spark.show.moments import moment_at
 from lance_spark.store import version_listing
 from lance_spark.upkeep.memory import remember
 from lance_spark.upkeep.policy import CLEANUP
@@ -76,7 +76,7 @@ def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, n
     if not whole or (options.time_left is not None and not options.time_left()):
         return replace(report, notes=lake.notes)
     fleet = FleetOptions(options.policy.cleanup, options.execute, max_deletes_per_second=options.max_deletes_per_second)
-    upkeep, notes = clean_itself(catalog, fleet, engine, _moment(now_ns))
+    upkeep, notes = clean_itself(catalog, fleet, engine, moment_at(now_ns))
     told = tuple(
         CatalogRecord(each.kind, each.name, each.state, each.files, each.bytes, each.what, each.error)
         for each in upkeep
@@ -114,11 +114,7 @@ def _report(
         root=root,
         executed=options.execute,
         tables=tuple(records),
-        started=_moment(now_ns),
+        started=moment_at(now_ns),
         seconds=round(time.monotonic() - began, 3),
         memory=remember(options.memory, records, now_ns) if options.execute else options.memory,
     )
-
-
-def _moment(now_ns: int) -> datetime:
-    return datetime.fromtimestamp(0, timezone.utc) + timedelta(microseconds=now_ns // 1000)

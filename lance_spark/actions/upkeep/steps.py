@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,6 @@ from lance_spark.checkup.codes import BASE_ABSENT, ERROR, UNREACHABLE
 from lance_spark.checkup.finding import CheckFinding
 from lance_spark.cleanup.candidates import DELETED
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.retention import EPOCH
 from lance_spark.cleanup.sweep import DELETE
 from lance_spark.compaction.model import OptimizeOptions
 from lance_spark.errors import Refused
@@ -45,6 +44,7 @@ from lance_spark.refs.expiry_plan import (
     DELETED as REF_DELETED,
 )
 from lance_spark.refs.names import branch_or_none, is_plan
+from lance_spark.show.moments import moment_at
 from lance_spark.show.words import counted, readable
 from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest
@@ -194,7 +194,7 @@ class TableSteps:
 
     @property
     def _now(self) -> datetime:
-        return EPOCH + timedelta(microseconds=self._job.now_ns // 1000)
+        return moment_at(self._job.now_ns)
 
     def _plan_expiry(self, _: str | None) -> Looked:
         plan = self._expiry
