@@ -70,7 +70,7 @@ def bound_text(schema: pa.Schema, query: TextQuery, indexed: Sequence[str]) -> T
     for column in columns_of(query):
         field = find_column(schema, str(column))
         if not _is_text(field.type):
-            raise SchemaMismatch(f"Column '{column}' is {field.type}, and holds no text.", hint=those(texts))
+            raise SchemaMismatch(f"Column '{column}' is {field.type}, and holds no text.", hint=those("Text is", texts))
     return query
 
 

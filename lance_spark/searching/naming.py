@@ -18,6 +18,6 @@ def the_only(names: Sequence[str], what: str) -> str:
     )
 
 
-def those(names: Sequence[str]) -> str:
-    """A hint: the columns that there are."""
-    return f"There is {', '.join(names)}." if names else "There is no such column."
+def those(what: str, names: Sequence[str]) -> str:
+    """A hint: the columns that hold it."""
+    return f"{what} in {', '.join(names)}." if names else "There is no such column."

@@ -13,8 +13,20 @@ from lance_spark.show.near import meant
 
 RERANKS = ("rrf",)
 _METRICS = (*METRICS, HAMMING)
-_ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns")
+_ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns", "where")
 """Of a search, beside its options."""
+_HINTS = {
+    **dict.fromkeys(
+        ("language", "base_tokenizer", "stem"),
+        "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...).",
+    ),
+    **dict.fromkeys(("limit", "top_k", "topk", "n"), "How many rows come out is k=10."),
+    **dict.fromkeys(("query", "q"), "What is searched for is vector=[...], text='late storm', or both."),
+    **dict.fromkeys(("branch", "tag", "version"), "A search looks where the handle stands: t.checkout(branch='exp')."),
+}
+"""Of options that other tools have, or that belong elsewhere."""
+_EUCLIDEAN = "euclidean"
+_MOST = 2**31 - 1
 _LEAST_CANDIDATES = 100
 
 
@@ -98,13 +110,14 @@ def parse_search(
     chosen = parse_options(options)
     if vector is None and text is None:
         raise InvalidOption("There is nothing to search for.", hint="Give vector=, text= or both.")
+    boosts = _boosts(column)
     if vector is not None and not (column is None or isinstance(column, str)):
         raise InvalidOption("A vector is searched for in one column.", hint="Name the columns for the text_column=.")
     if chosen.text_column is not None and (vector is None or text is None):
         raise InvalidOption(
             "text_column is of a search by vector and text.", hint="Give column= for a search by one of them."
         )
-    texts = column if vector is None else chosen.text_column
+    boosts = boosts if vector is None else _boosts(chosen.text_column)
     wording = Wording(chosen.phrase, chosen.fuzziness, chosen.operator, chosen.slop)
     if text is None and wording != Wording():
         raise InvalidOption("phrase, fuzziness, operator and slop are of text.", hint="Give text=, or leave them out.")
@@ -112,7 +125,7 @@ def parse_search(
         *_common(*common),
         chosen,
         None if vector is None else VectorPart(column, vector),  # type: ignore[arg-type]
-        None if text is None else TextPart(text_query(text, _boosts(texts), wording)),
+        None if text is None else TextPart(text_query(text, boosts, wording)),
     )
 
 
@@ -128,7 +141,8 @@ def parse_options(given: Mapping[str, Any]) -> SearchOptions:
     _check_names(given)
     options = SearchOptions(**given)
     if isinstance(options.metric, str):
-        options = replace(options, metric=options.metric.lower())
+        metric = options.metric.lower()
+        options = replace(options, metric=METRICS[0] if metric == _EUCLIDEAN else metric)
     for name in ("nprobes", "refine_factor", "ef", "candidates"):
         _check_positive(name, getattr(options, name))
     for name in ("use_index", "prefilter", "fast", "phrase"):
@@ -147,9 +161,7 @@ def _check_names(given: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(SearchOptions)]
     for name in given:
         if name not in known:
-            hint = meant(name, [*_ARGUMENTS, *known])
-            if name in ("language", "base_tokenizer", "stem"):
-                hint = "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...)."
+            hint = _HINTS.get(name) or meant(name, [*_ARGUMENTS, *known])
             raise InvalidOption(f"A search has no option '{name}'.", hint=hint)
 
 
@@ -157,11 +169,16 @@ def _common(
     k: int, filter: str | None, columns: str | Sequence[str] | None
 ) -> tuple[int, str | None, tuple[str, ...] | None]:
     _check_positive("k", k, missing=False)
+    return k, filter, parse_shown(filter, columns)
+
+
+def parse_shown(filter: object, columns: object) -> tuple[str, ...] | None:
+    """The columns that were named; None for all. Raises InvalidOption for these, and for a filter that is no text."""
     if filter is not None and not isinstance(filter, str):
         raise InvalidOption(f"filter is {filter!r}, and has to be text.", hint="Such as \"lang = 'de'\": Lance's SQL.")
     if filter is not None and not filter.strip():
         raise InvalidOption("The filter is empty.", hint="Leave it out, or give one such as lang = 'de'.")
-    return k, filter, None if columns is None else _names("columns", columns)
+    return None if columns is None else _names("columns", columns)
 
 
 def _names(argument: str, given: object) -> tuple[str, ...]:
@@ -171,11 +188,20 @@ def _names(argument: str, given: object) -> tuple[str, ...]:
     return names
 
 
+def check_name(column: object) -> str:
+    """The name of a column. Raises InvalidOption for what is none."""
+    if not isinstance(column, str):
+        raise InvalidOption(f"A column is given by its name, not as {type(column).__name__}.")
+    return column
+
+
 def _check_positive(name: str, value: Any, missing: bool = True) -> None:
     if value is None and missing:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidOption(f"{name} is {value!r}, and has to be a whole number, 1 or more.")
+    if value > _MOST:
+        raise InvalidOption(f"{name} is {value}, and can be {_MOST:,} at most.")
 
 
 def _boosts(columns: str | Sequence[str] | Mapping[str, float] | None) -> dict[str, float] | None:

@@ -76,7 +76,7 @@ def vector_column(schema: pa.Schema, column: str | None) -> pa.Field:
     if shape_of(field.type) is None:
         raise SchemaMismatch(
             f"Column '{column}' is {field.type}, and cannot be searched for neighbours.",
-            hint=f"Vectors are fixed-size lists of floats, or of bytes (uint8). {those(vectors)}",
+            hint=f"Vectors are fixed-size lists of floats, or of bytes (uint8). {those('Vectors are', vectors)}",
         )
     return field if column is None else field.with_name(column)
 
@@ -136,7 +136,7 @@ def as_vectors(given: pa.Array, field: pa.Field) -> tuple[Vectors, Vectors]:
             hint=_EMBED.format("the queries"),
         )
     flat: Vectors = np.asarray(valid.flatten().to_numpy(zero_copy_only=False))
-    flat = _as_bytes(flat, "A query", field.name) if shape.of_bytes else flat.astype(shape.number)
+    flat = _as_bytes(_plain(flat), "A query", field.name) if shape.of_bytes else flat.astype(shape.number)
     matrix = flat.reshape(len(valid), shape.size)
     if not np.isfinite(matrix).all():
         raise SchemaMismatch("A query holds a number that is not finite.", hint="Leave such queries out.")
@@ -176,7 +176,11 @@ def _numbers(given: Any, shape: Shape, column: str) -> Vectors:
     if shape.of_bytes and isinstance(given, bytes | bytearray | memoryview):
         return np.frombuffer(given, np.uint8)
     try:
-        values: Vectors = np.asarray(given) if shape.of_bytes else np.asarray(given, dtype=shape.number)
+        values: Vectors = np.asarray(given)
+        if values.dtype.kind in "iufO":  # Texts that are digits, too, are not numbers.
+            values = _plain(values) if shape.of_bytes else values.astype(shape.number)
+        else:
+            values = np.zeros(())
     except (TypeError, ValueError):
         values = np.zeros(())
     if values.ndim == 0:
@@ -188,12 +192,15 @@ def _numbers(given: Any, shape: Shape, column: str) -> Vectors:
     return _as_bytes(values, "vector=", column) if shape.of_bytes else values
 
 
+def _plain(values: Vectors) -> Vectors:
+    """Decimals, which Python has for numbers of SQL, as floats. Raises TypeError and ValueError for what is none."""
+    return values.astype(np.float64) if values.dtype.kind == "O" else values
+
+
 def _as_bytes(values: Vectors, what: str, column: str) -> Vectors:
     """Numbers as bytes. Raises SchemaMismatch for one that is none."""
     if not values.size:
         return values.astype(np.uint8)
-    if values.dtype.kind not in "iuf":
-        raise SchemaMismatch(f"{what} is not a list of numbers.", hint="Give whole numbers from 0 to 255.")
     with np.errstate(invalid="ignore"):
         good = (values >= 0) & (values <= 255) & (values % 1 == 0)
     if not good.all():

@@ -7,21 +7,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import (
-    ArrayType,
-    ByteType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, NumericType, StructField, StructType
 
 from lance_spark.actions.search import PreparedSearch
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.indexing.kinds import is_byte_vector
 from lance_spark.schema.projection import unknown_column
 from lance_spark.searching.binding import DISTANCE
 from lance_spark.spark.failures import plainly
@@ -29,9 +18,6 @@ from lance_spark.spark.runner import SparkRunner, plain
 from lance_spark.spark.shown import with_metadata
 from lance_spark.spark.types import LIST_SIZE_KEY, to_spark, wire_schema
 from lance_spark.store.search_batches import JoinWork, join_nearest
-
-_FLOATS = (FloatType, DoubleType)
-_WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
 @dataclass(frozen=True)
@@ -72,14 +58,10 @@ class NearestJoin:
             raise unknown_column(self.column, list(fields))
         field = fields[self.column]
         assert self.prepared.field is not None
-        of_bytes = is_byte_vector(self.prepared.field.type)
-        numbers = _WHOLE if of_bytes else _FLOATS
-        if not isinstance(field.dataType, ArrayType) or not isinstance(field.dataType.elementType, numbers):
-            kinds = "array<smallint>, or of other whole numbers" if of_bytes else "array<float> or array<double>"
+        if not isinstance(field.dataType, ArrayType) or not isinstance(field.dataType.elementType, NumericType):
             raise SchemaMismatch(
-                f"Column '{self.column}' is {field.dataType.simpleString()}, and holds no vectors as "
-                f"those of '{self.prepared.field.name}'.",
-                hint=f"These are {kinds}.",
+                f"Column '{self.column}' is {field.dataType.simpleString()}, and holds no vectors.",
+                hint="Vectors are arrays of numbers, such as array<float>.",
             )
         told, size = field.metadata.get(LIST_SIZE_KEY), self.prepared.field.type.list_size
         if told is not None and str(told) != str(size):

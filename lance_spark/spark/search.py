@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_spark.actions.search import OPERATION, carry_out, prepare_join, prepare_search
 from lance_spark.errors import InvalidOption
-from lance_spark.searching.request import parse_join, parse_search
+from lance_spark.searching.request import check_name, parse_join, parse_search, parse_shown
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.session import needed_session
 
@@ -97,7 +97,7 @@ class Searching:
             raise InvalidOption(f"tasks is {tasks!r}, and has to be a whole number, 1 or more.")
         request = parse_join(column, (k, filter, columns), options)
         prepared = prepare_join(self.location, self._pin(), request)
-        return NearestJoin(prepared, query_column, str(prefix), tasks)
+        return NearestJoin(prepared, check_name(query_column), str(prefix), tasks)
 
     def near_duplicates(
         self,
@@ -131,6 +131,6 @@ class Searching:
         spark = needed_session(self.spark, _HINT)
         signer = Signer(Shingling(shingles, size), banding(threshold))
         pairing = parse_pairing(options)
-        named = (columns,) if isinstance(columns, str) else tuple(columns or ())
-        work = prepare_duplicates(self.location, self._pin(), (column, named, filter), signer, threshold)
+        named = parse_shown(filter, columns) or ()
+        work = prepare_duplicates(self.location, self._pin(), (check_name(column), named, filter), signer, threshold)
         return duplicates(spark, work._replace(row=wire_schema(to_spark(work.row)), pairing=pairing))

@@ -62,8 +62,8 @@ class Tables:
         try:
             path = read_path(name, self.storage_options)
         except NotFound as missing:
-            if "/" in name or not dot:
-                raise
+            if "/" in name or not dot or rest.partition("@")[0].endswith("lance"):
+                raise  # A path, at a ref maybe, which tells what is missing.
             known = f"There are {', '.join(sorted(self.catalogs))}" if self.catalogs else "There is none"
             raise NotFound(
                 f"There is no catalog '{head}' here, and no Lance dataset at {name}.",

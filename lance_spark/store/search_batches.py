@@ -143,6 +143,8 @@ def _scan(dataset: Any, work: JoinWork, asked: dict[str, Any], scope: dict[str, 
     told = {"filter": work.search.filter, "prefilter": work.search.prefilter, **scope}
     scanner = dataset.scanner(columns=[DISTANCE], with_row_id=True, with_row_address=True, nearest=asked, **told)
     table = scanner.to_table()
+    if not table.num_rows:
+        return _HITS.empty_table()
     if QUERY_INDEX not in table.column_names:
         table = table.append_column(QUERY_INDEX, pa.repeat(place, table.num_rows))
     columns = {

@@ -118,6 +118,8 @@ def find_candidates(work: SearchWork, task: Task) -> Iterator[pa.RecordBatch]:
         else:
             table, source, name = _by_vector(dataset, work, task), EXACT, DISTANCE
             source = APPROXIMATE if isinstance(task, SegmentTask) else EXACT
+    if not table.num_rows:
+        return  # Of a query without words pylance gives a table without chunks, which Arrow can hardly handle.
     columns = {
         SOURCE: pa.repeat(pa.scalar(source, pa.int8()), table.num_rows),
         ROW_ID: table[ROW_ID].cast(pa.int64()),

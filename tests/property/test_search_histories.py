@@ -12,6 +12,7 @@ from support.searches import HERE, PARTS, join, pairs, prepared, search
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.searching import tasks
 from lance_spark.searching.text import BooleanQuery, BoostQuery, MatchQuery, PhraseQuery
+from lance_spark.store.search_scans import LIVE
 from lance_spark.store.search_text import lance_query
 
 SEEDS = int(os.environ.get("SEARCH_SEEDS", "60"))
@@ -94,10 +95,13 @@ def by_pylance(dataset, query, type, metric, options):
     chosen = {name: options[name] for name in ("k", "refine_factor", "use_index") if options[name] is not None}
     number = np.float64 if pa.types.is_float64(type) else np.float32
     nearest = {"column": "v", "q": np.array(query, number), "metric": metric, "nprobes": ALL, **chosen}
+    where = options["filter"]
+    if where is None and dataset.has_stable_row_ids:
+        where = LIVE  # Without it pylance alone counts rows that were deleted and compacted away, and gives fewer.
     told = dataset.scanner(
         columns=["id", "_distance"],
         nearest=nearest,
-        filter=options["filter"],
+        filter=where,
         prefilter=options["prefilter"] or options["filter"] is None,
         fast_search=options.get("fast", False),
     ).to_table()

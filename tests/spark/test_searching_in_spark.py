@@ -135,6 +135,13 @@ def test_what_cannot_be_joined_is_said_at_once(spark, branched):
     for wrong in ({"k": 0}, {"tasks": 0}, {"nprobs": 3}, {"phrase": "x"}):
         with pytest.raises(InvalidOption):
             t.nearest_join("query_emb", **wrong)
+    with pytest.raises(InvalidOption, match="given by its name, not as Column"):
+        t.nearest_join(given["query_emb"])
+    with pytest.raises(InvalidOption, match="given by its name, not as int"):
+        t.near_duplicates(5)
+    for wrong in ({"columns": 5}, {"filter": 5}, {"filter": " "}):
+        with pytest.raises(InvalidOption, match=r"columns is 5|filter is"):
+            t.near_duplicates("text", **wrong)
     with pytest.raises(PythonException, match="A query has 2 numbers"):
         spark.sql("SELECT array(1.0D, 2.0D) AS q").transform(t.nearest_join("q", columns=["id"])).collect()
 

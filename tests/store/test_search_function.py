@@ -113,6 +113,21 @@ def test_what_cannot_be_is_said_when_the_statement_is_analyzed(uri, function, ta
         rows(function, name, **given)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("t.lance@nope", "no branch or tag 'nope'"),
+        ("s.lance", "no Lance dataset at .*s.lance"),
+        ("lak.t", "no catalog 'lak' here"),
+    ],
+)
+def test_a_path_without_directories_tells_what_is_missing(uri, function, name, words, monkeypatch):
+    monkeypatch.chdir(uri.removesuffix("/t.lance"))
+    with pytest.raises(NotFound, match=words):
+        rows(function, name, text="x", column="text")
+    assert len(rows(function, "t.lance@exp", text="number7", column="text", columns="id")[1]) == 1
+
+
 def test_each_row_of_a_lateral_join_may_bring_its_vector(uri, function):
     analyzed = function.analyze(constant(uri), vector=of_rows(), k=constant(3), columns=constant("id"))
     called = function(analyzed)

@@ -444,6 +444,14 @@ REFUSED = [
     ({"vector": QUERY, "filter": "nope = 1"}, InvalidOption, "nope"),
     ({"vector": QUERY, "filter": " "}, InvalidOption, "empty"),
     ({"vector": QUERY, "metric": "cosine", "fast": True}, NotFound, "no vector index for the metric cosine"),
+    ({"vector": QUERY, "k": 2**70}, InvalidOption, "can be 2,147,483,647 at most"),
+    ({"vector": QUERY, "column": 5}, InvalidOption, "column is 5"),
+    ({"vector": QUERY, "column": ["v"]}, InvalidOption, "in one column"),
+    ({"vector": ["1"] * 16}, SchemaMismatch, "not a list of numbers"),
+    ({"vector": QUERY, "limit": 5}, InvalidOption, "How many rows come out is k=10"),
+    ({"vector": QUERY, "tag": "exp"}, InvalidOption, r"t\.checkout\(branch='exp'\)"),
+    ({"text": "x", "column": "id"}, SchemaMismatch, "Text is in text, tags|Text is in tags, text"),
+    ({"vector": QUERY, "column": "text"}, SchemaMismatch, "Vectors are in v"),
     ({"vector": QUERY, "metric": "haming"}, InvalidOption, "Did you mean 'hamming'"),
     ({"vector": QUERY, "metric": "hamming"}, InvalidOption, "hamming compares bytes, and column 'v'"),
     ({"vector": "late storm"}, SchemaMismatch, "Words are searched for by text="),
@@ -479,6 +487,19 @@ REFUSED = [
 def test_what_cannot_be_is_said_before_any_task(branched, asked, error, words):
     with pytest.raises(error, match=words):
         prepared(branched, **asked)
+
+
+@pytest.mark.parametrize("text", ["!!!", "the of", "nowhere"])
+def test_words_that_there_are_not_are_found_nowhere(branched, text):
+    for runner in (HERE, PARTS):
+        assert search(branched, None, text, "text", "exp", runner=runner).num_rows == 0
+        both = search(branched, QUERY, text, branch="exp", text_column="text", k=3, runner=runner)
+        assert both["_score"].null_count == both.num_rows == 3
+
+
+def test_euclidean_is_l2(branched):
+    asked = {"nprobes": 4, "k": 5}
+    assert search(branched, QUERY, metric="Euclidean", **asked).equals(search(branched, QUERY, metric="l2", **asked))
 
 
 def test_a_phrase_needs_an_index_that_knows_where_words_are(uri):

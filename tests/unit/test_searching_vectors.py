@@ -59,6 +59,7 @@ GOOD = [
     (BYTES, [0, 255, 7], [0, 255, 7]),
     (BYTES, np.array([1, 2, 3], "i8"), [1, 2, 3]),
     (BYTES, [1.0, 2.0, 3.0], [1, 2, 3]),
+    (BYTES, [Decimal("1"), Decimal("2"), Decimal("3")], [1, 2, 3]),
     (BYTES, b"\x01\x02\xff", [1, 2, 255]),
     (BYTES, bytearray(b"abc"), [97, 98, 99]),
     (SEVERAL, [[1, 2, 3], [4, 5, 6]], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]),
@@ -94,7 +95,10 @@ BAD = [
     (BYTES, [1, 2, 0.5], "holds 0.5"),
     (BYTES, [1, 2, float("nan")], "holds nan"),
     (BYTES, [1, 2, float("inf")], "holds inf"),
-    (BYTES, [1, 2, None], "not a list of numbers"),
+    (BYTES, [1, 2, None], "holds nan"),
+    (FLOATS, ["1", "2", "3"], "not a list of numbers"),
+    (FLOATS, [1.0, "2", 3.0], "not a list of numbers"),
+    (FLOATS, [True, False, True], "not a list of numbers"),
     (BYTES, [True, False, True], "not a list of numbers"),
     (BYTES, ["1", "2", "3"], "not a list of numbers"),
     (BYTES, [[1, 2, 3]], "has 2 dimensions"),
@@ -118,6 +122,9 @@ def test_many_vectors_keep_their_places():
     assert matrix.tolist() == [[1, 2, 3], [0, 255, 9]]
     assert as_vectors(given, FLOATS)[1].dtype == np.float32
     assert as_vectors(pa.array([None], pa.list_(pa.int16())), BYTES)[1].shape == (0, 3)
+    decimals = pa.array([[Decimal("1.0"), Decimal("2.0"), Decimal("3.0")]], pa.list_(pa.decimal128(2, 1)))
+    for field in (FLOATS, BYTES):
+        assert as_vectors(decimals, field)[1].tolist() == [[1, 2, 3]]
     for wrong in ([1, 2, 300], [1, 2, -1], [1, 2, None]):
         with pytest.raises(SchemaMismatch, match=r"A query holds .*, and column 'h' has bytes"):
             as_vectors(pa.array([wrong], pa.list_(pa.int16())), BYTES)
