@@ -146,6 +146,37 @@ def test_what_cannot_be_joined_is_said_at_once(spark, branched):
         spark.sql("SELECT array(1.0D, 2.0D) AS q").transform(t.nearest_join("q", columns=["id"])).collect()
 
 
+def test_bytes_and_several_vectors_a_row(spark, uri):
+    """Bytes come out as smallint, as Spark has no unsigned numbers."""
+    rng = np.random.default_rng(5)
+    hashes = rng.integers(0, 256, (60, 4), dtype=np.uint8)
+    pages = [rng.standard_normal((1 + at % 3, 2)).astype("f4") for at in range(60)]
+    schema = pa.schema([("id", pa.int64()), ("h", pa.list_(pa.uint8(), 4)), ("m", pa.list_(pa.list_(pa.float32(), 2)))])
+    rows = pa.table([list(range(60)), hashes.tolist(), [page.tolist() for page in pages]], schema=schema)
+    lance.write_dataset(rows.slice(0, 50), uri, max_rows_per_file=20)
+    t = LanceTable.for_path(spark, uri)
+    t.indexes.create("h", kind="ivf_flat", num_partitions=2)
+    lance.write_dataset(rows.slice(50), uri, mode="append")
+    bits = np.unpackbits(hashes ^ hashes[55], axis=1).sum(axis=1)
+    order = [(int(at), float(bits[at])) for at in np.argsort(bits, kind="stable")]
+    t = LanceTable.for_path(spark, uri)
+    frame = t.search(hashes[55], column="h", k=60, nprobes=8, columns=["id", "h"], where="spark")
+    assert frame.schema["h"].dataType.simpleString() == "array<smallint>"
+    assert [(row["id"], row["_distance"]) for row in frame.collect()] == order
+    assert frame.first()["h"] == hashes[55].tolist()
+    queries = spark.createDataFrame([(1, hashes[55].tolist())], "who int, q array<int>")
+    joined = queries.transform(t.nearest_join("q", column="h", k=60, nprobes=8, columns=["id"]))
+    assert sorted((row["_distance"], row["id"]) for row in joined.collect()) == sorted((d, at) for at, d in order)
+    query = rng.standard_normal((2, 2)).astype("f4")
+    cosine = [
+        float((1 - (query @ page.T) / np.outer(*(np.linalg.norm(part, axis=1) for part in (query, page)))).min(1).sum())
+        for page in pages
+    ]
+    near = t.search(query, column="m", metric="cosine", k=5, columns="id", where="spark").collect()
+    assert [row["id"] for row in near] == np.argsort(cosine)[:5].tolist()
+    assert [row["_distance"] for row in near] == pytest.approx(sorted(cosine)[:5], rel=1e-4, abs=1e-5)
+
+
 def test_near_duplicates_are_pairs_with_what_they_have_in_common(spark, uri):
     texts = ["one two three four five", "ONE two, three four five!", "one two three four six", "other", None, "other"]
     lance.write_dataset(pa.table({"id": range(6), "text": texts}), uri, max_rows_per_file=2)

@@ -47,8 +47,10 @@ def vectors(ids):
     return {each: np.array(some(each, 1)["v"][0].as_py(), "f4") for each in ids}
 
 
-@pytest.mark.parametrize("k", [10, 400])
-@pytest.mark.parametrize("compact", ["pylance", "ours"])
+@pytest.mark.parametrize(
+    ("compact", "k"),
+    [("pylance", 10), ("pylance", 400), ("ours", 10), pytest.param("ours", 400, marks=pytest.mark.nightly)],
+)
 def test_rows_that_were_deleted_and_compacted_away_take_no_places(uri, k, compact):
     t = table(uri, 500)
     lance.dataset(uri).delete("id % 5 < 2")

@@ -159,10 +159,10 @@ def test_what_pylance_is_asked_for():
 
 
 def test_a_graph_keeps_as_many_candidates_as_were_asked_for(uri):
-    lance.write_dataset(some(0, 1500), uri, max_rows_per_file=500)
+    lance.write_dataset(some(0, 900), uri, max_rows_per_file=300)
     t = LanceTable.for_path(None, uri)
     t.indexes.create("v", kind="ivf_hnsw_flat", num_partitions=1, m=4, ef_construction=20)
-    queries = np.random.default_rng(8).standard_normal((12, DIMENSION)).astype("f4")
+    queries = np.random.default_rng(8).standard_normal((8, DIMENSION)).astype("f4")
     hits = {}
     for ef in (3, 400):
         hits[ef] = 0
