@@ -50,11 +50,16 @@ def meaning(effect: Effect) -> CommitMeaning:
     return CommitMeaning.ROWS if effect.added else CommitMeaning.NOTHING
 
 
+def may_have_moved(effect: Effect) -> bool:
+    """Whether the rows of fragments that are gone may lie in new ones, so that only rows came: a closer look tells."""
+    return bool(effect.removed and effect.added) and not (effect.deleted or effect.rewritten)
+
+
 def refusal(pin: PinnedVersion, operation: str | None, merged: PinnedVersion | None = None) -> Refused:
     """The error for a change in a stream of appended rows, with the ways on. ``merged`` is what was merged, if it was.
 
-    A merge takes over compactions of its branch. Then old and new rows are in the same new files, and which of them
-    the stream gave already only a comparison of rows tells.
+    A merge may only have added rows, beside a compaction that it took over, and nobody can tell: files that said which
+    rows were deleted before it are gone, or rows were put in another order.
     """
     skip = (
         "Restart the query from its checkpoint with option('skip_change_commits', 'true') to leave out such versions, "
@@ -62,11 +67,11 @@ def refusal(pin: PinnedVersion, operation: str | None, merged: PinnedVersion | N
     )
     if merged is not None:
         return Refused(
-            f"Version {pin} merged {merged}, and more than whole files of new rows came: the branch was compacted, or "
-            "rows of it were changed. This stream gives appended rows only. All before it was given.",
-            hint=f"{skip}What came with this version says table.changes({pin.version - 1}, {pin.version}). The next "
-            "time, merge before you compact. A query with a checkpoint of its own and option('changes', 'true') "
-            "follows every merge.",
+            f"Version {pin} merged {merged}, and more than new rows came: older rows were changed, deleted or put in "
+            "another order, or where a compaction put them cannot be told any more. This stream gives appended rows "
+            "only. All before it was given.",
+            hint=f"{skip}What came with this version says table.changes({pin.version - 1}, {pin.version}). A query "
+            "with a checkpoint of its own and option('changes', 'true') follows every merge.",
         )
     words = _WORDS.get(operation or "", "changed rows")
     told = f" ({operation})" if operation else ""

@@ -87,13 +87,17 @@ def test_who_follows_the_changes_has_the_table(stable, steps, limits, options):
         shutil.rmtree(directory)
 
 
-def appends(*operations):
-    kinds = ("append", "insert", "index", "read", "restart", "cleanup", "twice", *operations)
-    return st.lists(st.tuples(st.sampled_from(kinds), st.booleans(), st.integers(0, 9)), min_size=3, max_size=12)
-
-
-APPENDS = st.one_of(appends("merge"), appends("compact"))
-"""Not both: a merge that brings a compaction along is refused, see tests/store/test_stream_source.py."""
+APPENDS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ("append", "insert", "index", "read", "restart", "cleanup", "twice", "merge", "merge", "compact", "compact")
+        ),
+        st.booleans(),
+        st.integers(0, 9),
+    ),
+    min_size=3,
+    max_size=12,
+)
 
 
 class Appended(Followed):
@@ -104,17 +108,18 @@ class Appended(Followed):
         dataset.merge_insert("id").when_not_matched_insert_all().execute(pa.table(rows))
 
 
-@given(steps=APPENDS, limits=LIMITS)
+@pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
+@given(steps=APPENDS, limits=LIMITS, options=st.sampled_from([{}, {"filter": "v < 2"}]))
 @settings(max_examples=max(10, settings().max_examples // 4))
-def test_a_stream_of_appended_rows_gives_each_row_once(steps, limits):
+def test_a_stream_of_appended_rows_gives_each_row_once(stable, steps, limits, options):
     directory = tempfile.mkdtemp()
     try:
-        history = Appended(directory, True, **limits)
+        history = Appended(directory, stable, **limits, **options)
         for step in steps:
             history.step(*step)
         for branch, query in history.queries.items():
             query.drain()
-            expected = lance.dataset(history.root(branch)).to_table(columns=["id"])["id"].to_pylist()
+            expected = lance.dataset(history.root(branch)).to_table(columns=["id"], **options)["id"].to_pylist()
             assert ids(query.rows) == sorted(expected)
     finally:
         shutil.rmtree(directory)

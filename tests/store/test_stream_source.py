@@ -146,28 +146,6 @@ def test_an_insert_by_key_and_a_merged_branch_are_appended_rows_and_come_once(ni
     assert ids(exp.drain()) == ids(main.drain())
 
 
-def test_a_merge_that_brings_a_compaction_along_is_a_change(nine):
-    """Which of its rows are new only a comparison of rows can tell, as the change feed makes it."""
-    lance.dataset(nine).create_branch("exp")
-    rows, seen = Query(nine), Query(nine, changes="true", key="id")
-    for query in (rows, seen):
-        query.drain()
-    add(nine, 9, 10)
-    add(nine, 20, 22, "exp")
-    lance.dataset(f"{nine}/tree/exp").optimize.compact_files()
-    location = locate(nine)
-    merge(location, pin_latest(location, "exp"), None, MergeOptions(), LocalRunner())
-    with pytest.raises(Refused, match=r"merged exp@5, .* the branch was compacted") as caught:
-        rows.drain()
-    assert "skip_change_commits" in caught.value.hint
-    assert "table.changes(3, 4)" in caught.value.hint
-    assert ids(rows.rows) == list(range(10))
-    add(nine, 30, 32)
-    assert ids(rows.restart(skip_change_commits="true").drain()) == [*range(10), 30, 31]
-    assert [row["_change_type"] for row in seen.drain()] == ["insert"] * 14
-    assert ids(seen.rows) == [*range(10), 20, 21, 30, 31]
-
-
 def test_a_branch_from_the_first_version_on_is_read_through_what_it_was_made_from(nine):
     lance.dataset(nine).create_branch("exp")
     add(nine, 50, 60)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
+from lance_spark.actions.known_deletions import DeletionReader, Held, known_deletions
 from lance_spark.actions.merge.request import Request, open_root
 from lance_spark.actions.merge.row_conflicts import examples
-from lance_spark.errors import NotFound
-from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.change import BasePair, Contest, MergeChange, MergeConflict, Sides
 from lance_spark.merge.following import settle
-from lance_spark.merge.rewrites import Deleted, DeletionKey, deletion_key
-from lance_spark.merge.runs import Offsets, Runs
-from lance_spark.merge.snapshot import Deletions, Snapshot
+from lance_spark.merge.rewrites import Deleted
+from lance_spark.merge.runs import Runs
 from lance_spark.merge.threeway import rows_without_values, taken_before
-from lance_spark.store.deletions import read_deletions
-from lance_spark.store.parallel import each
 
 
 class FollowedChange(NamedTuple):
@@ -59,40 +54,12 @@ def follow_rows(request: Request, sides: Sides, change: MergeChange) -> Followed
 
 
 def _deleted(request: Request, sides: Sides, contest: Contest) -> Deleted:
-    """The deleted rows of every fragment of a contest. Each deletion file is read once, wherever it is found."""
-    certain: dict[DeletionKey, Deletions] = {}
-    for side, fragments in _versions(sides, contest):
-        for fragment in fragments:
-            key, place = deletion_key(fragment), side.deletions_of(fragment)
-            if key is not None and place is not None:
-                certain.setdefault(key, place)
-    maybe = {key: place for entry in contest.rewrites for key, place in entry.deletions.items() if key not in certain}
-
-    def read(entry: tuple[DeletionKey, Deletions]) -> Offsets | None:
-        key, place = entry
-        try:
-            location = open_root(request, place.root)
-            found = read_deletions(location, sides.ours.pin, place)
-        except NotFound:
-            if key in certain:
-                raise
-            return None
-        offsets: Offsets = found.to_numpy(zero_copy_only=False).astype(np.int64)
-        return offsets if len(offsets) == key[-1] else None
-
-    places = {**maybe, **certain}
-    known = dict(zip(places, each(request.location, read, places.items()), strict=True))
-    nothing = np.zeros(0, np.int64)
-
-    def deleted(fragment: Fragment) -> Offsets | None:
-        key = deletion_key(fragment)
-        return nothing if key is None else known.get(key)
-
-    return deleted
-
-
-def _versions(sides: Sides, contest: Contest) -> Iterator[tuple[Snapshot, Iterable[Fragment]]]:
-    yield sides.ours, contest.ours
-    yield sides.theirs, contest.theirs
-    yield sides.base_ours, [pair.base for pair in contest.pairs if pair.base is not pair.before]
-    yield sides.base_theirs, [pair.before for pair in contest.pairs]
+    """The deleted rows of every fragment of a contest."""
+    held = (
+        Held(sides.ours, contest.ours),
+        Held(sides.theirs, contest.theirs),
+        Held(sides.base_ours, [pair.base for pair in contest.pairs if pair.base is not pair.before]),
+        Held(sides.base_theirs, [pair.before for pair in contest.pairs]),
+    )
+    reader = DeletionReader(request.location, sides.ours.pin, partial(open_root, request))
+    return known_deletions(reader, held, contest.rewrites)

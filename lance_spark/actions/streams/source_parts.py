@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from lance_spark.actions.changes import commit_of
 from lance_spark.actions.read import PinnedRead
 from lance_spark.actions.streams.source_line import LineVersion, StreamLine
+from lance_spark.actions.streams.source_merged import TrackedVersion, rows_of_merge
 from lance_spark.errors import LanceSparkError, NotFound, SchemaMismatch
 from lance_spark.feed.model import Commit, FeedColumns, FeedOptions, FeedReading, Piece, VersionPieces, arrange
 from lance_spark.feed.pieces import (
@@ -32,7 +34,8 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.casts import why_not
 from lance_spark.schema.projection import ROW_COLUMNS
 from lance_spark.store import scanning
-from lance_spark.streams.source_commits import CommitMeaning, Effect, meaning, refusal
+from lance_spark.streams.source_commits import CommitMeaning, Effect, may_have_moved, meaning, refusal
+from lance_spark.streams.source_merged import NewRows
 from lance_spark.streams.source_plan import PartSize, VersionSize
 
 _KEPT = 256
@@ -47,6 +50,8 @@ class Part(NamedTuple):
     """None in a stream of appended rows."""
     pairing: bool = False
     recognizable: bool = True
+    rows: NewRows | None = None
+    """Of a fragment that has older rows, too: the rows to give. None for all that are not deleted."""
 
     @property
     def size(self) -> PartSize:
@@ -158,17 +163,20 @@ class PartsReader:
         if self._columns.feed is not None:
             stable = before.contents.has_stable_row_ids and after.contents.has_stable_row_ids
             return self._as_parts(step, stable)
-        old = tracked_to(before.contents.fields, columns, names, replaces_all(by))
-        other = {place for place in range(len(names)) if old.ids[place] != columns.ids[place]}
-        seen = meaning(_effect(step.pieces, other))
-        if seen is CommitMeaning.CHANGE:
-            if self._options.skip_change_commits:
-                return ()
-            trace = None if by is None else read_trace(by.properties)
-            merged = trace.source if trace is not None and trace.action == MERGE else None
-            raise refusal(found.pin, None if by is None else by.operation, merged)
-        added = tuple(piece for piece in step.pieces if piece.before is None)
-        return self._as_parts(VersionPieces(added), False) if seen is CommitMeaning.ROWS else ()
+        old = TrackedVersion(before, tracked_to(before.contents.fields, columns, names, replaces_all(by)))
+        effect = _effect(step.pieces, {at for at in range(len(names)) if old.columns.ids[at] != columns.ids[at]})
+        added = [piece for piece in step.pieces if piece.before is None]
+        if meaning(effect) is not CommitMeaning.CHANGE:
+            return tuple(Part((piece,)) for piece in added)
+        if may_have_moved(effect):
+            chosen = rows_of_merge(self._line.location, old, TrackedVersion(after, columns), by)
+            if chosen is not None:
+                return tuple(_chosen_parts(added, chosen))
+        if self._options.skip_change_commits:
+            return ()
+        trace = None if by is None else read_trace(by.properties)
+        merged = trace.source if trace is not None and trace.action == MERGE else None
+        raise refusal(found.pin, None if by is None else by.operation, merged)
 
     def _as_parts(self, told: VersionPieces, stable: bool) -> tuple[Part, ...]:
         feed = self._columns.feed
@@ -266,6 +274,19 @@ def _effect(pieces: tuple[Piece, ...], other: set[int]) -> Effect:
         deleted=sum(piece.deletes or piece.inserts for piece in both),
         rewritten=sum(not other.issuperset(piece.rewritten) for piece in both),
     )
+
+
+def _chosen_parts(added: Iterable[Piece], chosen: Mapping[int, NewRows]) -> Iterator[Part]:
+    """Fragments of which some rows are new. Of a fragment whose rows are all new, no rows are chosen."""
+    for piece in added:
+        rows = None if piece.after is None else chosen[piece.after.fragment]
+        if rows is None or not rows.total:
+            continue
+        if rows.total == piece.rows:
+            yield Part((piece,))
+            continue
+        size = piece.size * rows.total // max(1, piece.rows)
+        yield Part((piece._replace(size=size, rows=rows.total),), rows=rows)
 
 
 def _transaction(found: LineVersion | None) -> Transaction | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from math import ceil
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +32,13 @@ from lance_spark.schema.projection import ROW_ADDRESS, ROW_COLUMNS, ROW_ID
 from lance_spark.schema.width import row_width
 from lance_spark.store.fragment_sizes import fragment_sizes
 from lance_spark.store.scanning import Scan, ScanColumns, read_batches, takes_row_addresses
+from lance_spark.streams.source_merged import NewRows, Range
 
 _ROWS_IN_MEMORY = 2_000_000
 """Rows of a version that one task compares, about. Of more, each task reads all and keeps its share."""
+_MOST_RANGES = 64
+"""Ranges of rows that are read one by one: each is a scan of its own."""
+_OFFSET = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,13 @@ class RowsOf:
     part: ScanPartition
     names: tuple[str | None, ...]
     """What the version calls each column that the stream gives; None for one that it does not have."""
+    only: tuple[Range, ...] | None = None
+    """The rows to give, by their places in the fragment, where the scan cannot be limited to them; None for all."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all rows of fragments."""
+        return self.only is None and self.part.row_count is None
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,7 @@ def divide(parts: Sequence[Part], read: PinnedRead, schema: pa.Schema, cores: in
     """The tasks of a batch. ``schema`` is what comes out; ``cores`` are those to keep busy."""
     if not parts or parts[0].reading is not None:
         return list(_feed_tasks(parts, read.options.split_size))
-    return list(_row_tasks([part.pieces[0] for part in parts], read, schema, cores))
+    return list(_row_tasks(parts, read, schema, cores))
 
 
 def read_task(task: StreamTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -87,7 +99,8 @@ def read_task(task: StreamTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if isinstance(task, RowsTask):
         for part in task.parts:
             for batch in read_batches(part.scan, part.part):
-                yield conform(_named(batch, part.names, schema), schema)
+                chosen = batch if part.only is None else _chosen(batch, part.only)
+                yield conform(_named(chosen, part.names, schema), schema)
         return
     changes = direct_changes(task.reading, task.pieces) if isinstance(task, FeedTask) else _paired(task)
     for batch in changes:
@@ -113,31 +126,45 @@ def _feed_tasks(parts: Sequence[Part], split_size: int) -> Iterator[StreamTask]:
 _FEED_BYTES = 32 * 2**20
 
 
-def _row_tasks(pieces: Sequence[Piece], read: PinnedRead, schema: pa.Schema, cores: int) -> Iterator[StreamTask]:
+def _row_tasks(parts: Sequence[Part], read: PinnedRead, schema: pa.Schema, cores: int) -> Iterator[StreamTask]:
     """Neighbouring fragments share a task, of whatever versions they are; a large fragment has several."""
     width = row_width(schema)
+    pieces = [part.pieces[0] for part in parts]
     weights = [FRAGMENT_COST + max(piece.size, int(piece.rows * width)) for piece in pieces]
     target = min(read.options.split_size, max(MIN_SPLIT, sum(weights) // max(1, cores)))
     group: list[RowsOf] = []
     filled = 0
-    for piece, weight in zip(pieces, weights, strict=True):
+    for part, piece, weight in zip(parts, pieces, weights, strict=True):
         side = _after(piece)
         rows = _rows_of(side, read, schema, width)
-        if weight > 1.5 * target:
-            yield from (RowsTask((RowsOf(rows.scan, part, rows.names),)) for part in _ranges(side, rows, target, width))
+        large = weight > 1.5 * target
+        if part.rows is not None:
+            divided = list(_chosen_rows(rows, part.rows, ceil(weight / target) if large else 1))
+        else:
+            divided = list(_ranges(side, rows, target, width)) if large else [rows]
+        if large:
+            yield from (RowsTask((each,)) for each in divided)
             continue
         if group and filled + weight > target:
             yield RowsTask(tuple(group))
             group, filled = [], 0
         filled += weight
-        if group and group[-1].scan == rows.scan:
-            rows = RowsOf(rows.scan, ScanPartition((*group.pop().part.fragment_ids, side.fragment)), rows.names)
-        group.append(rows)
+        for each in divided:
+            _join(group, each)
     if group:
         yield RowsTask(tuple(group))
 
 
-def _ranges(side: Side, rows: RowsOf, target: int, width: float) -> tuple[ScanPartition, ...]:
+def _join(group: list[RowsOf], rows: RowsOf) -> None:
+    """Add to what one task reads. Whole fragments of one version are read by one scan."""
+    last = group[-1] if group else None
+    if last is not None and last.scan == rows.scan and last.is_whole and rows.is_whole:
+        rows = RowsOf(rows.scan, ScanPartition((*last.part.fragment_ids, *rows.part.fragment_ids)), rows.names)
+        group.pop()
+    group.append(rows)
+
+
+def _ranges(side: Side, rows: RowsOf, target: int, width: float) -> Iterator[RowsOf]:
     scan = rows.scan
     known = {size.fragment_id: size for size in fragment_sizes(scan.location, scan.pin)}
     size: FragmentSize = known[side.fragment]
@@ -147,7 +174,31 @@ def _ranges(side: Side, rows: RowsOf, target: int, width: float) -> tuple[ScanPa
         filtered=scan.filter is not None,
         splittable=takes_row_addresses(scan.location, scan.pin),
     )
-    return plan_scan([size], request)
+    for part in plan_scan([size], request):
+        yield RowsOf(scan, part, rows.names)
+
+
+def _chosen_rows(rows: RowsOf, new: NewRows, tasks: int) -> Iterator[RowsOf]:
+    """Some rows of a fragment: read by ranges, or out of all its rows where a scan cannot be told where to look."""
+    scan = rows.scan
+    addressed = scan.filter is not None
+    if len(new.ranks) > _MOST_RANGES or (addressed and not takes_row_addresses(scan.location, scan.pin)):
+        columns = replace(scan.columns, with_row_address=True)
+        yield RowsOf(replace(scan, columns=columns), rows.part, rows.names, new.offsets)
+        return
+    most = ceil(new.total / tasks)
+    for first, end in new.offsets if addressed else new.ranks:
+        for start in range(first, end, most):
+            part = ScanPartition(rows.part.fragment_ids, start, min(most, end - start))
+            yield RowsOf(scan, part, rows.names)
+
+
+def _chosen(batch: pa.RecordBatch, only: Sequence[Range]) -> pa.RecordBatch:
+    addresses = batch.column(batch.schema.get_field_index(ROW_ADDRESS)).cast(pa.uint64()).to_numpy()
+    places = (addresses & np.uint64(_OFFSET)).astype(np.int64)
+    firsts, ends = np.array(only, np.int64).T
+    at = np.searchsorted(firsts, places, "right") - 1
+    return batch.filter(pa.array((at >= 0) & (places < ends[at])))
 
 
 def _rows_of(side: Side, read: PinnedRead, schema: pa.Schema, width: float) -> RowsOf:
