@@ -6,16 +6,19 @@ This file decides about the table as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lance_spark.manifest.contents import Contents
+from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.merge.change import MergeChange, MergeConflict, Sides
 from lance_spark.merge.column_conflicts import merge_schema, strict_columns
 from lance_spark.merge.delta import Delta, delta
 from lance_spark.merge.fragments import merge_fragments
 from lance_spark.refs.names import MAIN
 
+BROUGHT_BEFORE = (
+    "rows that one side compacted are in the other one already, and no version says which merge brought them"
+)
 TAKEN_BEFORE = "rows that were picked, reverted or restored may be on both sides under other names"
 
 
@@ -36,6 +39,7 @@ def compare(sides: Sides) -> MergeChange:
         # With a contest it is not known yet which fragments are added.
         conflicts += taken_before(sides, change) if change.contest is None else []
         conflicts += _overwrites(sides, ours, theirs)
+        conflicts += _brought_before(sides, ours, change)
     return replace(
         change,
         columns=schema.columns,
@@ -56,6 +60,27 @@ def taken_before(sides: Sides, change: MergeChange) -> list[MergeConflict]:
     if _has_twins(sides, change) or (change.added and _is_hidden(sides)):
         return [sides.conflict(TAKEN_BEFORE)]
     return []
+
+
+def _brought_before(sides: Sides, ours: Delta, change: MergeChange) -> list[MergeConflict]:
+    """Files that both sides name, and the base does not, while a compaction of one side replaced them.
+
+    Ours took them in by a merge that is forgotten, as its version was cleaned up and the merged branch deleted. By the
+    names of files alone, the compacted rows look like new ones.
+    """
+    if not (change.added and ours.added and sides.rewrites):
+        return []
+    our_rewrites, their_rewrites = sides.our_steps.rewrites, sides.their_steps.rewrites
+    here = {path for each in our_rewrites for path in each.paths} | _paths(ours.added)
+    there = {path for each in their_rewrites for path in each.paths} | _paths(change.added)
+    both = here & there
+    if both:
+        both -= _paths(sides.base_theirs.contents.fragments_with(both))
+    return [sides.conflict(BROUGHT_BEFORE)] if both else []
+
+
+def _paths(fragments: Iterable[Fragment]) -> set[str]:
+    return {file.path for entry in fragments for file in entry.files}
 
 
 def _is_hidden(sides: Sides) -> bool:

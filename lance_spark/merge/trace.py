@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,9 @@ CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "re
 """The branch that follows the remote records a push; the remote itself records that it received one."""
 BEGIN = "begin"
 """The first half of a version that is copied from another dataset: it has no rows; the next version brings them."""
+HELD = "lance_spark.source_held"
+"""What a merged version held of other chains, as JSON: their identities, and the newest version of each. The refs say
+it, too, until the merged branch is deleted."""
 PUSHER = "lance_spark.pusher"
 """Which dataset sent what was received, and which of its versions."""
 BRINGING = frozenset({CHERRY_PICK, REVERT, RESTORE})
@@ -45,6 +49,8 @@ class Trace:
     """Identity of the source's branch, so that a later branch of the same name is not taken for it; "" for main."""
     pusher: str = ""
     """Identifies the dataset and the version that a push came from."""
+    held: tuple[tuple[str, int], ...] = ()
+    """Of a merge: identities of other chains that the source descends from ("" for main), and the versions of them."""
 
     @property
     def takes_in(self) -> bool:
@@ -55,6 +61,7 @@ class Trace:
         """As transaction properties."""
         properties = {ACTION: self.action, SOURCE: str(self.source), SOURCE_ID: self.source_id}
         properties |= {PUSHER: self.pusher} if self.pusher else {}
+        properties |= {HELD: json.dumps(dict(self.held))} if self.held else {}
         return {**properties, MESSAGE: message} if message else properties
 
 
@@ -64,4 +71,13 @@ def read_trace(properties: Mapping[str, str]) -> Trace | None:
     if not branch or not version.isdecimal():
         return None
     pin = PinnedVersion(None if branch == MAIN else branch, int(version))
-    return Trace(properties.get(ACTION, ""), pin, properties.get(SOURCE_ID, ""), properties.get(PUSHER, ""))
+    source_id, pusher = properties.get(SOURCE_ID, ""), properties.get(PUSHER, "")
+    return Trace(properties.get(ACTION, ""), pin, source_id, pusher, _read_held(properties.get(HELD, "{}")))
+
+
+def _read_held(written: str) -> tuple[tuple[str, int], ...]:
+    """Nothing where it cannot be read: another tool may write anything."""
+    try:
+        return tuple((str(chain), int(version)) for chain, version in json.loads(written).items())
+    except (ValueError, TypeError, AttributeError):
+        return ()

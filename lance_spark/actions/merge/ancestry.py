@@ -171,6 +171,9 @@ class Graph:
             trace = read_trace(transaction.properties) if transaction is not None else None
             if trace is not None and trace.takes_in:
                 merges.add(TakenIn(version, Node(trace.source_id, trace.source.version)))
+                if trace.source_id and trace.source_id not in self._branches:
+                    # Who forgets what a deleted branch was made from, takes its rows for new ones in the next merge.
+                    merges |= {TakenIn(version, Node(*held)) for held in trace.held}
         for note in merged_notes(self._refs.branches.values()):
             if note.into == chain and above < note.at <= newest:
                 merges.add(TakenIn(note.at, note.source))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from lance_spark.actions.merge.ancestry import Graph, only_base, trace_of
@@ -69,7 +69,7 @@ def merge(
             theirs=source,
             base_ours=base_of(location, graph, ours, base),
             base_theirs=base_of(location, graph, source, base),
-            trace=trace_of(graph, MERGE, source),
+            trace=replace(trace_of(graph, MERGE, source), held=_held(graph, source, ours)),
             message=options.message or f"Merge {source} into {into or MAIN}",
             our_path=graph.path(ours, base, source),
             their_path=graph.path(source, base, ours),
@@ -84,6 +84,12 @@ def merge(
     if result.version is not None:
         remember(location, into, source, result.version)
     return result
+
+
+def _held(graph: Graph, source: PinnedVersion, ours: PinnedVersion) -> tuple[tuple[str, int], ...]:
+    """What the source has of other chains, which nobody can tell any more once its branch is deleted."""
+    own = graph.identity(source.branch)
+    return tuple(sorted((chain, version) for chain, version in graph.held(source, ours).items() if chain != own))
 
 
 def base_of(location: DatasetLocation, graph: Graph, side: PinnedVersion, base: Node) -> PinnedVersion:
