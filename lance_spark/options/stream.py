@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.options import text
 
-_OWN = ("query_id", "checkpointlocation", "queryname", "mode", "key", "optimize_every")
-"""Of these ``checkpointlocation`` and ``queryname`` are Spark's."""
+STREAM_WRITE_OPTIONS = ("query_id", "checkpointLocation", "queryName", "mode", "key", "optimize_every")
+"""Every option of a stream that a write does not have. ``checkpointLocation`` and ``queryName`` are Spark's."""
+_OWN = frozenset(name.lower() for name in STREAM_WRITE_OPTIONS)
 NEW_BRANCH = ("create_branch", "from_branch", "from_tag", "from_version")
 
 
@@ -29,7 +30,12 @@ def take_stream_options(options: Mapping[str, str]) -> StreamOptions:
     """A stream's own options, checked. Raises InvalidOption, and Refused for upserts, which need a session."""
     given = {key.lower(): value for key, value in options.items()}
     write = {key: value for key, value in options.items() if key.lower() not in _OWN}
-    mode = text.to_choice("mode", given.get("mode", "append"), ("append", "upsert"))
+    mode = given.get("mode", "append").strip().lower()
+    if mode not in ("append", "upsert"):
+        raise InvalidOption(
+            f"Option 'mode' is '{given['mode']}', but it must be append or upsert.",
+            hint="To replace all rows by each batch, leave it out and write with outputMode('complete').",
+        )
     key = given.get("key")
     if "path" not in given:
         raise InvalidOption(

@@ -19,18 +19,29 @@ _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
-def check_known(given: Iterable[str], known: Collection[str], where: str, also: Collection[str] = ()) -> None:
+def check_known(
+    given: Iterable[str],
+    known: Collection[str],
+    where: str,
+    also: Collection[str] = (),
+    of_streams: Collection[str] = (),
+) -> None:
     """Raise InvalidOption for the first unknown option, naming the nearest known one.
 
-    ``also`` are options that were taken out before: misspelt, they come here.
+    ``also`` are options that were taken out before: misspelt, they come here. So do those ``of_streams``, in a stream.
     """
     for name in given:
         if name.lower() in {key.lower() for key in known}:
             continue
         whole = {*known, *also}
-        near = difflib.get_close_matches(name.lower(), [key.lower() for key in whole], n=1, cutoff=0.5)
-        spelled = next((key for key in whole if near and key.lower() == near[0]), None)
-        hint = f"Did you mean '{spelled}'?" if spelled else f"Known options: {', '.join(sorted(whole))}."
+        spelled = {key.lower(): key for key in (*of_streams, *whole)}
+        if name.lower() in {key.lower() for key in of_streams}:
+            raise InvalidOption(
+                f"Option '{spelled[name.lower()]}' is for streams.",
+                hint="Leave it out, or use spark.readStream or df.writeStream.",
+            )
+        near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)
+        hint = f"Did you mean '{spelled[near[0]]}'?" if near else f"Known options: {', '.join(sorted(whole))}."
         raise InvalidOption(f"Unknown option '{name}' for {where} a Lance dataset.", hint=hint)
 
 

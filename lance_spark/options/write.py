@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.options import text
 from lance_spark.options.catalog import CATALOG_OPTIONS
+from lance_spark.options.stream import STREAM_WRITE_OPTIONS
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none, check_new_branch_name, check_tag_name
 
@@ -77,7 +78,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
                 hint="Write to a branch made from it: option('branch', 'name'), option('create_branch', 'true') "
                 "and option('from_tag', ...) or option('from_version', ...).",
             )
-    text.check_known(options, WRITE_OPTIONS, "writing", CATALOG_OPTIONS)
+    text.check_known(options, WRITE_OPTIONS, "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
     given = {key.lower(): value for key, value in options.items()}
     stable = given.get("enable_stable_row_ids")
     branch = branch_or_none(given.get("branch"))

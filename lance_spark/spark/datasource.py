@@ -64,12 +64,9 @@ class LanceDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of what is committed to a branch, version by version."""
-        from lance_spark.actions.streams.source import stream_read
-        from lance_spark.spark.failures import plainly
         from lance_spark.spark.streaming.source import LanceStreamReader
 
-        with plainly():
-            return LanceStreamReader(stream_read(self.options, self._pin()), schema)
+        return LanceStreamReader(self.options, self._pin, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer that appends, or overwrites the branch's current version."""

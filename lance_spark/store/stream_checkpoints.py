@@ -26,7 +26,8 @@ def read_query_id(checkpoint: str, storage: Mapping[str, str]) -> str:
 
 def _way_on(hint: str | None) -> str:
     own = (
-        "Where this process cannot read the checkpoint, give the stream an id of your own, which stays the same as "
-        "long as the checkpoint does: option('query_id', 'orders')."
+        "The option is to name the query's own checkpoint, as writeStream has it. Where this process cannot read it, "
+        "give the stream an id of your own, which stays the same as long as the checkpoint does: "
+        "option('query_id', 'orders')."
     )
     return f"{hint} {own}" if hint else own

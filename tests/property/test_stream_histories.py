@@ -59,9 +59,11 @@ class Followed(History):
             super().step(kind, on_branch, number)
 
     def read(self, query):
+        """As Spark does: a batch is committed when the next one is planned, and not run again from then on."""
+        if query.planned:
+            query.commit()
         if query.plan():
             query.run()
-            query.commit()
 
     def restore(self, branch, number):
         versions = [each["version"] for each in lance.dataset(self.root(branch)).versions()]

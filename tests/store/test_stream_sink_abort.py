@@ -1,4 +1,4 @@
-"""What Spark asks of the sink, call by call: batches that are aborted, what a commit reads, and what a cleanup keeps."""
+"""What Spark asks of the sink, call by call: batches that are aborted, what a commit reads, what a cleanup keeps."""
 
 from datetime import timedelta
 

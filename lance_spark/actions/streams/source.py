@@ -24,6 +24,7 @@ from lance_spark.options.stream_read import (
 )
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.resolve import missing_version
+from lance_spark.store.scanning import Scan, ScanColumns, check_filter
 from lance_spark.store.version_listing import version_numbers
 from lance_spark.store.version_reader import read_contents
 from lance_spark.streams.source_offsets import StreamOffset, StreamPlace, batch_start, begun, resume_after_loss
@@ -74,9 +75,14 @@ class StreamSource:
     """One stream. It remembers nothing that it could not find out again, except for how far ``AvailableNow`` goes."""
 
     def __init__(self, stream: StreamRead, schema: pa.Schema, feed: FeedColumns | None) -> None:
-        """``schema``: the columns to give, in the types that Spark takes; ``feed``: those of a change feed, so too."""
+        """``schema``: the columns to give, in the types that Spark takes; ``feed``: those of a change feed, so too.
+
+        Raises InvalidOption for a filter that cannot be read: a task would say so late, and with a traceback.
+        """
         self.stream, self._options = stream, stream.options
         read = stream.read
+        if read.options.filter is not None:
+            check_filter(Scan(read.location, read.pin, ScanColumns(()), read.options.filter))
         self._line = StreamLine(read.location, read.pin.branch)
         contents = read_contents(read.location, read.pin)
         columns = StreamColumns(read, contents.fields, schema, feed)
@@ -176,8 +182,7 @@ class StreamSource:
         if isinstance(asked, str):
             asked = self._named(asked)
         if asked > newest or self._line.find(asked) is None or (asked > 1 and self._line.find(asked - 1) is None):
-            known = [version for version in version_numbers(self._line.location, branch) if version > 1]
-            problem = missing_version(asked, branch, known)
+            problem = missing_version(asked, branch, [*version_numbers(self._line.location, branch)])
             if asked <= newest:
                 oldest = self._line.oldest(newest)
                 problem = NotFound(

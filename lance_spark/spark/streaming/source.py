@@ -8,16 +8,17 @@ the limits of its options on its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from lance_spark.actions.read import read_for_spark
-from lance_spark.actions.streams.source import StreamRead, StreamSource, stream_feed
+from lance_spark.actions.read import PinnedRead, read_for_spark
+from lance_spark.actions.streams.source import StreamRead, StreamSource, stream_feed, stream_read
 from lance_spark.actions.streams.source_tasks import StreamTask, divide, read_task
+from lance_spark.errors import LanceSparkError
 from lance_spark.schema.projection import unknown_column
 from lance_spark.spark.failures import plainly
 from lance_spark.spark.types import to_spark, wire_schema
@@ -48,27 +49,42 @@ class StreamPartition(InputPartition):
 class _StreamReader(DataSourceStreamReader):
     """What is the same with every Spark."""
 
-    def __init__(self, stream: StreamRead, schema: StructType) -> None:
-        self._stream = stream
-        self._wire = wire_schema(schema)
-        with plainly():
-            feed = stream_feed(stream)
-            if feed is None:
-                read_for_spark(stream.read, self._wire)
-            else:
-                missing = next((name for name in self._wire.names if name not in feed.rows.names), None)
-                if missing is not None:
-                    raise unknown_column(missing, feed.rows.names)
-                feed = replace(feed, schema=wire_schema(to_spark(feed.schema)))
-            self._source: StreamSource | None = StreamSource(stream, self._wire, feed)
+    def __init__(self, options: Mapping[str, str], pinned: Callable[[], PinnedRead], schema: StructType) -> None:
+        """A reader that cannot be is made all the same, and says why when it is first asked for an offset.
+
+        Spark stops the reader in the end, also one that it has not got: it then shows that error instead of this one.
+        """
+        self._wire = pa.schema([])
+        self._problem: LanceSparkError | None = None
+        self._stream: StreamRead | None = None
+        self._source: StreamSource | None = None
+        try:
+            self._wire = wire_schema(schema)
+            self._stream = stream_read(options, pinned())
+            self._source = self._made(self._stream)
+        except LanceSparkError as problem:
+            self._problem = problem
+
+    def _made(self, stream: StreamRead) -> StreamSource:
+        feed = stream_feed(stream)
+        if feed is None:
+            read_for_spark(stream.read, self._wire)
+        else:
+            missing = next((name for name in self._wire.names if name not in feed.rows.names), None)
+            if missing is not None:
+                raise unknown_column(missing, feed.rows.names)
+            feed = replace(feed, schema=wire_schema(to_spark(feed.schema)))
+        return StreamSource(stream, self._wire, feed)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks need the columns only; what was read of versions would cross with each of them."""
-        return {"_stream": self._stream, "_wire": self._wire, "_source": None}
+        return {"_stream": self._stream, "_wire": self._wire, "_source": None, "_problem": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The place before the first batch; the same one each time."""
-        return unbegun()
+        with plainly():
+            self._check()
+            return unbegun()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One entry per task of a batch."""
@@ -76,8 +92,9 @@ class _StreamReader(DataSourceStreamReader):
             last = parse_offset(end)
             if last is None:
                 return []
-            parts = self._used.parts(parse_offset(start), last)
-            tasks = divide(parts, self._stream.read, self._wire, os.cpu_count() or 1)
+            source = self._used
+            parts = source.parts(parse_offset(start), last)
+            tasks = divide(parts, source.stream.read, self._wire, os.cpu_count() or 1)
             return [StreamPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -94,8 +111,13 @@ class _StreamReader(DataSourceStreamReader):
             if done is not None:
                 self._used.commit(done)
 
+    def _check(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+
     @property
     def _used(self) -> StreamSource:
+        self._check()
         if self._source is None:
             raise AssertionError("a task does not plan")
         return self._source
@@ -115,13 +137,13 @@ if ADMISSION_CONTROL:
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
             """That there are limits. Spark has no limit of several kinds; which they are this reader knows."""
-            limits = self._stream.limits
+            limits = NO_LIMITS if self._stream is None else self._stream.limits
             return ReadMaxFiles(min(limits.files or _MOST, _MOST)) if limits.any else ReadAllAvailable()
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
             """Where the next batch ends."""
-            limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._stream.limits
             with plainly():
+                limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._used.stream.limits
                 return self._plan(parse_offset(start), limits, self._until)
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -146,4 +168,4 @@ else:
             """Where the next batch ends."""
             with plainly():
                 start = parse_offset(self._reached or unbegun())
-                return self._plan(start, self._stream.limits)
+                return self._plan(start, self._used.stream.limits)
