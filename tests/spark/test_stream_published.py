@@ -1,4 +1,7 @@
-"""Write, audit, publish, as docs/streaming.md has it, while the stream into the branch and one out of main run on."""
+"""Write, audit, publish, as docs/streaming.md has it, while the stream into the branch and one out of main run on.
+
+Step by step, and by day: tests/store/test_streams_published.py.
+"""
 
 import json
 import os
@@ -13,7 +16,7 @@ import pytest
 
 from lance_spark import LanceTable, register
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.nightly]
 
 PAGE = Path(__file__).parents[2] / "docs" / "streaming.md"
 HOURS, ROWS, PATIENCE = 3, 4, 120
@@ -80,7 +83,8 @@ def test_main_never_sees_a_half_while_the_stream_goes_on(spark, uri, tmp_path):
         wait_for(lambda: len(given) >= rows_of(uri), writing, reading)
         assert sorted(given) == list(range(-1, 2 * HOURS * ROWS))
         ingest = lance.dataset(uri).checkout_version(("ingest", None))
-        assert "Rewrite" in {each.operation for each in map(ingest.read_transaction, range(2, ingest.version + 1))}
+        done = [type(ingest.read_transaction(number).operation).__name__ for number in range(2, ingest.version + 1)]
+        assert "Rewrite" in done
     finally:
         writing.stop()
         reading.stop()
