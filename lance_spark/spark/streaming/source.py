@@ -89,10 +89,9 @@ class _StreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One entry per task of a batch."""
         with plainly():
-            last = parse_offset(end)
+            source, last = self._used, parse_offset(end)
             if last is None:
                 return []
-            source = self._used
             parts = source.parts(parse_offset(start), last)
             tasks = divide(parts, source.stream.read, self._wire, os.cpu_count() or 1)
             return [StreamPartition(task) for task in tasks]
