@@ -89,21 +89,22 @@ def test_who_follows_the_changes_has_the_table(stable, steps, limits, options):
         shutil.rmtree(directory)
 
 
-APPENDS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ("append", "insert", "index", "read", "restart", "cleanup", "twice", "merge", "merge", "compact", "compact")
-        ),
-        st.booleans(),
-        st.integers(0, 9),
-    ),
-    min_size=3,
-    max_size=12,
-)
+APPENDING = (
+    "append", "append", "insert", "index", "read", "restart", "cleanup", "twice", "merge", "compact", "publish",
+    "publish",
+)  # fmt: skip
+APPENDS = st.lists(st.tuples(st.sampled_from(APPENDING), st.booleans(), st.integers(0, 9)), min_size=4, max_size=14)
 
 
 class Appended(Followed):
-    """A history in which rows only come."""
+    """A history in which rows only come. A branch is often compacted right before it is merged."""
+
+    def step(self, kind, on_branch, number):
+        if kind == "publish":
+            super().step("compact", not on_branch, number)
+            super().step("merge", on_branch, number)
+        else:
+            super().step(kind, on_branch, number)
 
     def insert(self, dataset, number):
         rows = self.batch(1 + number % 4)
