@@ -66,6 +66,7 @@ CHAPTERS = {
     check.__name__: check
     for check in (changed, catalogued, streamed, upserted, changed_columns, searched, looked_after, retried)
 }
+BY_DAY = tuple(name for name in CHAPTERS if name != "upserted")
 ON_EXECUTORS = ("changed", "looked_after", "retried")
 """What the driver of a classic session hands to executors in ways of its own."""
 
@@ -126,10 +127,14 @@ def check_frozen(frozen: dict, uri: str) -> None:
     table.unfreeze("here")
 
 
-def test_spark_connect_on_a_cluster_with_two_workers(uri, tmp_path):
+@pytest.mark.parametrize(
+    "chapters",
+    [pytest.param(BY_DAY, id="by day"), pytest.param(tuple(CHAPTERS), id="all", marks=pytest.mark.nightly)],
+)
+def test_spark_connect_on_a_cluster_with_two_workers(chapters, uri, tmp_path):
     with standalone_cluster(tmp_path / "cluster") as master:
-        story = tell(uri, "connect", master, tmp_path, tuple(CHAPTERS))
-    check(story, uri, tuple(CHAPTERS))
+        story = tell(uri, "connect", master, tmp_path, chapters)
+    check(story, uri, chapters)
     assert story["workers"] == 2
 
 

@@ -29,7 +29,7 @@ def test_the_script_has_a_command_for_every_word():
     assert sorted(commented) == sorted(WORDS)
 
 
-@pytest.fixture(params=[pytest.param("local disk", marks=pytest.mark.nightly), "s3"])
+@pytest.fixture(params=["local disk", pytest.param("s3", marks=pytest.mark.nightly)])
 def place(request, tmp_path):
     """(STORE, storage options, environment)."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}

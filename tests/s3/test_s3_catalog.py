@@ -302,7 +302,7 @@ def team():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["v2", "compatibility"])
+@pytest.mark.parametrize("mode", [pytest.param("v2", marks=pytest.mark.nightly), "compatibility"])
 def test_of_eight_processes_one_wins(team, bucket, faulty, storage_through, mode):
     """Through the proxy: moto looks whether a key is there and writes it in two steps, a real store in one."""
     catalog = open_catalog(f"s3://{bucket}/lake", storage_through, mode)

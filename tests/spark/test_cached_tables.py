@@ -38,6 +38,7 @@ VERBS = {
 }
 
 
+@pytest.mark.less_on("newest", 0.6)
 @pytest.mark.parametrize("verb", VERBS)
 def test_new_queries_of_names_see_what_a_handle_changed(spark, lake, verb):
     uri = lake.catalog.at("t").uri

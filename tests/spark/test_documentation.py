@@ -71,6 +71,7 @@ def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_pat
         assert found == said or found.startswith(said.removesuffix("...")), (found, said)
 
 
+@pytest.mark.less_on("oldest", 0.15)
 @pytest.mark.parametrize(
     ("page", "name", "dataset", "lines"),
     [

@@ -74,6 +74,7 @@ def test_a_cleanup_as_the_page_has_it_starts_no_session_and_ends_with_its_report
     assert len(lance.dataset(flights).versions()) == 6
 
 
+@pytest.mark.nightly  # by day tests/connect submits a cleanup
 def test_on_spark_the_report_is_the_last_word_as_well(flights):
     command = shown("spark-submit --properties-file conf/spark-defaults.conf jobs/cleanup.py")[0]
     said = submit([*command, *EVERYTHING_OLD, "--where", "spark", "--execute"], flights)

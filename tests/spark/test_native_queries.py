@@ -13,7 +13,7 @@ from lance_spark import register
 from lance_spark.spark import datasource
 from lance_spark.spark.jvm import planning, source
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.2)]
 
 SEEDS = range(3000) if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else range(40)
 PLAIN = "lance_plain"

@@ -19,6 +19,7 @@ def copy(spark, source, target, checkpoint):
     writer.toTable(target).awaitTermination()
 
 
+@pytest.mark.less_on("oldest", 0.0)
 def test_a_branch_is_copied_into_a_new_table(spark, flights, lake, tmp_path):
     copy(spark, "lake.ns1.`flights@exp/delays`", "lake.ns1.copy", str(tmp_path / "checkpoint"))
     into = lake.describe_table("ns1.copy").location.uri
