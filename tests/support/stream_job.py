@@ -52,7 +52,12 @@ def upsert(spark: SparkSession, given: Given) -> DataStreamWriter:
     table = LanceTable.for_path(spark, given["uri"], given["storage"]).checkout(branch=given["options"]["branch"])
     every = int(given["options"]["optimize_every"])
     function = upsert_batches(table, key="id", checkpoint=given["checkpoint"], optimize_every=every)
-    return files(spark, given).writeStream.foreachBatch(function)
+
+    def last_of_each_key(rows: DataFrame, batch: int) -> None:
+        """A batch may have the files of two, see ``StreamedTable``; of several rows of one key the last one counts."""
+        function(rows.groupBy("id").agg({"v": "max"}).toDF("id", "v"), batch)
+
+    return files(spark, given).writeStream.foreachBatch(last_of_each_key)
 
 
 def source(spark: SparkSession, given: Given) -> DataStreamWriter:
