@@ -189,8 +189,8 @@ class Queries:
             _kill(driver)
 
     def _told(self) -> str:
-        told = (self._directory / "log").read_text(errors="replace")[-4000:]
-        return told if self._server is None else f"{told}\nThe server:\n{self._server.log}"
+        told = _without_frames((self._directory / "log").read_text(errors="replace"))
+        return told if self._server is None else f"{told}\nThe server:\n{_without_frames(self._server.log)}"
 
 
 def deaths(kind: str, group: int, connect: bool) -> list[Death]:
@@ -201,6 +201,11 @@ def deaths(kind: str, group: int, connect: bool) -> list[Death]:
         Death(moment, chance.randint(1, moment.most), connect and moment.of_spark and chance.random() < 0.7)
         for moment in chosen
     ]
+
+
+def _without_frames(log: str) -> str:
+    """The end of a log, without Java's stack frames: they would be all that is left of it."""
+    return "\n".join([line for line in log.splitlines() if not line.lstrip().startswith("at ")][-60:])
 
 
 def _dies(server: Server, code: int | None) -> bool:
