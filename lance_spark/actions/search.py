@@ -46,7 +46,7 @@ from lance_spark.searching.vectors import (
     check_direction,
     check_refined,
     effective_metric,
-    shape_of,
+    has_several,
     vector_column,
 )
 from lance_spark.store.index_descriptions import all_details
@@ -162,7 +162,7 @@ def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
     if work.near is None or not work.prefilter:
         return _whole(work)
     assert prepared.field is not None
-    if work.near.indexed and _several(prepared.field):
+    if work.near.indexed and has_several(prepared.field):
         return _whole(work)  # What segments guess cannot be compared.
     segments = prepared.index.segments if prepared.index is not None and work.near.indexed else ()
     tasks = vector_tasks(segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side)
@@ -172,12 +172,6 @@ def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
 def _whole(work: SearchWork) -> tuple[Task, ...]:
     near = work.near is not None and not (work.fast and not work.near.segments)
     return ((WholeTask(),) if near else ()) + ((TextTask(),) if work.text is not None else ())
-
-
-def _several(field: pa.Field) -> bool:
-    """Whether a row has several vectors."""
-    shape = shape_of(field.type)
-    return shape is not None and shape.several
 
 
 def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSearch:
@@ -203,7 +197,7 @@ def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSe
     near = Near(field.name, metric, index is not None, index.live(look.rows) if index is not None else (), *chosen)
     every = [fragment for fragment, count in look.rows.items() if count]
     flat = () if options.fast else tuple(index.uncovered(look.rows) if index is not None else every)
-    rescored = index is not None and (bool(flat) or options.refine_factor is not None) and not _several(field)
+    rescored = index is not None and (bool(flat) or options.refine_factor is not None) and not has_several(field)
     work = replace(prepared.work, near=near, rescored=rescored)
     if request.vector.values is not None:
         values = as_vector(request.vector.values, field)

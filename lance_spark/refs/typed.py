@@ -9,16 +9,16 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 from lance_spark.errors import InvalidOption
 from lance_spark.refs.expressions import RefExpression, is_range, parse_expression
 from lance_spark.refs.model import RefSpec
+from lance_spark.show.moments import EPOCH
 
 _NUMBER = re.compile(r"[0-9]+")
 _LARGEST = 2**63 - 1
 _DIGITS = 19
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FORMS = "Write for example 7, 'v2013' (a tag), 'exp/delays' (a branch) or 'exp/delays@7'."
 
 
@@ -69,7 +69,7 @@ def parse_version_text(text: str) -> TypedRef:
 def parse_moment(micros: int) -> TypedRef:
     """What stands behind ``TIMESTAMP AS OF``: microseconds since 1970, UTC. Raises InvalidOption."""
     try:
-        return TypedRef(as_of=_EPOCH + timedelta(microseconds=micros))
+        return TypedRef(as_of=EPOCH + timedelta(microseconds=micros))
     except OverflowError:
         raise InvalidOption(f"{micros} microseconds since 1970 is no time that can be read.") from None
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.indexing.kinds import HAMMING, find_column
+from lance_spark.indexing.kinds import HAMMING, find_column, is_byte_vector
 from lance_spark.searching.binding import ColumnIndex
 from lance_spark.searching.naming import the_only, those
 
@@ -69,6 +69,12 @@ def shape_of(type: pa.DataType) -> Shape | None:
     return None
 
 
+def has_several(field: pa.Field) -> bool:
+    """Whether a row has several vectors."""
+    shape = shape_of(field.type)
+    return shape is not None and shape.several
+
+
 def vector_column(schema: pa.Schema, column: str | None) -> pa.Field:
     """The column that a vector is searched for in. Raises NotFound, SchemaMismatch, InvalidOption."""
     vectors = [field.name for field in schema if shape_of(field.type) is not None]
@@ -83,8 +89,7 @@ def vector_column(schema: pa.Schema, column: str | None) -> pa.Field:
 
 def check_alone(field: pa.Field) -> None:
     """Raise SchemaMismatch for a column with several vectors a row, where each query of many is one vector."""
-    shape = shape_of(field.type)
-    if shape is not None and shape.several:
+    if has_several(field):
         raise SchemaMismatch(
             f"Column '{field.name}' has several vectors a row, which a join does not look for.",
             hint="Search for one at a time: t.search(vector=[[...], [...]]).",
@@ -147,8 +152,7 @@ def effective_metric(metric: str | None, index: ColumnIndex | None, field: pa.Fi
     """The metric of a search: what was asked for, that of the index, that of bytes, or l2."""
     if metric is not None or index is not None:
         return metric or str(index.settings["metric"])  # type: ignore[union-attr]
-    shape = shape_of(field.type)
-    return HAMMING if shape is not None and shape.of_bytes else _DEFAULT_METRIC
+    return HAMMING if is_byte_vector(field.type) else _DEFAULT_METRIC
 
 
 def check_refined(field: pa.Field, index: ColumnIndex | None, refine_factor: int | None, fast: bool) -> bool:
@@ -157,8 +161,7 @@ def check_refined(field: pa.Field, index: ColumnIndex | None, refine_factor: int
     Of several vectors a row, pylance 14.0.2 guesses the distances of rows that an index did not find for each vector
     of the query; rows that are far come out first, unless candidates are compared by their exact distances.
     """
-    shape = shape_of(field.type)
-    if index is None or refine_factor is not None or shape is None or not shape.several:
+    if index is None or refine_factor is not None or not has_several(field):
         return True
     if fast:
         raise InvalidOption(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
 from lance_spark.errors import StorageFailure
@@ -12,11 +12,10 @@ from lance_spark.location import DatasetLocation
 from lance_spark.manifest.indexes import IndexRecord, decode_indexes
 from lance_spark.manifest.transactions import MESSAGE
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.show.moments import EPOCH
 from lance_spark.store import files
 from lance_spark.store.commits import commit_on
 from lance_spark.store.version_reader import read_manifest
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def commit_segments(
@@ -69,7 +68,7 @@ def as_index(record: IndexRecord) -> Any:
     """An index as pylance takes it."""
     from lance.dataset import Index, IndexFile
 
-    made = None if record.created_at is None else _EPOCH + timedelta(milliseconds=record.created_at)
+    made = None if record.created_at is None else EPOCH + timedelta(milliseconds=record.created_at)
     return Index(
         uuid=record.uuid,
         name=record.name,

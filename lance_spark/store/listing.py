@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.layout.key_ranges import KeyRange
 from lance_spark.location import DatasetLocation
+from lance_spark.show.moments import EPOCH
 from lance_spark.store.failures import clean
 from lance_spark.store.filesystem import bucket_and_prefix, checked_page, open_filesystem, reachable, whole_path
 
@@ -35,7 +36,6 @@ and a file that looks older than it is may be deleted too soon."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 """What Python makes of the bytes of a name that is not UTF-8."""
 _NO_NAMES = frozenset({"", ".", ".."})
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _Row = tuple[str, "int | None", "int | None"]
 """Path, bytes, microseconds since 1970."""
@@ -202,5 +202,5 @@ def _microseconds(time: object) -> int | None:
     if isinstance(time, int | float):
         return int(time * 1_000_000)
     if isinstance(time, datetime) and time.tzinfo is not None:
-        return (time - _EPOCH) // timedelta(microseconds=1)
+        return (time - EPOCH) // timedelta(microseconds=1)
     return None

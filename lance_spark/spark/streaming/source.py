@@ -56,12 +56,10 @@ class _StreamReader(DataSourceStreamReader):
         """
         self._wire = pa.schema([])
         self._problem: LanceSparkError | None = None
-        self._stream: StreamRead | None = None
         self._source: StreamSource | None = None
         try:
             self._wire = wire_schema(schema)
-            self._stream = stream_read(options, pinned())
-            self._source = self._made(self._stream)
+            self._source = self._made(stream_read(options, pinned()))
         except LanceSparkError as problem:
             self._problem = problem
 
@@ -78,7 +76,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks need the columns only; what was read of versions would cross with each of them."""
-        return {"_stream": self._stream, "_wire": self._wire, "_source": None, "_problem": None}
+        return {"_wire": self._wire, "_source": None, "_problem": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The place before the first batch; the same one each time."""
@@ -122,8 +120,7 @@ class _StreamReader(DataSourceStreamReader):
         return self._source
 
     def _plan(self, start: StreamOffset | None, limits: Limits, until: int | None = None) -> dict[str, Any]:
-        with plainly():
-            return self._used.latest(start, limits, until).to_json()
+        return self._used.latest(start, limits, until).to_json()
 
 
 if ADMISSION_CONTROL:
@@ -136,7 +133,7 @@ if ADMISSION_CONTROL:
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
             """That there are limits. Spark has no limit of several kinds; which they are this reader knows."""
-            limits = NO_LIMITS if self._stream is None else self._stream.limits
+            limits = NO_LIMITS if self._source is None else self._source.stream.limits
             return ReadMaxFiles(min(limits.files or _MOST, _MOST)) if limits.any else ReadAllAvailable()
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
