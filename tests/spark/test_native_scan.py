@@ -309,6 +309,23 @@ def test_handles_read_natively(spark, table, in_tasks):
     assert frame.where("id < 20").count() == 9
 
 
+@pytest.mark.parametrize(
+    ("narrowed", "expected"),
+    [
+        pytest.param(lambda groups: groups.limit(3), 3, id="limit"),
+        pytest.param(lambda groups: groups.orderBy("g").limit(3), 3, id="top rows"),
+        pytest.param(lambda groups: groups.orderBy("g").limit(3).offset(1), 2, id="top rows and offset"),
+        pytest.param(lambda groups: groups.orderBy(F.desc("g")), 4, id="order"),
+    ],
+)
+def test_a_limit_of_groups_leaves_every_row_in_its_group(frame, narrowed, expected):
+    """show() asks for such a limit: the groups of a small table, which the driver answers alone, were cut short."""
+    groups = narrowed(frame.groupBy("g").agg(F.count("*").alias("rows"), F.max("id").alias("last"))).collect()
+    assert len(groups) == expected
+    assert [tuple(row) for row in groups] == [(row["g"], 25, 96 + row["g"]) for row in groups]
+    assert narrowed(frame.select("g").distinct()).count() == expected
+
+
 def test_a_limit_of_the_read_comes_before_everything_else(spark, table, in_tasks):
     frame = spark.read.format("lance").option("limit", 10).load(table)
     assert frame.where("id >= 0").count() == 10

@@ -102,15 +102,21 @@ class NativeScanBuilder(Implementation):
         return True
 
     def push_limit(self, limit: int) -> bool:
-        """Take a limit. Without a filter no more rows come out; with one, no more of each task."""
-        if not self._source.takes_more or self._pushed.sample is not None:
+        """Take a limit. Without a filter no more rows come out; with one, no more of each task.
+
+        Not behind aggregates, of which Spark asks once their answer is complete: the groups would be limited by
+        leaving out rows that they are made of.
+        """
+        if not self._source.takes_more or self._pushed.sample is not None or self._pushed.aggregate is not None:
             return False
         self._pushed = replace(self._pushed, limit=limit)
         self._partial = whole_filter(self._source, self._pushed) is not None
         return True
 
     def push_top_n(self, orders: Any, limit: int) -> bool:
-        """Take the first rows of an order. Spark sorts those of all tasks again."""
+        """Take the first rows of an order, though not of groups. Spark sorts those of all tasks again."""
+        if self._pushed.aggregate is not None:
+            return False
         keys = [_sort_key(order) for order in orders]
         known = [key for key in keys if key is not None]
         if len(known) < len(keys) or not self._source.takes_more or not sortable(known, self._source.arrow):
