@@ -5,7 +5,10 @@ Every block of a page that is marked as ``python`` or ``bash`` is an example, un
 
 - In a comment behind a statement: what it prints, if it is a ``print`` or the comment begins as a value does (a digit, a
   quote, a bracket, True, False, None). All other comments are remarks. ``...`` at the end stands for anything.
-- In a block without a language: the last lines that the example before it printed. A line ``...`` stands for any lines.
+- In a block without a language: the last lines that the example before it printed, or the error that it ended with. A
+  line ``...`` stands for any lines.
+
+No statement may fail that the page does not show to fail; a command that does says ``exit code 22`` in its comment.
 
 Sizes, times and ids may differ, as may the width of columns. A page is typed in the directory ``/home/me``.
 """
@@ -23,7 +26,7 @@ from pathlib import Path
 
 _FENCE = re.compile(r"^```(\w*)$")
 _MARK = re.compile(r"^<!-- (.*) -->$")
-_VALUE = re.compile(r"""-?\d|['"\[({]|(True|False|None)\b""")
+_VALUE = re.compile(r"""-?\d|['"\[({]|(True|False|None)\b|[A-Z]\w+\(""")
 _ERROR = re.compile(r'^(Traceback \(most recent call last\)|  File "<stdin>"|\[exit code \d+\])', re.MULTILINE)
 _ANY_LINES = r"(?:.*\n)*?"
 _DIFFERS = [
@@ -97,22 +100,27 @@ def examples(path: Path) -> list[Example]:
 def faults(example: Example, said: Sequence[str]) -> list[str]:
     """What differs between an example and what came out after each of its lines."""
     whole = "".join(said)
-    found = []
-    if example.shown is not None:
-        if not ends_as_shown(example.shown, whole):
-            shown = "\n".join(example.shown)
-            found.append(f"line {example.first_line}: it shows\n{shown}\nand there came\n{whole}")
-    elif _ERROR.search(whole):
-        found.append(f"line {example.first_line}: it ends with\n{whole}")
+    found = [f"line {line}: it ends with\n{output}" for line, output in _errors(example, said)]
+    if example.shown is not None and not (ends_as_shown(example.shown, whole) or fails_as_shown(example.shown, whole)):
+        shown = "\n".join(example.shown)
+        found.append(f"line {example.first_line}: it shows\n{shown}\nand there came\n{whole}")
     for line, claim, output in claims(example, said):
         if not matches(claim, output):
             found.append(f"line {line}: it says {claim}, and there came {output.strip() or 'nothing'}")
     return found
 
 
-def failed(said: Sequence[str]) -> bool:
-    """Whether a line ended with an error."""
-    return _ERROR.search("".join(said)) is not None
+def _errors(example: Example, said: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The lines that ended with an error that the page does not tell of: by an exit code in the comment, or below."""
+    last = max((end for end, *_ in _statements(example)), default=0)
+    for number, output in enumerate(said, 1):
+        error = _ERROR.search(output)
+        if error is None:
+            continue
+        typed = example.lines[number - 1] if number <= len(example.lines) else ""
+        shown = number >= last and example.shown is not None and fails_as_shown(example.shown, output)
+        if not (shown or error[0].strip("[]") in typed.partition(" # ")[2]):
+            yield example.first_line + number - 1, output
 
 
 def claims(example: Example, said: Sequence[str]) -> Iterator[tuple[int, str, str]]:
@@ -149,9 +157,16 @@ def matches(claim: str, output: str) -> bool:
     return found.startswith(wanted.removesuffix("...")) if wanted.endswith("...") else found == wanted
 
 
+def fails_as_shown(shown: Sequence[str], output: str) -> bool:
+    """Whether a Python statement ended with the error that is shown, in lines of any length."""
+    pieces = [re.escape(piece.strip()) for piece in alike(" ".join(shown)).split("...")]
+    return "Traceback" in output and re.search(".*".join(pieces), alike(output)) is not None
+
+
 def ends_as_shown(shown: Sequence[str], output: str) -> bool:
     """Whether the last lines of an output are those that are shown, except for what ``...`` stands for."""
-    found = "".join(f"{alike(line)}\n" for line in output.splitlines() if line.strip())
+    kept = [line for line in output.splitlines() if line.strip() and not line.startswith("[exit code ")]
+    found = "".join(f"{alike(line)}\n" for line in kept)
     lines = [alike(line) for line in shown if line.strip()]
     pattern = "".join(_ANY_LINES if line == "..." else f"{_any_end(line)}\n" for line in lines)
     return re.search(rf"(?:\A|(?<=\n)){pattern}\Z", found) is not None
