@@ -14,10 +14,10 @@ OF_THE_SESSION = {"metastore_db", "derby.log", "spark-warehouse", "artifacts"}
 class Desk:
     """One directory, and the shells that were started in it. Spark's is started once, and made as new for each page."""
 
-    def __init__(self, place: Path, *options: str) -> None:
+    def __init__(self, place: Path, remote: bool = False) -> None:
         self._work = place / "home"
         self._done = place / "done"
-        self._options = options
+        self._remote = remote
         self._pyspark: shells.Shell | None = None
         self._work.mkdir()
         self._done.mkdir()
@@ -55,7 +55,7 @@ class Desk:
         if kind == "python":
             return shells.python(self._work)
         if self._pyspark is None:
-            self._pyspark = shells.pyspark(self._work, *self._options)
+            self._pyspark = shells.pyspark(self._work, self._remote)
         else:
             said = self._pyspark.type(['__import__("support.fresh_names").fresh_names.again(globals())'])
             assert not "".join(said), said

@@ -30,7 +30,7 @@ _VALUE = re.compile(r"""-?\d|['"\[({]|(True|False|None)\b|[A-Z]\w+\(""")
 _ERROR = re.compile(r'^(Traceback \(most recent call last\)|  File "<stdin>"|\[exit code \d+\])', re.MULTILINE)
 _ANY_LINES = r"(?:.*\n)*?"
 _DIFFERS = [
-    (re.compile(r"\b\d{8}T\d{6}(\d*Z)?-[0-9a-f]{6,}\b|\b[0-9a-f]{8}-[0-9a-f-]{27}\b"), "ID"),
+    (re.compile(r"\b\d{8}T\d{6}(\.\d+)?-[0-9a-f]{6,}\b|\b[0-9a-f]{8}-[0-9a-f-]{27}\b"), "ID"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC|Z|[+-]\d\d:\d\d)?"), "MOMENT"),
     (re.compile(r"\bjust now\b|\b\d+ (second|minute|hour|day)s? ago\b"), "MOMENT"),
     (re.compile(r"\b[\d,.]+ (ms|s|min)\b"), "SPAN"),

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
@@ -107,18 +107,9 @@ def python(directory: Path) -> Shell:
     return Shell([sys.executable, "-i", "-q"], directory)
 
 
-def pyspark(directory: Path, *options: str) -> Shell:
-    """Spark's shell for Python, with ``spark`` in it."""
+def pyspark(directory: Path, remote: bool = False) -> Shell:
+    """Spark's shell for Python, with ``spark`` in it: a classic session, or one of Spark Connect."""
     conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "2"}
     settings = [f"--conf={key}={value}" for key, value in conf.items()]
-    return Shell([str(BIN / "pyspark"), "--master=local[2]", f"--driver-java-options={_JVM}", *settings, *options], directory)
-
-
-@contextlib.contextmanager
-def closing(*shells: Shell) -> Iterator[None]:
-    """End the shells at the end, whatever happens."""
-    try:
-        yield
-    finally:
-        for shell in shells:
-            shell.close()
+    kind = "--remote=local[2]" if remote else "--master=local[2]"
+    return Shell([str(BIN / "pyspark"), kind, f"--driver-java-options={_JVM}", *settings], directory)
