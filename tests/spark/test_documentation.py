@@ -1,112 +1,74 @@
-"""What the documentation says is true: the examples of README run as they stand, and the first error reads so."""
+"""What the documentation says is true: each page is typed into real shells, and shows what comes out of them."""
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
-from support import torch_stand_in
+from support.desk import Desk
+from support.pages import blocks, examples
 from support.type_table import TABLE
-
-from lance_spark import unregister
-
-with torch_stand_in.installed():
-    import lance_spark.training.torch  # noqa: F401 - for the example, which must not leave the stand-in behind
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 
 ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TYPED = [page for page in PAGES if examples(page)]
+ONLY_CLASSIC = {"README"}
+"""Pages whose later examples need one of SQL, to which a session of Spark Connect has no way."""
+AT_NIGHT = {"searching", "streaming"}
+"""Pages with many texts and many batches."""
+
+THEN = {
+    "README": """
+import lance
+sorted(lance.dataset("flights.lance").to_table()["flight"].to_pylist()) == list(range(1502))  # True
+""",
+    "changing-columns": """
+import lance
+lance.dataset("flights.lance/tree/exp").validate()
+lance.dataset("flights.lance").version  # 1
+""",
+    "streaming": """
+audited = t.count_rows()
+refused = False
+try:
+    publish(t, lambda candidate: candidate.count_rows() < 0)
+except ValueError:
+    refused = True
+
+refused, t.count_rows() == audited, [branch.name for branch in t.branches.list()]  # (True, True, ['ingest'])
+""",
+}
+"""What is typed after a page, to see with other eyes that it did what it says."""
 
 
-def blocks(path, language="python"):
-    """The code of a page's blocks in one language."""
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / path).read_text(), re.DOTALL)
+@pytest.fixture(scope="module", params=["classic", pytest.param("connect", marks=pytest.mark.nightly)])
+def desk(request, tmp_path_factory):
+    desk = Desk(tmp_path_factory.mktemp("desk"), remote=request.param == "connect")
+    yield desk
+    desk.close()
 
 
-def test_the_examples_of_the_readme_run_in_their_order_and_give_what_they_say(spark, tmp_path, request):
-    """Those without Spark are run by tests/store/test_without_spark.py."""
-    text = (ROOT / "README.md").read_text()
-    examples = re.findall(r"<!-- (first example|with spark) -->\n```python\n(.*?)```", text, re.DOTALL)
-    assert [kind for kind, _ in examples] == ["first example", "with spark", "with spark"]
-    assert text.index("<!-- first example -->") < text.index("```python")
-    names = {"spark": spark}
-    request.addfinalizer(lambda: unregister(spark))
-    checked = []
-    for _, example in examples:
-        code = re.sub(r'(?<=["`])(flights\.lance|lake)(?=["`@])', lambda match: str(tmp_path / match[1]), example)
-        exec(code, names)
-        for expression, expected in re.findall(r"^(\w.*[)\]])  # ([\d\[].*)$", code, re.MULTILINE):
-            assert eval(expression, names) == ast.literal_eval(expected), expression
-            checked.append(expected)
-    assert checked == ["71", "143", "1000", "1500", "1000", "['air_flights']", "999"]
+def cases():
+    for page in TYPED:
+        yield pytest.param(page, id=page.stem, marks=[pytest.mark.nightly] if page.stem in AT_NIGHT else [])
 
 
-def test_the_example_of_sql_runs_and_gives_what_it_says(spark, tmp_path):
-    text = (ROOT / "docs" / "catalogs.md").read_text()
-    code = "".join(re.findall(r"<!-- sql -->\n```python\n(.*?)```", text, re.DOTALL))
-    code = code.replace('"lake")', f"{str(tmp_path / 'lake')!r})").replace("three.lance", str(tmp_path / "three.lance"))
-    code = re.sub(r"^(\w.*)  # (\d+)$", r"said.append((\1, \2))", code, flags=re.MULTILINE)
-    names = {"spark": spark, "said": []}
-    unregister(spark)
-    try:
-        exec(code, names)
-    finally:
-        unregister(spark)
-    assert [found for found, _ in names["said"]] == [said for _, said in names["said"]]
-    assert len(names["said"]) == 7
+@pytest.mark.parametrize("page", cases())
+def test_a_page_can_be_pasted_from_an_empty_directory_and_gives_what_it_shows(desk, page):
+    if desk.remote and page.stem in ONLY_CLASSIC:
+        pytest.skip("SQL takes a classic session")
+    assert not desk.type(page, THEN.get(page.stem, ""))
 
 
-def test_the_example_of_changing_rows_runs_and_gives_what_it_says(spark, tmp_path):
-    text = (ROOT / "docs" / "changing-rows.md").read_text()
-    code = re.search(r"<!-- rows -->\n```python\n(.*?)```", text, re.DOTALL)[1]
-    code = code.replace("late.lance", str(tmp_path / "late.lance"))
-    code = re.sub(
-        r"^(?:print\((.*)\)|(t\.count.*\))) +# (.*)$", r"said.append((str(\1\2), '\3'))", code, flags=re.MULTILINE
-    )
-    names = {"spark": spark, "said": []}
-    exec(code, names)
-    assert len(names["said"]) == 3
-    for found, said in names["said"]:
-        assert found == said or found.startswith(said.removesuffix("...")), (found, said)
-
-
-@pytest.mark.less_on("oldest", 0.15)
-@pytest.mark.parametrize(
-    ("page", "name", "dataset", "lines"),
-    [
-        ("optimizing", "optimize", "events.lance", 4),
-        ("optimizing", "order", "flights.lance", 3),
-        ("indexes", r"\w+", "indexed.lance", 4),
-        ("searching", "searching", "airports.lance", 4),
-        pytest.param("searching", "documents", "calls.lance", 7, marks=pytest.mark.nightly),
-        ("training-sets", "frozen", "planes.lance", 6),
-        ("training-sets", "digits", "digits.lance", 5),
-    ],
-)
-def test_the_example_of_a_page_of_upkeep_runs_and_gives_what_it_says(spark, tmp_path, page, name, dataset, lines):
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    code = re.search(rf"<!-- {name} -->\n```python\n(.*?)```", text, re.DOTALL)[1]
-    code = code.replace(dataset, str(tmp_path / dataset))
-    code = re.sub(
-        r"^print\((.*)\) +# (.*)$", lambda line: f"said.append((str({line[1]}), {line[2]!r}))", code, flags=re.MULTILINE
-    )
-    names = {"spark": spark, "said": []}
-    exec(code, names)
-    assert len(names["said"]) == lines
-    for found, said in names["said"]:
-        assert found == said or found.startswith(said.removesuffix("...")), (found, said)
-
-
-def test_a_write_without_a_mode_ends_as_the_page_says_and_the_page_says_what_helps(spark, uri):
-    fails, helps = blocks("docs/when-something-goes-wrong.md")[:2]
-    quoted = " ".join(blocks("docs/when-something-goes-wrong.md", "")[0].split())
-    names = {"df": spark.range(3)}
-    with pytest.raises(AnalysisException) as caught:
-        exec(fails.replace('"flights.lance"', repr(uri)), names)
-    assert str(caught.value).startswith(quoted)
-    exec(helps.replace('"flights.lance"', repr(uri)), names)
-    assert spark.read.format("lance").load(uri).count() == 3
+def test_every_example_is_typed_or_says_why_not():
+    """What is indented is for a terminal at a machine: how to install, to build, and to start a cluster."""
+    for page in PAGES:
+        for block in blocks(page.read_text()):
+            reason = block.mark.removeprefix("not typed: ")
+            assert block.language in ("python", "bash", "", "toml", "sql", "mermaid"), (page.name, block.first_line)
+            assert reason == block.mark or len(reason) > 10, (page.name, block.first_line)
+    assert {page.stem for page in TYPED} >= {"README", "reading-and-writing", "lance-git", "cleanup", "fsck"}
 
 
 ON_THE_PAGE = {
@@ -143,17 +105,3 @@ def types(cell):
 def places(name, kinds):
     """Where a list of types has this one, which may be followed by its parameters."""
     return [place for place, kind in enumerate(kinds) if kind == name or kind.startswith(f"{name}(")]
-
-
-@pytest.mark.one_spark
-def test_the_example_of_a_stream_runs_and_gives_what_it_says(spark, tmp_path):
-    text = (ROOT / "docs" / "streaming-source.md").read_text()
-    code = re.search(r"<!-- stream -->\n```python\n(.*?)```", text, re.DOTALL)[1]
-    code = re.sub(r'"(events\.\w+|checkpoints/events)"', lambda match: repr(str(tmp_path / match[1])), code)
-    code = re.sub(r"^(\w.*)  # (\d+)$", r"said.append((\1, \2))", code, flags=re.MULTILINE)
-    names = {"spark": spark, "said": []}
-    try:
-        exec(code, names)
-    finally:
-        unregister(spark)
-    assert names["said"] == [(1000, 1000), (1200, 1200)]

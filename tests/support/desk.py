@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from support import shells
-from support.pages import examples, faults
+from support.pages import Example, examples, faults
 
-OF_THE_SESSION = {"metastore_db", "derby.log", "spark-warehouse", "artifacts"}
+_OF_THE_SESSION = {"metastore_db", "derby.log", "spark-warehouse", "artifacts"}
 """What a Spark shell keeps in the directory in which it was started."""
+_NAMES = '__import__("support.fresh_names").fresh_names'
 
 
 class Desk:
-    """One directory, and the shells that were started in it. Spark's is started once, and made as new for each page."""
+    """One directory, and the shells that are started in it. Spark's is started once, and made as new for each page."""
 
     def __init__(self, place: Path, remote: bool = False) -> None:
-        self._work = place / "home"
-        self._done = place / "done"
-        self._remote = remote
+        self._work, self._done, self.remote = place / "home", place / "done", remote
         self._pyspark: shells.Shell | None = None
         self._work.mkdir()
         self._done.mkdir()
 
-    def type(self, page: Path, skip: tuple[str, ...] = ()) -> list[str]:
-        """Paste a page's examples until one fails, and say what is not as the page says."""
+    def type(self, page: Path, then: str = "") -> list[str]:
+        """Paste a page's examples until one is not as the page says; what is not. ``then`` is typed into Python."""
         open_shells: dict[str, shells.Shell] = {}
-        found = []
+        typed = [*examples(page), *([Example("python", "", tuple(then.splitlines()), 0)] if then else ())]
         try:
-            for example in examples(page):
-                if example.mark in skip:
+            for example in typed:
+                if self.remote and example.mark == "classic":
                     continue
-                shell = open_shells.get(example.shell) or self._opened(example.shell)
-                open_shells[example.shell] = shell
-                said = shell.type([*example.lines, ""])
-                said = [text.replace(str(self._work), "/home/me") for text in said]
-                found = faults(example, said)
+                if example.shell not in open_shells:
+                    open_shells[example.shell] = self._opened(example.shell)
+                found = faults(example, self._said(open_shells[example.shell], example))
                 if found:
-                    break
+                    return found
+            return []
         finally:
             for kind, shell in open_shells.items():
                 if kind != "pyspark":
                     shell.close()
             self._clear(page.stem)
-        return found
 
     def close(self) -> None:
         """End Spark's shell."""
         if self._pyspark is not None:
             self._pyspark.close()
+
+    def _said(self, shell: shells.Shell, example: Example) -> Sequence[str]:
+        if example.mark == "needs torch":
+            self._prepare(shell, f"{_NAMES}.with_torch()")
+        end = [""] if example.language == "python" else []  # which ends a loop or a function
+        return [text.replace(str(self._work), "/home/me") for text in shell.type([*example.lines, *end])]
 
     def _opened(self, kind: str) -> shells.Shell:
         if kind == "bash":
@@ -55,15 +59,19 @@ class Desk:
         if kind == "python":
             return shells.python(self._work)
         if self._pyspark is None:
-            self._pyspark = shells.pyspark(self._work, self._remote)
+            self._pyspark = shells.pyspark(self._work, self.remote)
         else:
-            said = self._pyspark.type(['__import__("support.fresh_names").fresh_names.again(globals())'])
-            assert not "".join(said), said
+            self._prepare(self._pyspark, f"{_NAMES}.again(globals())")
         return self._pyspark
 
+    def _prepare(self, shell: shells.Shell, line: str) -> None:
+        (said,) = shell.type([line])
+        assert not said, said
+
     def _clear(self, page: str) -> None:
+        """Leave an empty directory: of what the session keeps, its own files stay."""
         done = self._done / page
         done.mkdir()
         for path in self._work.iterdir():
-            if path.name not in OF_THE_SESSION:
+            if path.name not in _OF_THE_SESSION:
                 path.rename(done / path.name)

@@ -17,7 +17,7 @@ def begin(names: dict[str, Any]) -> None:
 
 def again(names: dict[str, Any]) -> None:
     """Forget what a page did to the shell and to its session."""
-    from lance_spark import unregister
+    from lance_spark import capabilities, unregister
 
     for name in names.keys() - _BEGAN.keys():
         del names[name]
@@ -25,10 +25,19 @@ def again(names: dict[str, Any]) -> None:
     spark = names["spark"]
     for query in spark.streams.active:
         query.stop()
-    unregister(spark)
+    if capabilities(spark).native:
+        unregister(spark)
     spark.catalog.clearCache()
     spark.catalog.setCurrentCatalog("spark_catalog")
     for table in spark.catalog.listTables():
         if table.isTemporary:
             spark.catalog.dropTempView(table.name)
     os.chdir(os.environ["PWD"])
+
+
+def with_torch() -> None:
+    """Import what needs torch, which a stand-in serves where torch is not installed: it takes gigabytes."""
+    from support.torch_stand_in import installed
+
+    with installed():
+        import lance_spark.training.torch  # noqa: F401
