@@ -1,4 +1,7 @@
-"""The script in docs/lance-git.md: git's eleven words on a dataset, on local disk and on S3, through real processes."""
+"""The script in docs/lance-git.md on S3: git's eleven words on a dataset, through real processes.
+
+On a local disk tests/spark/test_documentation.py types it into a shell.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +32,14 @@ def test_the_script_has_a_command_for_every_word():
     assert sorted(commented) == sorted(WORDS)
 
 
-@pytest.fixture(params=["local disk", pytest.param("s3", marks=pytest.mark.nightly)])
-def place(request, tmp_path):
+@pytest.fixture
+def place(storage, bucket):
     """(STORE, storage options, environment)."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     environment |= {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-    if request.param == "local disk":
-        return str(tmp_path / "store"), {}, environment
-    storage, bucket = request.getfixturevalue("storage"), request.getfixturevalue("bucket")
     environment |= {key.upper(): value for key, value in storage.items()}
     return f"s3://{bucket}/warehouse", storage, environment
 
@@ -48,6 +48,7 @@ def flights(start: int, distances: list[int]) -> pa.Table:
     return pa.table({"flight": pa.array(range(start, start + len(distances)), pa.int64()), "distance": distances})
 
 
+@pytest.mark.nightly
 def test_the_script_runs(place, tmp_path):
     store, storage, environment = place
     work = tmp_path / "work"

@@ -3,7 +3,6 @@
 What each operation gives is in tests/store/test_changes_between.py, without Spark.
 """
 
-import re
 from pathlib import Path
 
 import lance
@@ -109,17 +108,3 @@ def test_without_a_session_it_says_what_to_do_instead(uri, monkeypatch):
 
 def refuse(spark, hint):
     raise Refused(hint)
-
-
-@pytest.mark.one_spark
-def test_the_examples_of_the_page_run_and_give_what_they_say(spark, tmp_path):
-    text = (ROOT / "docs" / "changes.md").read_text()
-    names = {"spark": spark}
-    checked = 0
-    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        code = code.replace("flights.lance", str(tmp_path / "flights.lance"))
-        exec(code, names)
-        for expression, said in re.findall(r"^(\w.*)  # (\d+)$", code, re.MULTILINE):
-            assert eval(expression, names) == int(said), expression
-            checked += 1
-    assert checked == 4

@@ -1,8 +1,5 @@
 """The verbs of tables that change columns, computed by Spark: what they write, pylance reads."""
 
-import re
-from pathlib import Path
-
 import lance
 import pyarrow as pa
 import pytest
@@ -31,21 +28,6 @@ def table(spark, uri):
     made.branches.create("exp")
     lance.dataset(f"{uri}/tree/exp").delete("id = 14")
     return made
-
-
-def test_the_examples_of_the_page_run_in_their_order_and_give_what_they_say(spark, uri):
-    page = (Path(__file__).parents[2] / "docs" / "changing-columns.md").read_text()
-    code = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)).replace('"flights.lance"', repr(uri))
-    names = {"spark": spark, "__name__": "__main__"}
-    exec(re.sub(r"^(\w.*)  # (\[.*)$", r"said = (\1, \2)", code, flags=re.MULTILINE), names)
-    assert names["said"][0] == names["said"][1]
-    dataset = lance.dataset(f"{uri}/tree/exp")
-    dataset.validate()
-    names = "flight_id airline_code distance air_time dep_delay speed airline remark"
-    assert dataset.schema.names == names.split()
-    assert dataset.to_table(filter="flight_id = 2").to_pylist()[0]["airline"] == "American"
-    assert dataset.to_table()["dep_delay"].to_pylist() == [2, 0, 9, 5000000000]
-    assert lance.dataset(uri).version == 1
 
 
 @pytest.fixture(params=["main", "exp"])

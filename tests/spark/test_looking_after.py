@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-import lance
 import pytest
 from support.cleanup_datasets import busy
 
@@ -44,17 +42,3 @@ def test_spark_and_threads_agree_on_what_is_wrong(table, deep):
     assert on_spark.files == here.files > 0
     (row,) = here.to_df().select("code", "severity").collect()
     assert row == ("data-damaged" if deep else "size-wrong", "error")
-
-
-@pytest.mark.parametrize("page", ["storage", "fsck"])
-def test_the_examples_of_the_pages_run_and_give_what_they_say(spark, tmp_path, page):
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    code = code.replace("flights.lance", str(tmp_path / "flights.lance"))
-    code = re.sub(r"^(\S.*[)\]\w])  # (True|False|\d+|\[.*\])$", r"said.append((\1, \2))", code, flags=re.MULTILINE)
-    names = {"spark": spark, "said": []}
-    exec(code, names)
-    assert len(names["said"]) >= 2
-    for found, said in names["said"]:
-        assert found == said
-    assert lance.dataset(str(tmp_path / "flights.lance")).count_rows() > 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 
 import lance
@@ -102,14 +101,3 @@ def test_storage_of_a_catalog_is_the_same_on_executors_and_has_a_data_frame(lake
     assert here.bytes == sum(lake.table(row["table"]).storage(where="local").bytes for row in rows)
     assert there.to_df().where("table = 'c'").select("error").collect() == [("",)]
     assert {row["table"] for row in lake.storage("ns1", where="local").tables} == {"ns1.a", "ns1.b"}
-
-
-def test_the_example_of_the_page_runs_and_gives_what_it_says(spark, tmp_path):
-    page = (ROOT / "docs" / "maintenance-job.md").read_text()
-    code = re.search(r"<!-- maintain -->\n```python\n(.*?)```", page, re.DOTALL)[1]
-    code = code.replace('"lake")', f"{str(tmp_path / 'lake')!r})")
-    code = re.sub(r"^(\w\S.*\w)  # (.*)$", r"said.append((str(\1), '\2'))", code, flags=re.MULTILINE)
-    names = {"spark": spark, "said": []}
-    exec(code, names)
-    assert len(names["said"]) == 3
-    assert [found for found, _ in names["said"]] == [said for _, said in names["said"]]

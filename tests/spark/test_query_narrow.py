@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import lance
 import pyarrow as pa
 import pytest
@@ -107,17 +104,6 @@ def test_errors_of_the_query_are_its_own(table):
     table.query(lambda frame: (kept.append(frame), frame)[1])
     with pytest.raises(Exception, match="only shows what a query needs"):
         kept[0].collect()
-
-
-def test_the_example_of_the_documentation_gives_what_it_says(plain, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "spark-sessions.md").read_text()
-    (code,) = re.findall(r"<!-- with spark -->\n```python\n(.*?)```", page, re.DOTALL)
-    uri = str(tmp_path / "flights.lance")
-    lance.write_dataset(pa.table({"flight": range(1000)}), uri)
-    names = {"spark": plain}
-    exec(code.replace('"flights.lance"', repr(uri)), names)
-    ((expression, expected),) = re.findall(r"^(.*\])  # (\d+)$", code, re.MULTILINE)
-    assert eval(expression, names) == int(expected)
 
 
 def test_a_native_session_reads_natively(spark, table):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
-from pathlib import Path
 
 import lance
 import pytest
 from support.merge_datasets import add, forked, head
-from support.merge_datasets import table as rows_of
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.actions.catalog.declaring import declare_table
@@ -155,24 +152,3 @@ def test_lance_writes_what_a_handle_reads(table):
     """Without Spark rows are written by pylance, into any branch."""
     lance.write_dataset(head(table.location.uri).to_table(), table.location.branch_uri("exp"), mode="overwrite")
     assert table.checkout(branch="exp").count_rows() == 30
-
-
-def example(page, number=0):
-    text = (Path(__file__).parents[2] / page).read_text()
-    return re.findall(r"<!-- without spark -->\n```python\n(.*?)```", text, re.S)[number]
-
-
-def test_the_script_in_the_docs_runs(table, tmp_path):
-    code = example("docs/branches-and-merges.md")
-    code = code.replace("s3://bucket/flights.lance", table.location.uri).replace("s3://lake/", str(tmp_path))
-    table.branches.delete("exp")
-    scope = {"rows": rows_of(100, 103)}
-    exec(code, scope)
-    assert (scope["t"].count_rows(), ids(table)) == (33, [*range(30), 100, 101, 102])
-
-
-def test_the_cleanup_in_the_readme_runs_and_keeps_what_is_young(table, capsys):
-    versions = len(head(table.location.uri).versions())
-    exec(example("README.md").replace('"flights.lance"', repr(table.location.uri)), scope := {})
-    assert "dry run: 0 files" in capsys.readouterr().out
-    assert (scope["report"].count("deleted")[0], len(head(table.location.uri).versions())) == (0, versions)

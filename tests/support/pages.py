@@ -3,8 +3,8 @@
 Every block of a page that is marked as ``python`` or ``bash`` is an example, unless the line above says
 ``<!-- not typed: why -->``. What it claims stands in two places:
 
-- In a comment behind a statement: what it prints, if it is a ``print`` or the comment begins as a value does (a digit, a
-  quote, a bracket, True, False, None). All other comments are remarks. ``...`` at the end stands for anything.
+- In a comment behind a statement: what it prints, if it is a ``print`` or the comment begins as a value does (a digit,
+  a quote, a bracket, True, False, None, ``Row(``). All other comments are remarks. ``...`` at the end is anything.
 - In a block without a language: the last lines that the example before it printed, or the error that it ended with. A
   line ``...`` stands for any lines.
 

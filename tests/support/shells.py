@@ -94,7 +94,8 @@ class Shell:
                 told = self._news.wait(PATIENCE)
                 ended = self._process.poll() is not None
                 if len(self._parts) == seen and (ended or not told):
-                    raise AssertionError(f"The shell {'ended' if ended else 'waits'} after:\n{''.join(self._parts)[-5000:]}")
+                    so_far = "".join(self._parts)[-5000:]
+                    raise AssertionError(f"The shell {'ended' if ended else 'waits'} after:\n{so_far}")
 
 
 def bash(directory: Path) -> Shell:

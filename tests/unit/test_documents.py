@@ -123,15 +123,6 @@ def test_python_in_the_pages_can_be_parsed(page):
         ast.parse(code)
 
 
-def test_every_python_example_of_the_readme_says_how_it_is_tested():
-    """tests/spark/test_documentation.py runs those with Spark, tests/store/test_without_spark.py the others."""
-    text = README.read_text()
-    marked = re.findall(r"^<!-- (first example|with spark|without spark) -->\n```python$", text, re.MULTILINE)
-    assert marked[0] == "first example"
-    assert marked.count("first example") == 1
-    assert len(marked) == text.count("```python")
-
-
 @pytest.mark.parametrize(
     ("purpose", "options"), [("reading", READ_OPTIONS), ("writing", WRITE_OPTIONS)], ids=["reading", "writing"]
 )
