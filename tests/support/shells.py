@@ -20,8 +20,8 @@ BIN = Path(sys.executable).parent
 STARTUP = Path(__file__).with_name("shell_startup.py")
 BASH_STARTUP = STARTUP.with_suffix(".sh")
 PROMPT = "\x1e"
-PATIENCE = 300.0
-"""Seconds without a prompt after which a line counts as one that never ends."""
+GRACE, PATIENCE = 60.0, 300.0
+"""Seconds that a shell gets to end, and those without a prompt after which a line counts as one that never ends."""
 
 _HERE = {
     "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
@@ -69,7 +69,7 @@ class Shell:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(60)
+            self._process.wait(GRACE)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
