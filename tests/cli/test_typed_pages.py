@@ -130,9 +130,9 @@ def test_a_shell_that_ends_or_hangs_is_seen(tmp_path, monkeypatch):
     with pytest.raises(AssertionError, match="The shell ended after"):
         shell.type(["raise SystemExit"])
     shell.close()
+    shell = shells.python(tmp_path)
     monkeypatch.setattr(shells, "PATIENCE", 0.2)
     monkeypatch.setattr(shells, "GRACE", 0.2)
-    shell = shells.python(tmp_path)
     with pytest.raises(AssertionError, match="The shell waits after"):
         shell.type(["import time; time.sleep(60)"])
     shell.close()
