@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_report(arguments.report, report.to_json(), storage_from(arguments.storage))
     except LanceSparkError as error:
         progress.end()
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told('shell')}", file=sys.stderr)
         return error.exit_code
     if report.complete:
         return 0

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.report:
             write_report(arguments.report, report.to_json(), storage_from(arguments.storage))
     except LanceSparkError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told('shell')}", file=sys.stderr)
         return error.exit_code
     if isinstance(report, FsckReport):
         return report.exit_code_after_repair(PARTLY_REPAIRED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lance_spark import hints
 from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
@@ -23,7 +24,7 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
     if source.store != target.store:
         raise Refused(
             f"A shallow clone cannot leave its store: the source is in {source.store}, the target in {target.store}.",
-            hint="Use deep_clone(), which copies the data, or a target in the same bucket.",
+            hint=hints.of("Copy the data: ", hints.deep_clone(target.uri), "; or choose a target in the same bucket."),
         )
     _check_free(target)
     if not record:

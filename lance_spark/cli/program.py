@@ -18,6 +18,7 @@ from lance_spark.cli.exit_codes import INTERRUPTED
 from lance_spark.cli.imports import without_pandas
 from lance_spark.cli.output import Output, wants_color
 from lance_spark.errors import LanceSparkError
+from lance_spark.hints import said
 
 _USAGE = 2
 
@@ -58,7 +59,7 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     try:
         code = program.main(arguments, name, standalone_mode=False, obj=CommandCall(Output()))
     except LanceSparkError as error:
-        output.error(error.message, error.hint, error.exit_code)
+        output.error(error.message, said(error.hint, "shell") if error.hint else None, error.exit_code)
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)

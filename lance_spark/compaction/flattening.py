@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lance_spark import hints
 from lance_spark.errors import Refused
 from lance_spark.layout.names import is_generated, stored_name
 from lance_spark.manifest.contents import Fragment
@@ -55,7 +56,7 @@ def inherited_copies(snapshot: Snapshot, sidecars: bool) -> tuple[Copy, ...]:
             if not is_generated(file.path):
                 raise Refused(
                     f"The data file {file.path} was named by hand: a copy could take the place of another file.",
-                    hint="optimize(own_only=False) writes its rows anew.",
+                    hint=hints.of(hints.optimize(own_only=False), " writes its rows anew."),
                 )
             root, name = snapshot.root_of(file), stored_name(file.path)
             path = f"data/{name}" if root.is_dataset else name

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lance_spark.refs.listing import SHOWN, branch_grid, more, tag_grid
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo
-from lance_spark.refs.names import MAIN, is_own_tag
+from lance_spark.refs.names import MAIN, is_service_branch, is_service_tag
 from lance_spark.show.card import Card, Grid
 from lance_spark.show.words import counted, few, moment, readable
 
@@ -79,25 +80,39 @@ class RefNames:
     """The branches or tags of a dataset: how many there are, and some of them."""
 
     names: Sequence[str]
+    tags: Sequence[str]
+    """The tags of the dataset: they say which branches are plans of frozen sets."""
+
+    @cached_property
+    def listed(self) -> tuple[str, ...]:
+        """Without those that this package made for itself."""
+        tags = set(self.tags)
+        hidden = is_service_tag if self.names is self.tags else is_service_branch
+        return tuple(name for name in self.names if not hidden(name, tags))
+
+    @property
+    def own(self) -> int:
+        """How many this package made for itself."""
+        return len(self.names) - len(self.listed)
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Those that are looked at; without the tags that protect what clones and merges read."""
-        return tuple(name for name in self.names if not is_own_tag(name))[:SHOWN]
+        """Those that are looked at."""
+        return self.listed[:SHOWN]
 
 
 def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Branch]) -> Card:
     """All branches except for main; only the branches that are shown were read."""
-    count = len(listed.names)
+    count = len(listed.listed)
     summary = f"{MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{MAIN} only"
+    summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
     return Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
 
 
 def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[Tag]) -> Card:
     """All tags; those that are shown were read."""
-    own = sum(is_own_tag(name) for name in listed.names)
-    count = len(listed.names) - own
-    also = f", and {own:,} that protect what clones and merges read" if own else ""
+    count = len(listed.listed)
+    also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
     notes = more(count, len(listed.shown))
     return Card(f"{what} of", uri, f"{counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
 

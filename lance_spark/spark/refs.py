@@ -39,9 +39,9 @@ class Branches(Shown):
     location: DatasetLocation
     spark: SparkSession | None
 
-    def list(self) -> list[Branch]:
-        """All branches except for main, by name."""
-        return branch_actions.list_branches(self.location)
+    def list(self, all: bool = False) -> list[Branch]:
+        """The branches except for main, by name; with ``all`` also the plans of frozen sets, and transactions."""
+        return branch_actions.list_branches(self.location, all)
 
     def create(
         self,
@@ -122,9 +122,9 @@ class Tags(Shown):
 
     location: DatasetLocation
 
-    def list(self) -> list[Tag]:
-        """All tags, by name."""
-        return tag_actions.list_tags(self.location)
+    def list(self, all: bool = False) -> list[Tag]:
+        """The tags, by name; with ``all`` also those that clones, merges, streams and frozen sets need."""
+        return tag_actions.list_tags(self.location, all)
 
     def create(
         self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]
@@ -148,12 +148,15 @@ class Tags(Shown):
         return alter_tag(self.location, name, settings, unset)
 
     def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
-        """Point an existing tag at another version. Raises NotFound."""
+        """Point an existing tag at another version. Raises NotFound, and Refused for one that something relies on."""
         tag_actions.move_tag(self.location, name, spec_of(branch=branch, version=version))
 
-    def delete(self, name: str) -> None:
-        """Delete a tag. Raises NotFound."""
-        tag_actions.delete_tag(self.location, name)
+    def delete(self, name: str, force: bool = False) -> None:
+        """Delete a tag. Raises NotFound, and Refused for a tag of a frozen set: :meth:`LanceTable.unfreeze` does that.
+
+        Tags that clones, merges and streams need are refused as well, unless ``force`` says that these are over.
+        """
+        tag_actions.delete_tag(self.location, name, force)
 
     def restore(self, name: str) -> None:
         """Put a tag back to where it was before it was moved or deleted last.

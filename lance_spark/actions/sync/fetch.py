@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from lance_spark import hints
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.ancestry import Graph
 from lance_spark.actions.merge.copying import copy_each
@@ -310,6 +311,6 @@ def check_free(local: DatasetLocation, name: str) -> Branch | None:
     ):
         raise Refused(
             f"The branch '{name}' is one of your own, and would have to follow the remote.",
-            hint="Rename it (lance-git branch -m), or give the remote another name.",
+            hint=hints.of("Rename it (", hints.rename_branch(name), "), or give the remote another name."),
         )
     return branch
