@@ -232,6 +232,9 @@ def write_new_branch(name: str) -> Hint:
 STORAGE = Hint("option('storage.aws_access_key_id', ...)", "register(..., storage_options=...)", "--storage KEY=VALUE")
 
 
+CATALOG_ROOT = Hint("", "", ", which -C or LANCE_CATALOG names")
+
+
 # --- upkeep
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
+from lance_spark.show.card import ShownInOneLine
 from lance_spark.show.words import counted, readable
 
 FILLED = pa.schema(
@@ -100,8 +101,8 @@ class BackfillProgress:
         )
 
 
-@dataclass(frozen=True)
-class BackfillResult:
+@dataclass(frozen=True, repr=False)
+class BackfillResult(ShownInOneLine):
     """What a backfill did; prints as one line."""
 
     version: PinnedVersion
@@ -121,6 +122,16 @@ class BackfillResult:
         return (
             f"{', '.join(self.columns)} of {self.version.branch or MAIN}@{self.version.version}: "
             f"{counted(self.fragments, 'fragment')}{again}, {counted(self.rows, 'row')}, {readable(self.bytes)}"
+        )
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("columns", ", ".join(self.columns)),
+            ("fragments", f"{self.fragments:,}"),
+            ("computed before", f"{self.resumed:,}" if self.resumed else ""),
+            ("rows", f"{self.rows:,}"),
+            ("written", readable(self.bytes)),
         )
 
 

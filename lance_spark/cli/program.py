@@ -21,6 +21,7 @@ from lance_spark.errors import LanceSparkError
 from lance_spark.hints import said
 
 _USAGE = 2
+_HELP = "help"
 
 
 class Verbs(VerbGroup):
@@ -38,10 +39,32 @@ class Verbs(VerbGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         """The verb of that name; None where there is none."""
+        if cmd_name == _HELP:
+            return help_verb(self)
         if cmd_name not in self._verbs:
             return None
         command: click.Command = import_module(f"{self._package}.{self._verbs[cmd_name]}").command
         return command
+
+
+def help_verb(program: VerbGroup) -> click.Command:
+    """``help``, and ``help VERB``: what ``--help`` says. It is not listed."""
+
+    @click.pass_context
+    def show(context: click.Context, verbs: tuple[str, ...]) -> None:
+        above = context.parent or context
+        command: click.Command = program
+        for name in verbs:
+            if not isinstance(command, VerbGroup):
+                raise click.UsageError(f"'{above.command_path}' has no further verbs.", above)
+            _, found, _ = command.resolve_command(above, [name])
+            if found is None:  # an option, as in 'help --nope', which click has refused
+                raise click.UsageError(f"There is no verb '{name}'.", above)
+            command, above = found, click.Context(found, above, name)
+        click.echo(command.get_help(above))
+
+    argument = click.Argument(["verbs"], nargs=-1, metavar="[VERB]...")
+    return click.Command(_HELP, callback=show, params=[argument], help="Say what a verb does.", hidden=True)
 
 
 def wanted_output(context: click.Context, no_color: bool) -> Output:

@@ -11,11 +11,12 @@ from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.placement import Copy
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.show.card import ShownInOneLine
 from lance_spark.show.words import counted, readable
 
 
-@dataclass(frozen=True)
-class FlattenResult:
+@dataclass(frozen=True, repr=False)
+class FlattenResult(ShownInOneLine):
     """What a flattening copied; prints as one line."""
 
     version: PinnedVersion
@@ -33,6 +34,13 @@ class FlattenResult:
             return f"{self.version}: depends on no other place"
         told = f"{self.version}: {counted(self.files, 'file')} copied, {readable(self.bytes)}"
         return f"{told}; indexes: {', '.join(self.indexes)}" if self.indexes else told
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("copied", f"{counted(self.files, 'file')}, {readable(self.bytes)}"),
+            ("indexes", ", ".join(self.indexes)),
+        )
 
 
 def reads_elsewhere(fragment: Fragment) -> bool:

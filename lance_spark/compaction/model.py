@@ -11,7 +11,7 @@ from lance_spark.compaction.ordering import Ordering
 from lance_spark.errors import InvalidOption
 from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.show.card import Card, Grid, Shown
+from lance_spark.show.card import Card, Grid, Shown, ShownInOneLine
 from lance_spark.show.words import counted, few, readable
 
 _SHOWN = 20
@@ -180,8 +180,8 @@ class OptimizePlan(Shown):
         return Card(type(self).__name__, str(self.pin), self.summary, facts, (grid,), tuple(notes))
 
 
-@dataclass(frozen=True)
-class OptimizeResult:
+@dataclass(frozen=True, repr=False)
+class OptimizeResult(ShownInOneLine):
     """What a compaction did; prints as one line."""
 
     version: PinnedVersion
@@ -222,6 +222,21 @@ class OptimizeResult:
         if self.uncovered:
             told += f"; not indexed any more: {', '.join(self.uncovered)}"
         return f"{told}; {counted(len(self.conflicts), 'task')} in conflict" if self.conflicts else told
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        if self.dry_run:
+            return ("version", str(self.version)), ("would rewrite", self.plan.summary)
+        depth = "" if self.depth is None else f"{self.plan.depth:.1f} became {self.depth:.1f}"
+        return (
+            ("version", str(self.version)),
+            ("fragments", f"{self.fragments_removed:,} became {self.fragments_added:,}"),
+            ("commits", f"{self.commits:,}"),
+            ("rows written", f"{self.rows:,}"),
+            ("size", readable(self.bytes)),
+            ("depth", depth),
+            ("not indexed now", ", ".join(self.uncovered)),
+            ("in conflict", counted(len(self.conflicts), "task") if self.conflicts else ""),
+        )
 
     def as_record(self) -> dict[str, Any]:
         """Plain values, for a row of a table."""
