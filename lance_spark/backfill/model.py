@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.show.card import ShownInOneLine
+from lance_spark.show.progress import WorkProgress
 from lance_spark.show.words import counted, readable
 
 FILLED = pa.schema(
@@ -84,19 +85,26 @@ class ComputedColumns(Protocol):
 
 
 @dataclass(frozen=True)
-class BackfillProgress:
-    """How far a backfill is."""
+class BackfillProgress(WorkProgress):
+    """How far a backfill is, in fragments."""
 
-    columns: tuple[str, ...]
-    done: int
-    """Fragments that have their values."""
-    fragments: int
-    rows: int
-    bytes: int
+    rows: int = 0
+    bytes: int = 0
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[str], done: int, fragments: int, rows: int, size: int) -> BackfillProgress:
+        """That of these columns."""
+        return cls(", ".join(columns), done, fragments, rows, size, tuple(columns))
+
+    @property
+    def fragments(self) -> int:
+        """Fragments that get values in all."""
+        return self.total
 
     def __str__(self) -> str:
         return (
-            f"{', '.join(self.columns)}: {self.done} of {counted(self.fragments, 'fragment')}, "
+            f"{self.stage}: {self.done:,} of {counted(self.fragments, 'fragment')}, "
             f"{counted(self.rows, 'row')}, {readable(self.bytes)}"
         )
 

@@ -17,6 +17,7 @@ from lance_spark.cli.command import VerbGroup
 from lance_spark.cli.exit_codes import INTERRUPTED
 from lance_spark.cli.imports import without_pandas
 from lance_spark.cli.output import Output, wants_color
+from lance_spark.cli.progress import BAR
 from lance_spark.errors import LanceSparkError
 from lance_spark.hints import said
 
@@ -78,6 +79,7 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     if argv is None:
         without_pandas()  # the process is ours
     arguments = list(sys.argv[1:] if argv is None else argv)
+    BAR.hushed = "--json" in arguments
     output = Output(json="--json" in arguments, color=wants_color("--no-color" in arguments))
     try:
         code = program.main(arguments, name, standalone_mode=False, obj=CommandCall(Output()))
@@ -93,6 +95,8 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     except (click.Abort, KeyboardInterrupt):
         output.error("Interrupted.", None, INTERRUPTED)
         return INTERRUPTED
+    finally:
+        BAR.wipe()
     return code if isinstance(code, int) else 0
 
 

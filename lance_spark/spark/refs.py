@@ -19,7 +19,7 @@ from lance_spark.refs.model import Branch, RefSpec, Tag
 from lance_spark.refs.names import branch_or_none
 from lance_spark.show.card import Card, Shown
 from lance_spark.spark.caches import refreshing
-from lance_spark.spark.engines import engine_of
+from lance_spark.spark.engines import Progressing, engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ class Branches(Shown):
         return found
 
     @refreshing
-    def merge(
+    def merge(  # noqa: PLR0913 - git's words, of which most calls take one
         self,
         name: str,
         into: str | None = None,
@@ -102,15 +102,19 @@ class Branches(Shown):
         reference: bool = False,
         dry_run: bool = False,
         message: str | None = None,
+        *,
+        progress: Progressing = None,
     ) -> MergeResult:
         """Merge a branch into another one (main by default), as one version; executors copy many files.
 
         Only files that the branch itself wrote are copied; with ``reference`` none is, and the branch cannot be
-        deleted. Raises Conflict, naming what clashes, Refused and NotFound; then nothing was changed.
+        deleted. ``progress`` is a function that is told how far it is. Raises Conflict, naming what clashes, Refused
+        and NotFound; then nothing was changed.
         """
         options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
         source = resolve(self.location, spec_of(branch=name))
-        return merge(self.location, source, branch_or_none(into), options, engine_of(self.spark))
+        engine = engine_of(self.spark, progress=progress)
+        return merge(self.location, source, branch_or_none(into), options, engine)
 
     def _card(self) -> Card:
         return look_at_branches(type(self).__name__, self.location)

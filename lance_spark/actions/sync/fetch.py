@@ -23,6 +23,7 @@ from lance_spark.merge.trace import BEGIN, FETCH, PUSH, Trace
 from lance_spark.refs.model import ROOT, Branch, PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
+from lance_spark.show.progress import WorkProgress
 from lance_spark.store import materialize, refs, version_listing
 from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.version_cache import VersionCache
@@ -73,7 +74,8 @@ class _Fetch:
 
     def run(self) -> FetchResult:
         ordered = in_order(self.chains)
-        for chain in ordered:
+        for number, chain in enumerate(ordered):
+            self.engine.tell(WorkProgress("fetch branches", number, len(ordered)))
             self.states[chain.branch] = self._state(chain)
             if not self.options.dry_run:
                 self._fetch(chain)
