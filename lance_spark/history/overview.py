@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from lance_spark.refs.listing import SHOWN, branch_grid, more, tag_grid
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo
@@ -79,26 +78,32 @@ def _asked(ref: RefSpec) -> str:
 class RefNames:
     """The branches or tags of a dataset: how many there are, and some of them."""
 
-    names: Sequence[str]
-    tags: Sequence[str]
-    """The tags of the dataset: they say which branches are plans of frozen sets."""
+    listed: Sequence[str]
+    """Without those that this package made for itself."""
+    own: int = 0
+    """How many it made for itself."""
 
-    @cached_property
-    def listed(self) -> tuple[str, ...]:
-        """Without those that this package made for itself."""
-        tags = set(self.tags)
-        hidden = is_service_tag if self.names is self.tags else is_service_branch
-        return tuple(name for name in self.names if not hidden(name, tags))
+    @classmethod
+    def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
+        """Branches; the tags say which of them are plans of frozen sets."""
+        known = set(tags)
+        return cls._of(branches, lambda name: is_service_branch(name, known))
 
-    @property
-    def own(self) -> int:
-        """How many this package made for itself."""
-        return len(self.names) - len(self.listed)
+    @classmethod
+    def of_tags(cls, tags: Sequence[str]) -> RefNames:
+        """Tags."""
+        known = set(tags)
+        return cls._of(tags, lambda name: is_service_tag(name, known))
+
+    @classmethod
+    def _of(cls, names: Sequence[str], is_own: Callable[[str], bool]) -> RefNames:
+        listed = tuple(name for name in names if not is_own(name))
+        return cls(listed, len(names) - len(listed))
 
     @property
     def shown(self) -> tuple[str, ...]:
         """Those that are looked at."""
-        return self.listed[:SHOWN]
+        return tuple(self.listed[:SHOWN])
 
 
 def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Branch]) -> Card:

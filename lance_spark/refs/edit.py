@@ -26,7 +26,7 @@ def check_create_branch(refs: RefTable, name: str) -> None:
     if name in refs.branches:
         raise AlreadyExists(
             f"Branch '{name}' already exists.",
-            hint="To write to it, leave create_branch out; to start again, delete it first.",
+            hint=hints.of("To start again, delete it first: ", hints.delete_branch(name), "."),
         )
 
 

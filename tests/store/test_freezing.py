@@ -4,7 +4,7 @@ import re
 import shutil
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from unittest.mock import patch
 
 import lance
@@ -16,11 +16,13 @@ from support.local_datasets import make_dataset
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.actions import drawing
 from lance_spark.actions import freeze as action
+from lance_spark.actions.expiry import plan_expiry
 from lance_spark.actions.frozen import diff_frozen
 from lance_spark.actions.upkeep.job import Job, UpkeepOptions, UpkeepTable
 from lance_spark.actions.upkeep.steps import TableSteps
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.freezing.spec import make_spec
+from lance_spark.refs.expiry_plan import NEEDED
 from lance_spark.runner.local import LocalRunner
 
 SPLIT = {"train": 0.8, "val": 0.2}
@@ -132,11 +134,11 @@ def test_every_cleanup_keeps_a_set(uri):
     assert rows_of(table, "train-1") == before
 
 
-def test_the_fork_alone_keeps_a_set_whose_tag_of_the_rows_was_deleted(uri):
+def test_the_fork_alone_keeps_a_set_whose_tag_of_the_rows_another_tool_deleted(uri):
     table = table_at(uri)
     table.freeze("train-1", **CALL)
     before = rows_of(table, "train-1")
-    table.tags.delete("train-1")
+    lance.dataset(uri).tags.delete("train-1")
     lance.write_dataset(visits(200, 5), uri, mode="append")
     lance.dataset(uri).delete("id < 90")
     lance.dataset(uri).cleanup_old_versions(
@@ -309,6 +311,9 @@ def test_what_a_set_is_found_by_is_deleted_with_the_set_alone(uri):
     table.checkout(branch="exp").freeze("s")
     for change in (
         lambda: table.tags.delete("frozen-s"),
+        lambda: table.tags.delete("s"),
+        lambda: table.tags.delete("s", force=True),
+        lambda: table.tags.alter("s", expire_after="1d"),
         lambda: table.tags.move("frozen-s", version=1),
         lambda: table.tags.move("s", version=1),
         lambda: table.branches.delete("frozen/s"),
@@ -522,3 +527,39 @@ def test_clones_make_the_same_set_and_follow_the_plan(uri, tmp_path):
         clone.frozen.lineage("train-1")
     clone.freeze("train-1", **CALL)
     assert ids_of(clone, "train-1") == ids_of(table, "train-1")
+
+
+def test_a_tag_that_was_to_expire_stays_once_a_set_is_frozen_by_it(uri):
+    table = table_at(uri)
+    table.tags.create("release", version=2, expire_after="1d")
+    table.freeze("release", **CALL)
+    later = datetime.now(timezone.utc) + timedelta(days=30)
+    (entry,) = [each for each in plan_expiry(table.location, later).entries if each.record.name == "release"]
+    assert (entry.state, entry.why) == (NEEDED, "it belongs to the frozen set 'release'")
+    assert not table.expire_refs(execute=True).outcomes
+    assert rows_of(table, "release")
+
+
+def test_a_tag_does_not_go_back_to_where_it_was_before_a_set_was_frozen_by_it(uri):
+    table = table_at(uri)
+    table.tags.create("release", version=1)
+    table.tags.move("release", version=2)
+    table.freeze("release", **CALL)
+    with pytest.raises(Refused, match="belongs to the frozen set 'release'"):
+        table.tags.restore("release")
+    assert table.checkout(tag="release").version == 2
+
+
+def test_the_tags_and_the_branch_of_a_set_are_listed_when_asked_for(uri):
+    table = table_at(uri)
+    table.freeze("s")
+    assert [tag.name for tag in table.tags.list()] == ["s"]
+    assert [tag.name for tag in table.tags.list(all=True)] == ["frozen-s", "s"]
+    assert table.branches.list() == []
+    assert [branch.name for branch in table.branches.list(all=True)] == ["frozen/s"]
+    with pytest.raises(NotFound) as told:
+        table.checkout(branch="frozn")
+    assert "frozen/s" not in told.value.hint
+    with pytest.raises(NotFound) as told:
+        table.checkout(branch="frozen/t")
+    assert "'frozen/s'" in told.value.hint

@@ -133,7 +133,7 @@ def _replay(
         if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
             raise Refused(
                 f"Another process pushed {there} to {remote.name} a moment ago.",
-                hint=hints.of("Pull, then push again: ", hints.pull(remote.name, branch or MAIN), "."),
+                hint=hints.of("Run ", hints.pull(remote.name, branch or MAIN), ", then push again."),
             )
         node = graph.node(base)
         return Request(
@@ -161,7 +161,7 @@ def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote
             raise nothing_in_common(graph, pin, base)
         raise Refused(
             f"{remote.name} has versions of '{name}' that are not in yours: this push is no fast-forward.",
-            hint=hints.of("Pull, then push again: ", hints.pull(remote.name, name), "."),
+            hint=hints.of("Run ", hints.pull(remote.name, name), ", then push again."),
         )
 
 
