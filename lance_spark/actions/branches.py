@@ -21,7 +21,7 @@ from lance_spark.store.unfinished import clear_unfinished
 
 
 def list_branches(location: DatasetLocation, everything: bool = False) -> BranchList:
-    """Branches except for main, by name; ``everything`` includes plans of frozen sets, and transactions under way."""
+    """Branches except for main, by name; ``everything`` includes the plans of frozen sets."""
     return listed_branches(refs.read_refs(location), everything)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lance_spark.refs.listing import SHOWN, branch_grid, more, tag_grid
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo
-from lance_spark.refs.names import MAIN, is_service_branch, is_service_tag
+from lance_spark.refs.names import MAIN, is_plan, is_service_tag
 from lance_spark.show.card import Card, Grid
 from lance_spark.show.words import counted, few, moment, readable
 
@@ -87,7 +87,7 @@ class RefNames:
     def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
         """Branches; the tags say which of them are plans of frozen sets."""
         known = set(tags)
-        return cls._of(branches, lambda name: is_service_branch(name, known))
+        return cls._of(branches, lambda name: is_plan(name, known))
 
     @classmethod
     def of_tags(cls, tags: Sequence[str]) -> RefNames:

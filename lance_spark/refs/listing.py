@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from lance_spark.refs.lifetime import Lifetime
 from lance_spark.refs.model import Branch, RefTable, Tag
-from lance_spark.refs.names import is_service_branch, is_service_tag
+from lance_spark.refs.names import is_plan, is_service_tag
 from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.show.words import counted
 
@@ -41,7 +41,7 @@ class BranchList(Shown, list[Branch]):
     """A list of branches that prints as a table."""
 
     hidden = 0
-    """How many are left out, as they are the plans of frozen sets, or of transactions under way."""
+    """How many are left out, as they are the plans of frozen sets."""
 
     def __repr__(self) -> str:
         return _listed(self)
@@ -54,8 +54,7 @@ class BranchList(Shown, list[Branch]):
         return Card(counted(len(self), "branch", "branches"), grids=grids, notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
-        of = "frozen sets and transactions"
-        return (f"{self.hidden:,} more of {of}: list(all=True) has them",) if self.hidden else ()
+        return (f"{self.hidden:,} more of frozen sets: list(all=True) has them",) if self.hidden else ()
 
 
 class TagList(Shown, list[Tag]):
@@ -81,7 +80,7 @@ class TagList(Shown, list[Tag]):
 def listed_branches(refs: RefTable, everything: bool) -> BranchList:
     """The branches of a dataset, by name; those that this package made for itself only with ``everything``."""
     found = [branch for _, branch in sorted(refs.branches.items())]
-    made = BranchList(branch for branch in found if everything or not is_service_branch(branch.name, refs.tags))
+    made = BranchList(branch for branch in found if everything or not is_plan(branch.name, refs.tags))
     made.hidden = len(found) - len(made)
     return made
 

@@ -139,20 +139,13 @@ def is_service_tag(name: str, tags: Container[str] = ()) -> bool:
     return is_own_tag(name) or is_stream_tag(name) or (set_name != name and set_name in tags)
 
 
-def is_service_branch(name: str, tags: Container[str]) -> bool:
-    """Whether a branch is the plan of a frozen set, or of a transaction under way; see :func:`is_service_tag`."""
-    return is_plan(name, tags) or _TRANSACTION.fullmatch(name) is not None
-
-
 def may_be_meant(typed: str, names: Iterable[str]) -> list[str]:
     """The branches and tags that somebody may have meant by a name: those of this package only if it begins alike."""
     known = set(names)
     return sorted(
         name
         for name in known
-        if not (
-            is_service_tag(name, known) or name.startswith(plan_branch("")) or _TRANSACTION.fullmatch(name) is not None
-        )
+        if not (is_service_tag(name, known) or name.startswith(plan_branch("")) or _TRANSACTION.fullmatch(name))
         or typed[:_ALIKE] == name[:_ALIKE]
     )
 

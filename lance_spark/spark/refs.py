@@ -40,7 +40,7 @@ class Branches(Shown):
     spark: SparkSession | None
 
     def list(self, all: bool = False) -> list[Branch]:
-        """The branches except for main, by name; with ``all`` also the plans of frozen sets, and transactions."""
+        """The branches except for main, by name; with ``all`` also the plans of frozen sets."""
         return branch_actions.list_branches(self.location, all)
 
     def create(

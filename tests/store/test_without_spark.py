@@ -176,3 +176,31 @@ def test_the_cleanup_in_the_readme_runs_and_keeps_what_is_young(table, capsys):
     exec(example("README.md").replace('"flights.lance"', repr(table.location.uri)), scope := {})
     assert "dry run: 0 files" in capsys.readouterr().out
     assert (scope["report"].count("deleted")[0], len(head(table.location.uri).versions())) == (0, versions)
+
+
+def test_verbs_that_take_long_tell_how_far_they_are(table, tmp_path):
+    """A merge, a check and clones with all files; what is told last is the end."""
+    stages = {}
+
+    def telling(verb):
+        stages[verb] = []
+        return stages[verb].append
+
+    table.branches.merge("exp", progress=telling("merge"))
+    table.fsck(progress=telling("fsck"))
+    table.deep_clone(str(tmp_path / "deep.lance"), progress=telling("deep clone"))
+    copy = table.clone(str(tmp_path / "clone.lance"), deep=True, progress=telling("clone"))
+    copy.remotes.pull(progress=telling("pull"))
+    copy.remotes.push(progress=telling("push"))
+    told = {verb: [step.stage for step in steps] for verb, steps in stages.items()}
+    assert told["merge"] == ["compare versions", "copy files", "copy files", "commit", "carry indexes"]
+    assert told["fsck"][0] == "look at branches, tags and clones"
+    assert "read manifests" in told["fsck"]
+    assert "copy files" in told["clone"]
+    assert "fetch branches" in told["pull"]
+    assert told["push"]
+    for verb in ("merge", "deep clone", "clone"):
+        counted = [step for step in stages[verb] if step.total]
+        assert counted[-1].done == counted[-1].total or verb == "clone"
+    with pytest.raises(InvalidOption, match="progress is a function"):
+        table.fsck(progress=True)
