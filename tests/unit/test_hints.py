@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 from lance_spark import hints
 from lance_spark.errors import Conflict, Refused
 from lance_spark.hints import Hint, of, said
+from lance_spark.spark.failures import plainly
 
 ROOT = Path(__file__).parents[2] / "lance_spark"
 DELETE = of("Delete it first: ", hints.delete_tag("v1"), ".")
@@ -164,3 +165,12 @@ def test_each_verb_is_used():
     names = made_here | {name for name, value in vars(hints).items() if isinstance(value, Hint)}
     unused = {name for name in names if f"hints.{name}" not in sources and len(re.findall(rf"\b{name}\b", own)) < 2}
     assert unused - {"Hint"} == set()
+
+
+def test_a_worker_says_the_hint_in_the_language_that_it_is_told(monkeypatch):
+    """A search in SQL is checked by a worker of Spark's, of whose errors Spark keeps the text."""
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "0")
+    for language, words in (("python", "t.tags.delete('v1')"), ("sql", "CALL <catalog>.system.drop_tag")):
+        with pytest.raises(Refused) as caught, plainly(language):
+            raise Refused("No.", hint=DELETE)
+        assert words in str(caught.value)
