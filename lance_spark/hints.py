@@ -80,7 +80,7 @@ def _sql(value: object) -> str:
 
 def quoted(*words: str) -> str:
     """Words of a command line."""
-    return " ".join(word if word.isupper() else shlex.quote(word) for word in words)
+    return " ".join(word if word.isalpha() and word.isupper() else shlex.quote(word) for word in words)
 
 
 # --- branches and tags

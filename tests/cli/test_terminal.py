@@ -216,5 +216,5 @@ def test_a_merge_on_a_terminal_shows_a_bar_and_then_the_result(flights, monkeypa
     monkeypatch.setattr(copying, "copy_placed", copied)
     monkeypatch.setattr(BAR, "_patience", 0)
     assert main(["-C", str(flights), "merge", "exp"]) == 0
-    assert "copy files" in screen.getvalue()
+    assert "\r\x1b[Kcopy " in screen.getvalue()
     assert screen.getvalue().endswith("\r\x1b[K")

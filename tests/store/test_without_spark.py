@@ -193,10 +193,10 @@ def test_verbs_that_take_long_tell_how_far_they_are(table, tmp_path):
     copy.remotes.pull(progress=telling("pull"))
     copy.remotes.push(progress=telling("push"))
     told = {verb: [step.stage for step in steps] for verb, steps in stages.items()}
-    assert told["merge"] == ["compare versions", "copy files", "copy files", "commit", "carry indexes"]
+    assert told["merge"] == ["compare versions", "copy", "copy", "commit", "carry indexes"]
     assert told["fsck"][0] == "look at branches, tags and clones"
     assert "read manifests" in told["fsck"]
-    assert "copy files" in told["clone"]
+    assert "copy" in told["clone"]
     assert "fetch branches" in told["pull"]
     assert told["push"]
     for verb in ("merge", "deep clone", "clone"):

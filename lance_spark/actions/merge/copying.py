@@ -17,7 +17,7 @@ from lance_spark.store import copying
 CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
 """Where a file is, the file, and the place to copy it to."""
 _COPIED = pa.schema([("bytes", pa.int64())])
-_COPY = "copy files"
+_COPY = "copy"
 _VERBS = {RECEIVE: "push"}
 """What users call an action, if it is another word."""
 
