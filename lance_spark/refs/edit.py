@@ -133,7 +133,9 @@ def check_tag_stays(refs: RefTable, name: str) -> None:
     """Raise Refused for a tag of a frozen set: the set would be lost, have other rows for pylance, or lose them."""
     set_name = frozen_set_of(refs, name)
     if set_name is not None:
-        raise Refused(f"The tag '{name}' belongs to the frozen set '{set_name}'.", hint=_unfreeze(set_name))
+        raise Refused(
+            f"Tag '{name}' was not changed: it belongs to the frozen set '{set_name}'.", hint=_unfreeze(set_name)
+        )
 
 
 def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None = None) -> None:
