@@ -50,7 +50,7 @@ def _clean(files: int, versions: int) -> dict[str, Any]:
         spark = _session()
         spark.range(1000).mapInArrow(lambda batches: batches, "id long").count()
         stages: list[tuple[float, str]] = []
-        engine = SparkEngine(lambda: spark, say=lambda stage: stages.append((time.perf_counter(), stage)))
+        engine = SparkEngine(lambda: spark, tell=lambda step: stages.append((time.perf_counter(), step.stage)))
         started = time.perf_counter()
         report = plan_cleanup(locate(uri), KEEP_LATEST, engine, time.time_ns()).apply()
         ended = time.perf_counter()

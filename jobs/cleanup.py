@@ -41,6 +41,7 @@ from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
 from lance_spark.options.text import to_span
 from lance_spark.runner.interface import Engine
+from lance_spark.show.progress import WorkProgress
 from lance_spark.spark.engines import Where, add_where, engine_for
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.inventories import read_inventory
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_report(arguments.report, report.to_json(), storage_from(arguments.storage))
     except LanceSparkError as error:
         progress.end()
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told('shell')}", file=sys.stderr)
         return error.exit_code
     if report.complete:
         return 0
@@ -165,7 +166,7 @@ class Place:
 
     def engine(self) -> Engine:
         """The engine; Spark starts when there is too much work for threads."""
-        return engine_for(self._where(), self._session, self._arguments.parallelism, self._progress.say)
+        return engine_for(self._where(), self._session, self._arguments.parallelism, self._progress.tell)
 
     def inventory(self) -> Any:
         """A table of path, size and last_modified, from Parquet or CSV."""
@@ -195,6 +196,10 @@ class Progress:
         if stage != self._stage:
             self.end()
             self._stage, self._since = stage, time.monotonic()
+
+    def tell(self, progress: WorkProgress) -> None:
+        """How far it is; stages are enough."""
+        self.say(progress.stage)
 
     def end(self) -> None:
         """The last stage has ended."""

@@ -33,6 +33,7 @@ from lance_spark.checkup.report import FsckReport
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.options.storage import storage_from
 from lance_spark.runner.interface import Engine
+from lance_spark.show.progress import WorkProgress
 from lance_spark.spark.engines import add_where, engine_for
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.plans import write_report
@@ -49,12 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(undo(dataset_at(arguments.uri, storage_from(arguments.storage)), arguments.undo))
             return 0
         with JobSession("lance fsck", arguments.log_level, _say) as session:
-            report = _run(arguments, engine_for(arguments.where, session, arguments.parallelism, _say))
+            report = _run(arguments, engine_for(arguments.where, session, arguments.parallelism, _tell))
         print(report)
         if arguments.report:
             write_report(arguments.report, report.to_json(), storage_from(arguments.storage))
     except LanceSparkError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told('shell')}", file=sys.stderr)
         return error.exit_code
     if isinstance(report, FsckReport):
         return report.exit_code_after_repair(PARTLY_REPAIRED)
@@ -85,6 +86,11 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InvalidOption("--execute and --on-main go with --repair.", hint="Without it nothing is changed.")
     if arguments.undo and (arguments.repair or arguments.deep):
         raise InvalidOption("--undo goes alone.", hint="It takes back what a repair did.")
+
+
+def _tell(progress: WorkProgress) -> None:
+    if not progress.done:
+        _say(progress.stage)
 
 
 def _say(stage: str) -> None:

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(report)
         write(arguments, report)
     except LanceSparkError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told('shell')}", file=sys.stderr)
         return error.exit_code
     return report.exit_code
 

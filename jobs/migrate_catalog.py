@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.report:
             _write_report(migration, arguments.report, storage)
     except LanceSparkError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told('shell')}", file=sys.stderr)
         return error.exit_code
     return 0
 

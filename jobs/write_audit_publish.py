@@ -47,7 +47,7 @@ def main() -> int:
                 session().range(1).count()
             Story(session(), arguments.uri, storage).run()
     except LanceSparkError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.told('shell')}", file=sys.stderr)
         return error.exit_code
     return 0
 

@@ -21,6 +21,8 @@ The number is the exit code that jobs and command lines return.
 
 from __future__ import annotations
 
+from lance_spark.hints import Language, said
+
 
 class LanceSparkError(Exception):
     """Root of the tree: a message that says what is wrong and, where there is one, a hint that says what to do."""
@@ -33,8 +35,12 @@ class LanceSparkError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """The message, then the hint on a line of its own."""
-        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+        """The message, then the hint on a line of its own, as Python says it."""
+        return self.told("python")
+
+    def told(self, language: Language, catalog: str | None = None, table: str | None = None) -> str:
+        """Message and hint for somebody who typed that language; see :mod:`lance_spark.hints`."""
+        return f"{self.message}\n  hint: {said(self.hint, language, catalog, table)}" if self.hint else self.message
 
 
 class InvalidOption(LanceSparkError, ValueError):

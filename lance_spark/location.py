@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
+from lance_spark import hints
 from lance_spark.errors import InvalidOption
 
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
@@ -88,7 +89,7 @@ def canonical_uri(text: str, realpath: Callable[[str], str]) -> str:
     """
     text = text.strip()
     if not text:
-        raise InvalidOption("The dataset URI is empty.", hint="Give a path or a URI, e.g. load('s3://bucket/t.lance').")
+        raise InvalidOption("The dataset URI is empty.", hint="Give a path or a URI, such as s3://bucket/t.lance.")
     scheme, rest = _split_scheme(text)
     if scheme is None:
         return _local_path(text, realpath)
@@ -145,7 +146,7 @@ def _object_store_uri(scheme: str, rest: str, text: str) -> str:
     if at and (scheme.startswith("s3") or ":" in user):
         raise InvalidOption(
             "Credentials inside a URI end up in manifests and logs.",
-            hint="Pass them as option('storage.aws_access_key_id', ...) or through the environment.",
+            hint=hints.of("Pass them as ", hints.STORAGE, ", or through the environment."),
         )
     if not _BUCKET.fullmatch(bucket):
         raise InvalidOption(f"'{text}' names no bucket.", hint=f"Write {scheme}://bucket/path/to/table.lance.")

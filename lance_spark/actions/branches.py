@@ -10,7 +10,7 @@ from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
 from lance_spark.layout.names import versions_directory
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_create_branch, check_delete_branch
-from lance_spark.refs.listing import BranchList
+from lance_spark.refs.listing import BranchList, listed_branches
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, RefTable
 from lance_spark.refs.names import check_branch_name, check_new_branch_name
 from lance_spark.refs.parse import BRANCHES, ref_file
@@ -20,9 +20,9 @@ from lance_spark.store.dropping import drop_branch, drop_ref
 from lance_spark.store.unfinished import clear_unfinished
 
 
-def list_branches(location: DatasetLocation) -> BranchList:
-    """All branches except for main, by name."""
-    return BranchList(sorted(refs.read_refs(location).branches.values(), key=lambda branch: branch.name))
+def list_branches(location: DatasetLocation, everything: bool = False) -> BranchList:
+    """Branches except for main, by name; ``everything`` includes the plans of frozen sets."""
+    return listed_branches(refs.read_refs(location), everything)
 
 
 def find_branch(location: DatasetLocation, name: str) -> Branch | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from lance_spark import hints
 from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import clones, refs
+from lance_spark.show.progress import Tell, WorkProgress, untold
+from lance_spark.show.words import counted
+from lance_spark.store import clones, refs, version_reader
 from lance_spark.store.datasets import find_latest
 
 
@@ -23,7 +26,7 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
     if source.store != target.store:
         raise Refused(
             f"A shallow clone cannot leave its store: the source is in {source.store}, the target in {target.store}.",
-            hint="Use deep_clone(), which copies the data, or a target in the same bucket.",
+            hint=hints.of("Copy the data: ", hints.deep_clone(target.uri), "; or choose a target in the same bucket."),
         )
     _check_free(target)
     if not record:
@@ -49,10 +52,17 @@ def _protect(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocatio
         refs.move_tag(source, name, pin)  # an earlier clone at the same place, which is gone
 
 
-def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
-    """Clone one version with its data. Raises AlreadyExists for a target in use."""
+def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, tell: Tell = untold) -> None:
+    """Clone one version with its data. Raises AlreadyExists for a target in use.
+
+    pylance copies, and does not say how far it is: ``tell`` is told what there is to copy, and that it is there.
+    """
     _check_free(target)
+    fragments = version_reader.read_contents(source, pin).fragment_count
+    stage = f"copy {counted(fragments, 'fragment')}"
+    tell(WorkProgress(stage, 0, fragments))
     clones.deep_clone(source, pin, target)
+    tell(WorkProgress(stage, fragments, fragments))
 
 
 def _check_free(target: DatasetLocation) -> None:

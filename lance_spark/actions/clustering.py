@@ -18,6 +18,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
+from lance_spark import hints
 from lance_spark.actions.change_rows import Finish, finish, new_terms
 from lance_spark.actions.optimize_plan import OPERATION, candidates, work_of
 from lance_spark.compaction.clustering import (
@@ -142,7 +143,7 @@ def _check_supported(counts_rows: bool, schema: pa.Schema) -> None:
     if blobs:
         raise Refused(
             f"Column '{blobs[0]}' holds blobs: they do not fit into the memory of the tasks that sort.",
-            hint="optimize() without sort_by and zorder joins small fragments.",
+            hint=hints.of(hints.optimize(), ", without an order, joins small fragments."),
         )
 
 

@@ -18,6 +18,7 @@ from lance_spark.runner.interface import Engine
 from lance_spark.runner.work import Work
 from lance_spark.schema.column_changes import ColumnChange, shown
 from lance_spark.schema.evolution import Evolution, plan_evolution
+from lance_spark.show.card import ShownInOneLine
 from lance_spark.store import version_reader
 from lance_spark.store.column_commit import CAST_FILES, CastItem, cast_fragment, commit_columns, discard_casts
 from lance_spark.store.datasets import open_pinned, pin_latest
@@ -26,8 +27,8 @@ OPERATION = "alter columns"
 FIRST_FORMATS = frozenset({"", "0.1"})
 
 
-@dataclass(frozen=True)
-class AlterResult:
+@dataclass(frozen=True, repr=False)
+class AlterResult(ShownInOneLine):
     """What a change of columns made."""
 
     version: PinnedVersion
@@ -37,6 +38,10 @@ class AlterResult:
     def __str__(self) -> str:
         changed = ", ".join(shown(step.path) for step in self.plan.steps) or "nothing"
         return f"{self.version.branch or MAIN}@{self.version.version}: changed {changed}"
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        changed = ", ".join(shown(step.path) for step in self.plan.steps)
+        return ("version", str(self.version)), ("columns", changed or "nothing was to be changed")
 
 
 def alter_columns(

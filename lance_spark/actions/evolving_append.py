@@ -7,6 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from lance_spark import hints
 from lance_spark.actions.attempts import attempts, commit_once, overtaken
 from lance_spark.actions.columns import FIRST_FORMATS, OPERATION, CastFiles
 from lance_spark.errors import Conflict, LanceSparkError, Refused
@@ -94,5 +95,5 @@ def _check_little(contents: Contents, plan: Evolution) -> None:
         raise Refused(
             f"Column '{cast.source}' would have to be written anew as {cast.type} in {contents.fragment_count} "
             f"fragments, which is too much for {OPERATION!r} inside of an append.",
-            hint=f"Do it on the executors first: table.alter_columns({{'{cast.source}': ...}}).",
+            hint=hints.of("Do it on the executors first: ", hints.widen_column(cast.source, str(cast.type)), "."),
         )

@@ -17,7 +17,7 @@ from lance_spark.refs.expressions import (
     parse_range,
 )
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.names import MAIN, branch_or_none, check_branch_name, check_tag_name, is_own_tag
+from lance_spark.refs.names import MAIN, branch_or_none, check_branch_name, check_tag_name
 from lance_spark.refs.parse import BRANCHES, TAGS
 from lance_spark.refs.resolve import missing, missing_version
 from lance_spark.store import datasets, refs
@@ -118,7 +118,7 @@ def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | N
     """Raise the error for a name that nothing has: it breaks a rule, there is no dataset, or what is near."""
     datasets.open_latest(location)
     branches = [MAIN, *refs.list_ref_names(location, BRANCHES)]
-    tags = [tag for tag in refs.list_ref_names(location, TAGS) if not is_own_tag(tag)]
+    tags = refs.list_ref_names(location, TAGS)
     if explicit is not None:
         kind, short = explicit
         raise missing(kind, short, branches if kind == "branch" else tags)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
 
+from lance_spark import hints
 from lance_spark.errors import NotFound
 from lance_spark.feed.path import FeedPath
 from lance_spark.feed.pieces import begins_copy, changes_no_rows
@@ -125,6 +126,9 @@ class VersionsOfPath:
         since = f"Changes since {name}@{oldest} can be told. " if oldest in known else ""
         return NotFound(
             f"Version {pin.version} of '{name}' is gone: what it changed cannot be told.",
-            hint=f"{since}A tag keeps a version, but not those after it; a cleanup policy does. lance-git diff "
-            "compares two versions whatever was between them.",
+            hint=hints.of(
+                f"{since}A tag keeps a version, but not those after it; a cleanup policy does. ",
+                hints.DIFF,
+                " compares two versions whatever was between them.",
+            ),
         )

@@ -228,7 +228,7 @@ class FilledFiles:
     def _tell(self, done: int, total: int) -> None:
         files = [made.file for made in self._made.values()]
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        progress = BackfillProgress(tuple(self._values.schema.names), done, total, rows, size)
+        progress = BackfillProgress.of(self._values.schema.names, done, total, rows, size)
         _LOG.info("%s", progress)
         if self._options.progress is not None:
             self._options.progress(progress)

@@ -48,7 +48,7 @@ def look_at_branches(what: str, location: DatasetLocation) -> Card:
 
     def look() -> Card:
         datasets.open_latest(location)
-        names = RefNames(refs.list_ref_names(location, BRANCHES))
+        names = RefNames.of_branches(refs.list_ref_names(location, BRANCHES), refs.list_ref_names(location, TAGS))
         branches = refs.read_branches(location, names.shown).branches
         return branches_card(what, location.uri, names, tuple(branches.values()))
 
@@ -60,7 +60,7 @@ def look_at_tags(what: str, location: DatasetLocation) -> Card:
 
     def look() -> Card:
         datasets.open_latest(location)
-        names = RefNames(refs.list_ref_names(location, TAGS))
+        names = RefNames.of_tags(refs.list_ref_names(location, TAGS))
         return tags_card(what, location.uri, names, tuple(refs.read_tags(location, names.shown).values()))
 
     return or_why(look, lambda why: unknown_card(what, location.uri, why))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lance_spark import hints
 from lance_spark.actions.resolve import check_branch
 from lance_spark.actions.sync.write_guards import check_own
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.refs.edit import check_tag_stays
 from lance_spark.refs.lifetime import EXPIRE_AFTER, Lifetime, changed_metadata, read_lifetime
-from lance_spark.refs.names import MAIN, is_own_tag
+from lance_spark.refs.names import MAIN, is_service_tag, is_stream_tag
 from lance_spark.refs.resolve import missing
 from lance_spark.store import refs
 from lance_spark.store.datasets import open_latest
@@ -60,17 +62,30 @@ def alter_tag(
 ) -> Lifetime:
     """Set and remove settings of a tag; returns those that it has then.
 
-    Raises InvalidOption, NotFound, and Refused for a tag that protects what a clone or a merge reads.
+    Raises InvalidOption, NotFound, and Refused for a tag that a frozen set, a clone, a merge or a stream relies on.
     """
-    known = refs.read_tag(location, tag)
+    table = refs.read_refs(location)
+    known = table.tags.get(tag)
     if known is None:
-        raise missing("tag", tag, refs.read_refs(location).tags)
+        raise missing("tag", tag, table.tags)
     after = changed_metadata(known.metadata, settings, unset, tag=True)
-    if is_own_tag(tag) and EXPIRE_AFTER in after:
+    if EXPIRE_AFTER in after and after.get(EXPIRE_AFTER) != known.metadata.get(EXPIRE_AFTER):
+        check_tag_stays(table, tag)
+        _check_no_service(tag)
+    if after != known.metadata and not dry_run:
+        refs.replace_tag_metadata(location, tag, after)
+    return read_lifetime(after)
+
+
+def _check_no_service(tag: str) -> None:
+    """Raise Refused for a tag that has to stay as long as something else is there, whatever its age."""
+    if is_stream_tag(tag):
+        raise Refused(
+            f"Tag '{tag}' cannot expire: a streaming query goes on from it.",
+            hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
+        )
+    if is_service_tag(tag):
         raise Refused(
             f"Tag '{tag}' protects what a clone or another branch reads, for as long as that is there.",
             hint="Delete the clone or the branch; or the tag itself once nothing needs it.",
         )
-    if after != known.metadata and not dry_run:
-        refs.replace_tag_metadata(location, tag, after)
-    return read_lifetime(after)

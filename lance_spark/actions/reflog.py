@@ -9,10 +9,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
+from lance_spark import hints
 from lance_spark.actions.resolve import check_branch
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.layout.names import versions_directory
 from lance_spark.location import DatasetLocation
+from lance_spark.refs.edit import check_tag_stays
 from lance_spark.refs.model import Branch, PinnedVersion, Tag
 from lance_spark.refs.names import MAIN, check_branch_name, check_tag_name
 from lance_spark.refs.parse import BRANCHES, TAGS, ref_file
@@ -79,10 +81,12 @@ def restore_tag(location: DatasetLocation, name: str) -> PinnedVersion:
     """Put a tag back to where it was before it was moved or deleted last; returns that version.
 
     Raises NotFound if no record tells, or the version is gone, AlreadyExists for a deleted tag that was made again, and
-    Refused for one that something else moved since.
+    Refused for one that something else moved since, or that belongs to a frozen set by now.
     """
     check_tag_name(name)
     current, before = _former(location, name)
+    if current is not None:
+        check_tag_stays(refs.read_refs(location), name)
     target = before.target
     record = replace(new_change(TAG, name, RESTORED), before=TagState.of(current), after=before)
     with recorded(location, record):
@@ -112,7 +116,7 @@ def _former(location: DatasetLocation, name: str) -> tuple[Tag | None, TagState]
     if before.target.stamp not in (None, target.stamp):
         raise Refused(
             f"Tag '{name}' was at {target}, but that is another version by now: its branch was made again.",
-            hint="lance-git log shows the versions that there are.",
+            hint=hints.of(hints.LOG, " shows the versions that there are."),
         )
     return current, replace(before, target=target)
 
@@ -150,7 +154,7 @@ def _check_parent(location: DatasetLocation, branch: Branch) -> None:
     if parent is None:
         raise Refused(
             f"Branch '{branch.name}' was made from '{fork.branch}', which is not there.",
-            hint=f"Restore that one first: lance-git branch --restore {fork.branch}.",
+            hint=hints.of("Restore that one first: ", hints.restore_branch(fork.branch), "."),
         )
     if parent.created_at > branch.created_at:
         raise Refused(
@@ -180,7 +184,9 @@ def _check_free(location: DatasetLocation, change: RefChange) -> None:
     Looking for its files may take minutes. The ref file of a new branch must not be replaced with the old one.
     """
     if refs.read_branch(location, change.name) is not None:
-        raise AlreadyExists(f"A branch '{change.name}' was made a moment ago.", hint="lance-git branch lists it.")
+        raise AlreadyExists(
+            f"A branch '{change.name}' was made a moment ago.", hint=hints.of(hints.LIST_BRANCHES, " lists it.")
+        )
     if _is_given_up(location, change):
         raise _given_up(change)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from lance_spark import hints
 from lance_spark.actions.branches import check_unneeded, create_branch_at
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused
 from lance_spark.location import DatasetLocation
@@ -24,7 +25,10 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
     could name, so it can be made again under another name.
     """
     if old == MAIN:
-        raise Refused("Branch 'main' cannot be renamed.", hint="Create a branch from it: lance-git branch NAME main.")
+        raise Refused(
+            "Branch 'main' cannot be renamed.",
+            hint=hints.of("Create a branch from it: ", hints.create_branch("NAME", MAIN), "."),
+        )
     check_branch_name(old)
     check_new_branch_name(new)
     table = refs.read_refs(location)

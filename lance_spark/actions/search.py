@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_spark import hints
 from lance_spark.actions.indexes.look import Look, look_at
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.indexing.kinds import TEXT, VECTOR, check_metric, described_kind, find_column, settings_of
@@ -126,7 +127,7 @@ def prepare_join(location: DatasetLocation, pin: PinnedVersion, request: SearchR
     if QUERY_INDEX in prepared.look.schema.names:
         raise SchemaMismatch(
             f"The table has a column '{QUERY_INDEX}', as pylance calls its own when it searches for many vectors.",
-            hint=f"Rename it: t.rename_columns({{'{QUERY_INDEX}': ...}}); or search for one vector at a time.",
+            hint=hints.of("Rename it: ", hints.rename_column(QUERY_INDEX), "; or search for one vector at a time."),
         )
     assert prepared.field is not None
     check_alone(prepared.field)
@@ -234,8 +235,12 @@ def _check_words(look: Look, index: ColumnIndex) -> None:
         raise Refused(
             f"The index '{index.name}' was extended after rows may have been changed, and would find these by words "
             "that they have no more.",
-            hint=f"t.indexes.create({index.segments[0].columns[0]!r}, kind='inverted', replace=True) builds it anew, "
-            "as t.indexes.optimize() does each time; pylance's optimize_indices() does not.",
+            hint=hints.of(
+                hints.create_index(index.segments[0].columns[0], kind="inverted", replace=True),
+                " builds it anew, as ",
+                hints.OPTIMIZE_INDEXES,
+                " does each time; pylance's optimize_indices() does not.",
+            ),
         )
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from lance_spark.actions.reflog import recorded, tag_change
 from lance_spark.actions.resolve import resolve
 from lance_spark.location import DatasetLocation
-from lance_spark.refs.edit import check_create_tag, check_existing_tag, check_tag_stays
-from lance_spark.refs.listing import TagList
-from lance_spark.refs.model import RefSpec, Tag
-from lance_spark.refs.names import check_new_tag_name, check_tag_name, is_own_tag
+from lance_spark.refs.edit import check_create_tag, check_delete_tag, check_move_tag
+from lance_spark.refs.listing import TagList, listed_tags
+from lance_spark.refs.model import RefSpec, RefTable, Tag
+from lance_spark.refs.names import check_new_tag_name, check_tag_name, is_merge_tag, is_own_tag
 from lance_spark.store import refs
 
 
-def list_tags(location: DatasetLocation) -> TagList:
-    """All tags, by name."""
-    return TagList(sorted(refs.read_refs(location).tags.values(), key=lambda tag: tag.name))
+def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
+    """Tags, by name; ``everything`` includes those that clones, merges, streams and frozen sets need."""
+    return listed_tags(refs.read_refs(location), everything)
 
 
 def find_tag(location: DatasetLocation, name: str) -> Tag | None:
@@ -36,15 +36,23 @@ def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
     refs.create_tag(location, name, resolve(location, target))
 
 
+def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> RefTable:
+    """All refs, once the tag may be deleted. Raises NotFound; and Refused, with ``force`` only for a frozen set's."""
+    check_tag_name(name)
+    table = refs.read_refs(location)
+    clone = cloned_by(location, name) if is_own_tag(name) and not is_merge_tag(name) else None
+    check_delete_tag(table, name, force, clone)
+    return table
+
+
 def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
-    """Point an existing tag at another version. Raises NotFound for the tag or the target, Refused for a frozen set's.
+    """Point an existing tag at another version. Raises NotFound for the tag or the target, Refused for one in use.
 
     Where it was is written down: see ``actions.reflog``. Not if it was there already: a restore would go back to that.
     """
     check_tag_name(name)
     table = refs.read_refs(location)
-    check_existing_tag(table, name)
-    check_tag_stays(table, name, to_move=True)
+    check_move_tag(table, name)
     pin = resolve(location, target)
     if table.tags[name].target.reference == pin.reference:
         refs.move_tag(location, name, pin)  # it is made anew all the same: it expires later
@@ -53,15 +61,12 @@ def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
         refs.move_tag(location, name, pin)
 
 
-def delete_tag(location: DatasetLocation, name: str) -> None:
-    """Delete a tag. Raises NotFound, and Refused for that of a frozen set's plan.
+def delete_tag(location: DatasetLocation, name: str, force: bool = False) -> None:
+    """Delete a tag. Raises NotFound, and Refused for one that something relies on; see :func:`check_tag_to_delete`.
 
     Where it was is written down: see ``actions.reflog``.
     """
-    check_tag_name(name)
-    table = refs.read_refs(location)
-    check_existing_tag(table, name)
-    check_tag_stays(table, name, to_move=False)
+    table = check_tag_to_delete(location, name, force)
     if is_own_tag(name):
         refs.delete_tag(location, name)
         return

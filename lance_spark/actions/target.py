@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lance_spark import hints
 from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.options.catalog import take_catalog
@@ -65,6 +66,6 @@ def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLo
         root, branch = directory
         raise InvalidOption(
             f"{location.uri} is the directory of branch '{branch}'.",
-            hint=f"Use the dataset's root {root} and the branch option: option('branch', '{branch}').",
+            hint=hints.of(f"Use the dataset's root {root} and name the branch: ", hints.on_branch(root, branch), "."),
         )
     return location

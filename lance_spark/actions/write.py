@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from lance_spark import hints
 from lance_spark.actions.branches import check_new, create_branch_at
 from lance_spark.actions.evolving_append import append_evolved, check_evolution
 from lance_spark.actions.resolve import resolve
@@ -97,7 +98,8 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
         check_writable(location, options.branch)
     except NotFound as missing:
         raise NotFound(
-            missing.message, hint=f"{missing.hint or ''} To make a new branch, add option('create_branch', 'true')."
+            missing.message,
+            hint=hints.of(missing.hint or "", " To make a new branch: ", hints.write_new_branch(options.branch), "."),
         ) from None
     return pin_latest(location, options.branch)
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
+from lance_spark.show.card import ShownInOneLine
+from lance_spark.show.progress import WorkProgress
 from lance_spark.show.words import counted, readable
 
 FILLED = pa.schema(
@@ -83,25 +85,32 @@ class ComputedColumns(Protocol):
 
 
 @dataclass(frozen=True)
-class BackfillProgress:
-    """How far a backfill is."""
+class BackfillProgress(WorkProgress):
+    """How far a backfill is, in fragments."""
 
-    columns: tuple[str, ...]
-    done: int
-    """Fragments that have their values."""
-    fragments: int
-    rows: int
-    bytes: int
+    rows: int = 0
+    bytes: int = 0
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[str], done: int, fragments: int, rows: int, size: int) -> BackfillProgress:
+        """That of these columns."""
+        return cls(", ".join(columns), done, fragments, rows, size, tuple(columns))
+
+    @property
+    def fragments(self) -> int:
+        """Fragments that get values in all."""
+        return self.total
 
     def __str__(self) -> str:
         return (
-            f"{', '.join(self.columns)}: {self.done} of {counted(self.fragments, 'fragment')}, "
+            f"{self.stage}: {self.done:,} of {counted(self.fragments, 'fragment')}, "
             f"{counted(self.rows, 'row')}, {readable(self.bytes)}"
         )
 
 
-@dataclass(frozen=True)
-class BackfillResult:
+@dataclass(frozen=True, repr=False)
+class BackfillResult(ShownInOneLine):
     """What a backfill did; prints as one line."""
 
     version: PinnedVersion
@@ -121,6 +130,16 @@ class BackfillResult:
         return (
             f"{', '.join(self.columns)} of {self.version.branch or MAIN}@{self.version.version}: "
             f"{counted(self.fragments, 'fragment')}{again}, {counted(self.rows, 'row')}, {readable(self.bytes)}"
+        )
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("columns", ", ".join(self.columns)),
+            ("fragments", f"{self.fragments:,}"),
+            ("computed before", f"{self.resumed:,}" if self.resumed else ""),
+            ("rows", f"{self.rows:,}"),
+            ("written", readable(self.bytes)),
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from lance_spark.backfill.model import BackfillProgress
 from lance_spark.errors import InvalidOption
 from lance_spark.show.near import meant
+from lance_spark.show.progress import check_progress
 
 FILL, NULL = "fill", "null"
 
@@ -53,6 +54,5 @@ def parse_backfill_options(given: Mapping[str, Any], incremental: bool = True) -
         raise InvalidOption(f"batch_size is a number of rows, at least 1, not {options.batch_size!r}.")
     if not isinstance(options.resume, bool | str):
         raise InvalidOption(f"resume is True, False or a text, not {options.resume!r}.")
-    if options.progress is not None and not callable(options.progress):
-        raise InvalidOption("progress is a function of one value.", hint="For example progress=print.")
+    check_progress(options.progress)
     return options

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from lance_spark import hints
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import Refused
@@ -150,7 +151,7 @@ def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) ->
         names = ", ".join(f"'{tag.name}' ({tag.branch or 'main'}@{tag.version})" for tag in tagged_old[:10])
         raise Refused(
             f"{len(tagged_old)} tagged versions match the cleanup policy: {names}.",
-            hint="Keep them with --on-tagged keep (error_if_tagged_old_versions=False), or delete the tags first.",
+            hint=hints.of("Keep them (", hints.KEEP_TAGGED, "), or delete the tags first."),
         )
     return verdicts
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_spark.cli.output import Output
+from lance_spark.cli.progress import BAR
 from lance_spark.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class CommandCall:
         """The engine for copying files and other work: threads of this process."""
         from lance_spark.runner.local import LocalRunner
 
-        return LocalRunner()
+        return LocalRunner(tell=BAR.tell)
 
 
 def parse_storage(pairs: Sequence[str]) -> dict[str, str]:

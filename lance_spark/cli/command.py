@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
 from lance_spark.cli.call import CommandCall
+from lance_spark.errors import InvalidOption
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
@@ -38,8 +39,10 @@ class VerbGroup(click.Group):
 
     command_class = Verb
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, words: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+        """``words`` are those that people type, and that are no verbs: why not, and what to type instead."""
         super().__init__(*args, **kwargs)
+        self.words = words or {}
         self.params.append(_json_option())
 
     def resolve_command(
@@ -47,7 +50,11 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As in click, with the nearest verb in the error."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            near = difflib.get_close_matches(args[0], [*self.list_commands(ctx), *self.words], n=1)
+            word = args[0] if args[0] in self.words else near[0] if near else ""
+            if word in self.words:
+                why, instead = self.words[word]
+                raise InvalidOption(f"{ctx.command_path} has no '{word}': {why}.", hint=instead)
             ctx.fail(f"'{args[0]}' is no verb of {ctx.command_path}." + (f" Did you mean '{near[0]}'?" if near else ""))
         return super().resolve_command(ctx, args)
 

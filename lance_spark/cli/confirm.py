@@ -7,6 +7,7 @@ import sys
 import click
 
 from lance_spark.cli.exit_codes import NOT_DONE
+from lance_spark.cli.progress import BAR
 from lance_spark.errors import Refused
 
 _YES, _NO = frozenset({"y", "yes"}), frozenset({"n", "no", ""})
@@ -17,6 +18,7 @@ def confirm(what: str, yes: bool) -> None:
 
     Asks on a terminal. Raises Refused without a terminal: a script must not hang.
     """
+    BAR.wipe()
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():

@@ -14,6 +14,7 @@ from lance_spark.cli.exit_codes import exit_codes_text
 from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.cli.session import Session
 from lance_spark.cli.verbs import VERBS
+from lance_spark.cli.words import WORDS
 from lance_spark.errors import InvalidOption
 from lance_spark.location import is_uri
 from lance_spark.workspace.model import check_uri
@@ -42,6 +43,7 @@ class _Place(click.Path):
     cls=Verbs,
     package="lance_spark.cli.verbs",
     verbs=VERBS,
+    words=WORDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=f"\b\nA REF is a branch, a tag, branch@7, @7, main~2 or HEAD; heads/NAME and tags/NAME say which.\n\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from lance_spark.cli.progress import BAR
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.show.lines import HEAD, PLUS
@@ -29,6 +30,7 @@ class Output:
 
     def show(self, data: Mapping[str, Any], text: str) -> None:
         """The result: the data as JSON with ``--json``, else the text."""
+        BAR.wipe()
         if self.json:
             click.echo(json.dumps(data, indent=2))
         elif text:
@@ -36,11 +38,13 @@ class Output:
 
     def note(self, text: str) -> None:
         """A note beside the result, on stderr."""
+        BAR.wipe()
         if not self.json:
             click.echo(text, err=True)
 
     def error(self, message: str, hint: str | None, exit_code: int) -> None:
         """One line and a hint on stderr, or an object there."""
+        BAR.wipe()
         if self.json:
             click.echo(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}, indent=2), err=True)
             return

@@ -17,9 +17,12 @@ from lance_spark.cli.command import VerbGroup
 from lance_spark.cli.exit_codes import INTERRUPTED
 from lance_spark.cli.imports import without_pandas
 from lance_spark.cli.output import Output, wants_color
+from lance_spark.cli.progress import BAR
 from lance_spark.errors import LanceSparkError
+from lance_spark.hints import said
 
 _USAGE = 2
+_HELP = "help"
 
 
 class Verbs(VerbGroup):
@@ -37,10 +40,32 @@ class Verbs(VerbGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         """The verb of that name; None where there is none."""
+        if cmd_name == _HELP:
+            return help_verb(self)
         if cmd_name not in self._verbs:
             return None
         command: click.Command = import_module(f"{self._package}.{self._verbs[cmd_name]}").command
         return command
+
+
+def help_verb(program: VerbGroup) -> click.Command:
+    """``help``, and ``help VERB``: what ``--help`` says. It is not listed."""
+
+    @click.pass_context
+    def show(context: click.Context, verbs: tuple[str, ...]) -> None:
+        above = context.parent or context
+        command: click.Command = program
+        for name in verbs:
+            if not isinstance(command, VerbGroup):
+                raise click.UsageError(f"'{above.command_path}' has no further verbs.", above)
+            _, found, _ = command.resolve_command(above, [name])
+            if found is None:  # an option, as in 'help --nope', which click has refused
+                raise click.UsageError(f"There is no verb '{name}'.", above)
+            command, above = found, click.Context(found, above, name)
+        click.echo(command.get_help(above))
+
+    argument = click.Argument(["verbs"], nargs=-1, metavar="[VERB]...")
+    return click.Command(_HELP, callback=show, params=[argument], help="Say what a verb does.", hidden=True)
 
 
 def wanted_output(context: click.Context, no_color: bool) -> Output:
@@ -54,11 +79,12 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     if argv is None:
         without_pandas()  # the process is ours
     arguments = list(sys.argv[1:] if argv is None else argv)
+    BAR.hushed = "--json" in arguments
     output = Output(json="--json" in arguments, color=wants_color("--no-color" in arguments))
     try:
         code = program.main(arguments, name, standalone_mode=False, obj=CommandCall(Output()))
     except LanceSparkError as error:
-        output.error(error.message, error.hint, error.exit_code)
+        output.error(error.message, said(error.hint, "shell") if error.hint else None, error.exit_code)
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
@@ -69,6 +95,8 @@ def run(program: click.Command, name: str, argv: Sequence[str] | None = None) ->
     except (click.Abort, KeyboardInterrupt):
         output.error("Interrupted.", None, INTERRUPTED)
         return INTERRUPTED
+    finally:
+        BAR.wipe()
     return code if isinstance(code, int) else 0
 
 

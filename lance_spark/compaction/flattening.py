@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lance_spark import hints
 from lance_spark.errors import Refused
 from lance_spark.layout.names import is_generated, stored_name
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.placement import Copy
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.show.card import ShownInOneLine
 from lance_spark.show.words import counted, readable
 
 
-@dataclass(frozen=True)
-class FlattenResult:
+@dataclass(frozen=True, repr=False)
+class FlattenResult(ShownInOneLine):
     """What a flattening copied; prints as one line."""
 
     version: PinnedVersion
@@ -32,6 +34,13 @@ class FlattenResult:
             return f"{self.version}: depends on no other place"
         told = f"{self.version}: {counted(self.files, 'file')} copied, {readable(self.bytes)}"
         return f"{told}; indexes: {', '.join(self.indexes)}" if self.indexes else told
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("copied", f"{counted(self.files, 'file')}, {readable(self.bytes)}"),
+            ("indexes", ", ".join(self.indexes)),
+        )
 
 
 def reads_elsewhere(fragment: Fragment) -> bool:
@@ -55,7 +64,7 @@ def inherited_copies(snapshot: Snapshot, sidecars: bool) -> tuple[Copy, ...]:
             if not is_generated(file.path):
                 raise Refused(
                     f"The data file {file.path} was named by hand: a copy could take the place of another file.",
-                    hint="optimize(own_only=False) writes its rows anew.",
+                    hint=hints.of(hints.optimize(own_only=False), " writes its rows anew."),
                 )
             root, name = snapshot.root_of(file), stored_name(file.path)
             path = f"data/{name}" if root.is_dataset else name

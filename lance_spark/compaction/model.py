@@ -11,7 +11,8 @@ from lance_spark.compaction.ordering import Ordering
 from lance_spark.errors import InvalidOption
 from lance_spark.manifest.contents import Fragment
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.show.card import Card, Grid, Shown
+from lance_spark.show.card import Card, Grid, Shown, ShownInOneLine
+from lance_spark.show.progress import WorkProgress, check_progress
 from lance_spark.show.words import counted, few, readable
 
 _SHOWN = 20
@@ -19,19 +20,18 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class OptimizeProgress:
-    """How far a compaction is."""
+class OptimizeProgress(WorkProgress):
+    """How far a compaction is, in fragments."""
 
-    stage: str
-    """What was finished last."""
-    done: int
-    """Fragments that are done."""
-    fragments: int
-    """Fragments that are rewritten in all."""
     rows: int = 0
     """Rows that were written anew and committed."""
     bytes: int = 0
     """Size of the data files that were committed."""
+
+    @property
+    def fragments(self) -> int:
+        """Fragments that are rewritten in all."""
+        return self.total
 
     def __str__(self) -> str:
         """``commit 1 of 3: 40 of 120 fragments, 4,000 rows, 1.2 MiB``."""
@@ -64,8 +64,7 @@ class OptimizeOptions:
                 raise InvalidOption(f"{name} is a whole number, at least 1, not {value!r}.")
         if self.where is not None and not self.where.strip():
             raise InvalidOption("where is a condition in SQL.", hint="Leave it out for all fragments.")
-        if self.progress is not None and not callable(self.progress):
-            raise InvalidOption("progress is a function of one value.", hint="For example progress=print.")
+        check_progress(self.progress)
 
     def tell(self, progress: OptimizeProgress) -> None:
         """Say how far it is, to whom wants to know."""
@@ -180,8 +179,8 @@ class OptimizePlan(Shown):
         return Card(type(self).__name__, str(self.pin), self.summary, facts, (grid,), tuple(notes))
 
 
-@dataclass(frozen=True)
-class OptimizeResult:
+@dataclass(frozen=True, repr=False)
+class OptimizeResult(ShownInOneLine):
     """What a compaction did; prints as one line."""
 
     version: PinnedVersion
@@ -222,6 +221,21 @@ class OptimizeResult:
         if self.uncovered:
             told += f"; not indexed any more: {', '.join(self.uncovered)}"
         return f"{told}; {counted(len(self.conflicts), 'task')} in conflict" if self.conflicts else told
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        if self.dry_run:
+            return ("version", str(self.version)), ("would rewrite", self.plan.summary)
+        depth = "" if self.depth is None else f"{self.plan.depth:.1f} became {self.depth:.1f}"
+        return (
+            ("version", str(self.version)),
+            ("fragments", f"{self.fragments_removed:,} became {self.fragments_added:,}"),
+            ("commits", f"{self.commits:,}"),
+            ("rows written", f"{self.rows:,}"),
+            ("size", readable(self.bytes)),
+            ("depth", depth),
+            ("not indexed now", ", ".join(self.uncovered)),
+            ("in conflict", counted(len(self.conflicts), "task") if self.conflicts else ""),
+        )
 
     def as_record(self) -> dict[str, Any]:
         """Plain values, for a row of a table."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lance_spark import hints
 from lance_spark.errors import Refused
 from lance_spark.merge.steps import VersionSpan
 from lance_spark.refs.model import Branch, PinnedVersion
@@ -52,7 +53,7 @@ def path_between(since: PinnedVersion, until: PinnedVersion, branches: Mapping[s
     if common is None:
         raise Refused(
             f"{since} and {until} have no common version, so none leads to the other one.",
-            hint="lance-git diff compares two versions whatever led to them.",
+            hint=hints.of(hints.DIFF, " compares two versions whatever led to them."),
         )
     return FeedPath(common, _after(ours, common), _after(theirs, common))
 

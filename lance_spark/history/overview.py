@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lance_spark.refs.listing import SHOWN, branch_grid, more, tag_grid
 from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo
-from lance_spark.refs.names import MAIN, is_own_tag
+from lance_spark.refs.names import MAIN, is_plan, is_service_tag
 from lance_spark.show.card import Card, Grid
 from lance_spark.show.words import counted, few, moment, readable
 
@@ -78,26 +78,46 @@ def _asked(ref: RefSpec) -> str:
 class RefNames:
     """The branches or tags of a dataset: how many there are, and some of them."""
 
-    names: Sequence[str]
+    listed: Sequence[str]
+    """Without those that this package made for itself."""
+    own: int = 0
+    """How many it made for itself."""
+
+    @classmethod
+    def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
+        """Branches; the tags say which of them are plans of frozen sets."""
+        known = set(tags)
+        return cls._of(branches, lambda name: is_plan(name, known))
+
+    @classmethod
+    def of_tags(cls, tags: Sequence[str]) -> RefNames:
+        """Tags."""
+        known = set(tags)
+        return cls._of(tags, lambda name: is_service_tag(name, known))
+
+    @classmethod
+    def _of(cls, names: Sequence[str], is_own: Callable[[str], bool]) -> RefNames:
+        listed = tuple(name for name in names if not is_own(name))
+        return cls(listed, len(names) - len(listed))
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Those that are looked at; without the tags that protect what clones and merges read."""
-        return tuple(name for name in self.names if not is_own_tag(name))[:SHOWN]
+        """Those that are looked at."""
+        return tuple(self.listed[:SHOWN])
 
 
 def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Branch]) -> Card:
     """All branches except for main; only the branches that are shown were read."""
-    count = len(listed.names)
+    count = len(listed.listed)
     summary = f"{MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{MAIN} only"
+    summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
     return Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
 
 
 def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[Tag]) -> Card:
     """All tags; those that are shown were read."""
-    own = sum(is_own_tag(name) for name in listed.names)
-    count = len(listed.names) - own
-    also = f", and {own:,} that protect what clones and merges read" if own else ""
+    count = len(listed.listed)
+    also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
     notes = more(count, len(listed.shown))
     return Card(f"{what} of", uri, f"{counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
 

@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 
 from lance_spark.history.drawing import Dot, Drawing, Point, Track
 from lance_spark.history.entries import LogEntry
-from lance_spark.refs.names import MAIN, is_own_tag
+from lance_spark.refs.names import MAIN, is_service_tag
 from lance_spark.show.card import safe
 
 ROW = 28
@@ -74,7 +74,7 @@ def _labels(entry: LogEntry, colors: Mapping[str | None, str]) -> list[_Label]:
         return colors.get(None if name == MAIN else name, "currentColor")
 
     labels = [_Label(name, "branch", color(name)) for name in entry.heads]
-    labels += [_Label(name, "tag", "currentColor") for name in entry.tags if not is_own_tag(name)]
+    labels += [_Label(name, "tag", "currentColor") for name in entry.tags if not is_service_tag(name)]
     labels += [_Label(name, "fork", color(name)) for name in entry.forks if name not in entry.heads]
     if len(labels) <= _MOST_LABELS:
         return labels

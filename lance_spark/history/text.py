@@ -9,7 +9,7 @@ from lance_spark.history.difference import ADDED, DELETED, Diff, RowExample, pla
 from lance_spark.history.entries import LogEntry, VersionDetail
 from lance_spark.history.fragments import Stat
 from lance_spark.history.graph import GraphRow, draw
-from lance_spark.refs.names import is_own_tag
+from lance_spark.refs.names import is_service_tag
 from lance_spark.show.lines import BRANCH, CHANGE, FAINT, GRAPH, MINUS, PLAIN, PLUS, TAG, VERSION, Line
 from lance_spark.show.tables import aligned
 from lance_spark.show.words import counted, readable
@@ -67,7 +67,7 @@ def _remote(entry: LogEntry) -> str:
 def _names(entry: LogEntry) -> Line:
     """Branches and tags at a version, in brackets; without the tags that protect what clones and merges read."""
     spans: Line = [(BRANCH, name) for name in entry.heads]
-    spans += [(TAG, f"tag: {name}") for name in entry.tags if not is_own_tag(name)]
+    spans += [(TAG, f"tag: {name}") for name in entry.tags if not is_service_tag(name)]
     spans += [(BRANCH, f"fork: {name}") for name in entry.forks if name not in entry.heads]
     if not spans:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from lance_spark import hints
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound
 from lance_spark.indexing.kinds import described_kind
 from lance_spark.indexing.model import IndexInfo, IndexRequest
@@ -47,7 +48,11 @@ def find_index(indexes: Mapping[str, Sequence[Segment]], name: str) -> str:
         return on_column[0]
     if on_column:
         raise InvalidOption(f"Column '{name}' has {len(on_column)} indexes.", hint=f"Name one: {', '.join(on_column)}.")
-    hint = f"There are {', '.join(indexes)}." if indexes else "There are none; indexes.create(...) makes one."
+    hint = (
+        f"There are {', '.join(indexes)}."
+        if indexes
+        else hints.of("There are none; ", hints.create_index(), " makes one.")
+    )
     raise NotFound(f"There is no index '{name}'.", hint=hint)
 
 
@@ -86,7 +91,12 @@ def plan_create(request: IndexRequest, kind: str, there: Sequence[Segment], rows
     if not same or not any(segment.inherited for segment in there):
         raise AlreadyExists(
             f"There is an index '{there[0].name}' already: {there[0].index_type} on {', '.join(there[0].columns)}.",
-            hint="indexes.optimize() indexes what is new; replace=True builds it anew; or give another name.",
+            hint=hints.of(
+                hints.OPTIMIZE_INDEXES,
+                " indexes what is new; ",
+                hints.REPLACE,
+                " builds it anew; or give another name.",
+            ),
         )
     return BuildPlan(_filled(rows) - covered(there))
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.show.card import Card, Grid, Shown, ShownInOneLine
 from lance_spark.show.words import counted, readable
 
 
@@ -28,8 +29,8 @@ class IndexRequest:
         return self.name or f"{self.column}_idx"
 
 
-@dataclass(frozen=True)
-class IndexInfo:
+@dataclass(frozen=True, repr=False)
+class IndexInfo(ShownInOneLine):
     """An index of a version."""
 
     name: str
@@ -60,6 +61,18 @@ class IndexInfo:
             f"{counted(self.segments, 'segment')}, {readable(self.bytes)}"
         )
 
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        inherited = f", {self.inherited_segments:,} of them inherited" if self.inherited_segments else ""
+        return (
+            ("name", self.name),
+            ("kind", self.kind),
+            ("columns", ", ".join(self.columns)),
+            ("rows covered", f"{self.rows_covered:,}"),
+            ("rows not covered", f"{self.rows_uncovered:,}"),
+            ("segments", f"{self.segments:,}{inherited}"),
+            ("size", readable(self.bytes)),
+        )
+
 
 @dataclass(frozen=True)
 class SegmentInfo:
@@ -74,8 +87,8 @@ class SegmentInfo:
     created_at: datetime | None
 
 
-@dataclass(frozen=True)
-class IndexStats:
+@dataclass(frozen=True, repr=False)
+class IndexStats(Shown):
     """An index in detail."""
 
     index: IndexInfo
@@ -91,9 +104,21 @@ class IndexStats:
             lines.append(f"  {segment.uuid}: {counted(segment.rows, 'row')}, {readable(segment.bytes)}{where}")
         return "\n".join(lines)
 
+    def _card(self) -> Card:
+        settings = tuple((name, str(value)) for name, value in self.settings.items())
+        rows = tuple(
+            (each.uuid, f"{each.rows:,}", readable(each.bytes), "inherited" if each.inherited else "own")
+            for each in self.segments
+        )
+        grids = (
+            Grid(("setting", "value"), settings),
+            Grid(("segment", "rows", "size", "files"), rows, frozenset({1, 2})),
+        )
+        return Card(type(self).__name__, self.index.name, str(self.index), self.index._facts()[1:], grids)
 
-@dataclass(frozen=True)
-class IndexResult:
+
+@dataclass(frozen=True, repr=False)
+class IndexResult(ShownInOneLine):
     """What was done to one index; prints as one line."""
 
     version: PinnedVersion
@@ -126,3 +151,15 @@ class IndexResult:
         elif self.replaced:
             told = f"{counted(self.replaced, 'segment')} dropped"
         return f"{self.version}: {self.name} ({self.kind}), {told}{f'; {self.left}' if self.left else ''}"
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("index", f"{self.name} ({self.kind})"),
+            ("rows indexed", f"{self.rows:,}"),
+            ("segments added", f"{self.segments:,}"),
+            ("segments replaced", f"{self.replaced:,}" if self.replaced else ""),
+            ("size", readable(self.bytes) if self.segments else ""),
+            ("built on", self.ran_on),
+            ("not covered", self.left),
+        )

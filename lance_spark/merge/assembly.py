@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lance_spark import hints
 from lance_spark.errors import NotCommittable
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.change import MergeChange, Replacement, Sides
@@ -82,7 +83,7 @@ class Assembly:
         if moved and not self.has_rows:
             raise NotCommittable(
                 "Rows come back with their stable ids to a branch that is empty; pylance cannot commit that.",
-                hint="Restore a version that has the rows: lance-git restore BRANCH@VERSION.",
+                hint=hints.of("Restore a version that has the rows: ", hints.RESTORE_VERSION, "."),
             )
         if moved and (change.columns or change.columns_of_theirs):
             raise NotCommittable(

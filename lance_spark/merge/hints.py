@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lance_spark import hints
 from lance_spark.merge.change import MergeConflict
 from lance_spark.merge.following import COLUMNS_COMPACTED, UNCERTAIN
 from lance_spark.merge.matrix import COMPACTED_OURS, GONE_OURS, GONE_THEIRS
 from lance_spark.merge.threeway import TAKEN_BEFORE
 
 _SETTLE = "Settle it on one side first, e.g. restore or delete there what should not win, then try again."
-_COLUMNS = (
-    "Write columns first, optimize afterwards: revert the compaction (lance-git revert BRANCH@VERSION), try again, and "
-    "optimize then. Or write the column again on the compacted branch."
+_COLUMNS = hints.of(
+    "Write columns first, optimize afterwards: revert the compaction (",
+    hints.REVERT,
+    "), try again, and optimize then. Or write the column again on the compacted branch.",
 )
 _EVIDENCE = (
     "Rows that optimize sorted (sort_by, zorder) are not followed: merge first, sort afterwards. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lance_spark import hints
 from lance_spark.errors import Refused
 from lance_spark.merge.trace import ACTION, MERGE, RELOCATE, REORDERED
 from lance_spark.refs.names import MAIN
@@ -26,6 +27,7 @@ def protected_refused(branch: str | None, what: str = "only merges write to it")
     name = branch or MAIN
     return Refused(
         f"Branch '{name}' is protected: {what}.",
-        hint="Write to another branch and merge it. If the protection has to go: "
-        f"lance-git branch --alter {name} --no-protected, or branches.alter('{name}', protected=False).",
+        hint=hints.of(
+            "Write to another branch and merge it. If the protection has to go: ", hints.unprotect_branch(name), "."
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lance_spark import hints
 from lance_spark.errors import AlreadyExists, Refused
 from lance_spark.refs.model import RefTable
 from lance_spark.refs.names import (
@@ -11,6 +12,8 @@ from lance_spark.refs.names import (
     is_dataset_directory,
     is_merge_tag,
     is_own_tag,
+    is_service_tag,
+    is_stream_tag,
     plan_branch,
     plan_tag,
 )
@@ -23,7 +26,7 @@ def check_create_branch(refs: RefTable, name: str) -> None:
     if name in refs.branches:
         raise AlreadyExists(
             f"Branch '{name}' already exists.",
-            hint="To write to it, leave create_branch out; to start again, delete it first.",
+            hint=hints.of("To start again, delete it first: ", hints.delete_branch(name), "."),
         )
 
 
@@ -50,15 +53,14 @@ def check_delete_branch(refs: RefTable, name: str) -> None:
     if refs.branches[name].lifetime.protected:
         raise Refused(
             f"Branch '{name}' cannot be deleted: it is protected.",
-            hint=f"If it has to go: lance-git branch --alter {name} --no-protected, or branches.alter('{name}', "
-            "protected=False).",
+            hint=hints.of("If it has to go: ", hints.unprotect_branch(name), "."),
         )
     children = sorted(branch.name for branch in refs.branches.values() if branch.parent_branch == name)
     if children:
         sets = [child.removeprefix(plan_branch("")) for child in children if child.startswith(plan_branch(""))]
         raise Refused(
             f"Branch '{name}' cannot be deleted: {_names(children)} was created from it and reads its files.",
-            hint=f"Delete {_names(children)} first." + (f" {_unfreeze(sets[0])}" if sets else ""),
+            hint=hints.of(f"Delete {_names(children)} first.", *([" ", _unfreeze(sets[0])] if sets else [])),
         )
     _check_tags(refs, name)
     nested = sorted(other for other in refs.branches if other.startswith(name + "/"))
@@ -84,14 +86,18 @@ def _check_tags(refs: RefTable, name: str) -> None:
     if merged:
         raise Refused(
             f"Branch '{name}' cannot be deleted: it was merged by reference, so another branch reads its files.",
-            hint=f"Delete tag {_names(merged)} once no version reads them any more: see `show`, base paths.",
+            hint=hints.of("Once no version reads them any more: ", hints.delete_tag(merged[0], force=True), "."),
         )
     clones = [tag for tag in tags if is_own_tag(tag)]
     if clones:
         raise Refused(
             f"Branch '{name}' cannot be deleted: {len(clones)} tags say that clones read its files, such as "
             f"{_names(clones[:1])}.",
-            hint="Delete those tags once the clones are gone, or do not need the branch any more.",
+            hint=hints.of(
+                "Once the clones are gone, or do not need the branch any more: ",
+                hints.delete_tag(clones[0], force=True),
+                "." if len(clones) == 1 else ", and so on.",
+            ),
         )
     if tags:
         raise Refused(
@@ -106,7 +112,7 @@ def check_create_tag(refs: RefTable, name: str) -> None:
     if name in refs.tags:
         raise AlreadyExists(
             f"Tag '{name}' already exists, at version {refs.tags[name].version}.",
-            hint="Use tags.move() to point it at another version.",
+            hint=hints.of("To point it at another version: ", hints.move_tag(name), "."),
         )
 
 
@@ -116,18 +122,60 @@ def check_existing_tag(refs: RefTable, name: str) -> None:
         raise missing("tag", name, refs.tags)
 
 
-def check_tag_stays(refs: RefTable, name: str, to_move: bool) -> None:
-    """Raise Refused for a tag that a frozen set is found by: the set would be lost, or have other rows for pylance.
-
-    Without the tag of its rows a set is read all the same, so that one may go.
-    """
+def frozen_set_of(refs: RefTable, name: str) -> str | None:
+    """The frozen set that a tag belongs to: as the one of its rows, or of its plan."""
     if _is_of_plan(refs, name):
-        set_name = name.removeprefix(plan_tag(""))
-    elif to_move and _is_of_plan(refs, plan_tag(name)):
-        set_name = name
-    else:
+        return name.removeprefix(plan_tag(""))
+    return name if _is_of_plan(refs, plan_tag(name)) else None
+
+
+def check_tag_stays(refs: RefTable, name: str) -> None:
+    """Raise Refused for a tag of a frozen set: the set would be lost, have other rows for pylance, or lose them."""
+    set_name = frozen_set_of(refs, name)
+    if set_name is not None:
+        raise Refused(
+            f"Tag '{name}' was not changed: it belongs to the frozen set '{set_name}'.", hint=_unfreeze(set_name)
+        )
+
+
+def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None = None) -> None:
+    """Raise NotFound, or Refused for a tag that something relies on; see :func:`check_tag_stays`.
+
+    ``force`` deletes those of clones, merges and streams: nobody but their owner knows that these are over. ``clone``
+    is the URI of the clone that the tag protects, where a note says so.
+    """
+    check_existing_tag(refs, name)
+    check_tag_stays(refs, name)
+    if force or not is_service_tag(name):
         return
-    raise Refused(f"The tag '{name}' belongs to the frozen set '{set_name}'.", hint=_unfreeze(set_name))
+    way = hints.delete_tag(name, force=True)
+    if is_stream_tag(name):
+        raise Refused(
+            f"Tag '{name}' was not deleted: a streaming query goes on from it.",
+            hint=hints.of("Once that query is over: ", way, "."),
+        )
+    if is_merge_tag(name):
+        raise Refused(
+            f"Tag '{name}' was not deleted: since a merge by reference another branch reads what it protects.",
+            hint=hints.of("Once no version reads that any more: ", way, "."),
+        )
+    raise Refused(
+        f"Tag '{name}' protects what {'a clone' if clone is None else f'the clone at {clone}'} needs of "
+        f"{refs.tags[name].target}.",
+        hint=hints.of("If that clone is gone for good: ", way, "."),
+    )
+
+
+def check_move_tag(refs: RefTable, name: str) -> None:
+    """Raise NotFound, or Refused for a tag that something relies on where it is."""
+    check_existing_tag(refs, name)
+    check_tag_stays(refs, name)
+    if is_service_tag(name):
+        whose = "a streaming query" if is_stream_tag(name) else "a merge" if is_merge_tag(name) else "a clone"
+        raise Refused(
+            f"Tag '{name}' was not moved: it is where {whose} needs it.",
+            hint=hints.of("Make another tag: ", hints.create_tag("NAME"), "."),
+        )
 
 
 def _is_of_plan(refs: RefTable, name: str) -> bool:
@@ -137,7 +185,7 @@ def _is_of_plan(refs: RefTable, name: str) -> bool:
 
 
 def _unfreeze(name: str) -> str:
-    return f"t.unfreeze('{name}') deletes the frozen set '{name}'; its rows stay where they are."
+    return hints.of(hints.unfreeze(name), f" deletes the frozen set '{name}'; its rows stay where they are.")
 
 
 def _names(names: list[str]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from lance_spark.errors import Refused
-from lance_spark.refs.edit import check_delete_branch
+from lance_spark.refs.edit import check_delete_branch, frozen_set_of
 from lance_spark.refs.expiry_plan import (
     BRANCH,
     DELETED_BRANCH,
@@ -54,7 +54,8 @@ def decide(
     changes that nothing else has, or that this is not known, in words. A branch that another ref needs stays, unless
     that ref goes as well.
     """
-    alone = [_alone(record, unmerged, now, options) for record in records]
+    frozen = {name: of for name in table.tags if (of := frozen_set_of(table, name)) is not None}
+    alone = [_unless_frozen(_alone(record, unmerged, now, options), frozen) for record in records]
     stay = [entry for entry in alone if entry.state != EXPIRED]
     tags = [entry for entry in alone if entry.state == EXPIRED and entry.record.kind == TAG]
     gone = {entry.record.name for entry in tags}
@@ -106,6 +107,14 @@ def _in_order(branches: list[ExpiryEntry], left: RefTable) -> tuple[list[ExpiryE
             return ordered, needed
         waiting = {entry.key for entry in needed}
         branches = [entry for entry in branches if entry.key in waiting]
+
+
+def _unless_frozen(entry: ExpiryEntry, frozen: Mapping[str, str]) -> ExpiryEntry:
+    """The entry of a ref; a tag of a frozen set, named by ``frozen``, is needed however old it is."""
+    name = entry.record.name
+    if entry.record.kind != TAG or name not in frozen or entry.state in (KEPT, UNKNOWN):
+        return entry
+    return replace(entry, state=NEEDED, why=f"it belongs to the frozen set '{frozen[name]}'")
 
 
 def _needing(record: RefRecord) -> str:

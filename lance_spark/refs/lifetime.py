@@ -14,6 +14,7 @@ from functools import partial
 from typing import TypedDict, TypeVar
 
 from lance_spark.errors import InvalidOption
+from lance_spark.show.card import Card, Shown
 from lance_spark.show.spans import from_span, to_span
 from lance_spark.show.words import counted
 
@@ -62,8 +63,8 @@ class Warned:
         return f"{self.since.isoformat()} {self.of.isoformat()}"
 
 
-@dataclass(frozen=True)
-class Lifetime:
+@dataclass(frozen=True, repr=False)
+class Lifetime(Shown):
     """What a ref says about itself."""
 
     expire_after: timedelta | None = None
@@ -85,6 +86,17 @@ class Lifetime:
         said += [f"owner {self.owner}"] if self.owner else []
         said += ["protected"] if self.protected else []
         return ", ".join([*said, *(f"{name} not understood" for name in self.unreadable)])
+
+    def _card(self) -> Card:
+        span = None if self.expire_after is None else from_span(self.expire_after)
+        facts = (
+            ("expires after", span or "never"),
+            ("versions kept", f"{self.retain_versions:,}" if self.retain_versions else "as the cleanup says"),
+            ("owner", self.owner or ""),
+            ("protected", "yes" if self.protected else "no"),
+            ("not understood", ", ".join(self.unreadable)),
+        )
+        return Card(type(self).__name__, summary=str(self) or "nothing is set", facts=facts)
 
     def as_record(self) -> dict[str, object]:
         """As JSON values; what is not set is None."""

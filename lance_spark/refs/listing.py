@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lance_spark.refs.lifetime import Lifetime
-from lance_spark.refs.model import Branch, Tag
+from lance_spark.refs.model import Branch, RefTable, Tag
+from lance_spark.refs.names import is_plan, is_service_tag
 from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.show.words import counted
 
@@ -39,27 +40,61 @@ def more(count: int, shown: int) -> tuple[str, ...]:
 class BranchList(Shown, list[Branch]):
     """A list of branches that prints as a table."""
 
+    hidden = 0
+    """How many are left out, as they are the plans of frozen sets."""
+
     def __repr__(self) -> str:
         return _listed(self)
 
     def __str__(self) -> str:
-        return branch_grid(self).text() or "no branches"
+        return _with_notes(branch_grid(self).text() or "no branches", self._notes())
 
     def _card(self) -> Card:
-        return Card(counted(len(self), "branch", "branches"), grids=(branch_grid(self),))
+        grids = (branch_grid(self),)
+        return Card(counted(len(self), "branch", "branches"), grids=grids, notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        return (f"{self.hidden:,} more of frozen sets: list(all=True) has them",) if self.hidden else ()
 
 
 class TagList(Shown, list[Tag]):
     """A list of tags that prints as a table."""
 
+    hidden = 0
+    """How many are left out, as clones, merges, streams and frozen sets need them."""
+
     def __repr__(self) -> str:
         return _listed(self)
 
     def __str__(self) -> str:
-        return tag_grid(self).text() or "no tags"
+        return _with_notes(tag_grid(self).text() or "no tags", self._notes())
 
     def _card(self) -> Card:
-        return Card(counted(len(self), "tag"), grids=(tag_grid(self),))
+        return Card(counted(len(self), "tag"), grids=(tag_grid(self),), notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        of = "clones, merges, streams and frozen sets"
+        return (f"{self.hidden:,} more of {of}: list(all=True) has them",) if self.hidden else ()
+
+
+def listed_branches(refs: RefTable, everything: bool) -> BranchList:
+    """The branches of a dataset, by name; those that this package made for itself only with ``everything``."""
+    found = [branch for _, branch in sorted(refs.branches.items())]
+    made = BranchList(branch for branch in found if everything or not is_plan(branch.name, refs.tags))
+    made.hidden = len(found) - len(made)
+    return made
+
+
+def listed_tags(refs: RefTable, everything: bool) -> TagList:
+    """The tags of a dataset, by name; those that this package made for itself only with ``everything``."""
+    found = [tag for _, tag in sorted(refs.tags.items())]
+    made = TagList(tag for tag in found if everything or not is_service_tag(tag.name, refs.tags))
+    made.hidden = len(found) - len(made)
+    return made
+
+
+def _with_notes(text: str, notes: Iterable[str]) -> str:
+    return "\n\n".join([text, *(f"note: {note}" for note in notes)])
 
 
 def _listed(values: Iterable[object]) -> str:

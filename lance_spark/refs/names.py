@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from urllib.parse import quote
 
 from lance_spark.errors import InvalidName
@@ -12,6 +12,9 @@ MAIN = "main"
 """Name of the main branch wherever a user types or reads one; pylance and this package hold it as None."""
 
 _DATASET_DIRECTORIES = frozenset({"data", "tree"})
+_TRANSACTION = re.compile(r"transaction-[0-9a-f]{32}")
+_ALIKE = 5
+"""Letters that a name has in common with ``clone-...``, so that such a tag is what was meant."""
 _MERGE_TAG, _CLONE_TAG = re.compile(r"merged-[0-9a-f]{16}"), re.compile(r"clone-[0-9a-f]{16}(?:-.+)?")
 STREAM_TAG, READER_TAG = "stream-", "reader-"
 """What the tags of streaming queries begin with: of those that write to a branch, and of those that read from one."""
@@ -125,6 +128,26 @@ def is_own_tag(name: str) -> bool:
 def is_stream_tag(name: str) -> bool:
     """Whether a streaming query may rely on a tag, going by its name."""
     return name.startswith((STREAM_TAG, READER_TAG))
+
+
+def is_service_tag(name: str, tags: Container[str] = ()) -> bool:
+    """Whether a tag is there for a clone, a merge, a stream or, among ``tags``, the plan of a frozen set.
+
+    Lists and hints leave such tags out: nobody who looks for a release wants to read hashes.
+    """
+    set_name = name.removeprefix(plan_tag(""))
+    return is_own_tag(name) or is_stream_tag(name) or (set_name != name and set_name in tags)
+
+
+def may_be_meant(typed: str, names: Iterable[str]) -> list[str]:
+    """The branches and tags that somebody may have meant by a name: those of this package only if it begins alike."""
+    known = set(names)
+    return sorted(
+        name
+        for name in known
+        if not (is_service_tag(name, known) or name.startswith(plan_branch("")) or _TRANSACTION.fullmatch(name))
+        or typed[:_ALIKE] == name[:_ALIKE]
+    )
 
 
 def _check_length(kind: str, name: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from lance_spark import hints
 from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
 from lance_spark.refs.model import Branch, PinnedVersion, Tag
 from lance_spark.refs.names import MAIN
@@ -168,16 +169,22 @@ def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange])
         if change.after is None:
             raise AlreadyExists(
                 f"Tag '{name}' was deleted at {change.before.target}, and made again at {_at(here)}.",
-                hint=f"To move it there: lance-git tag -f {name} {change.before.target}.",
+                hint=hints.of("To move it there: ", _move(name, change.before.target), "."),
             )
         if change.after.same(here):
             return change
         raise Refused(
             f"Tag '{name}' was moved from {change.before.target} to {change.after.target}, and then by something "
             f"else: it is {'gone' if here is None else f'at {_at(here)}'}.",
-            hint=f"Say where it belongs: lance-git tag -f {name} REF.",
+            hint=hints.of("Say where it belongs: ", hints.move_tag(name), "."),
         )
-    raise NotFound(f"No record tells where tag '{name}' was before.", hint="lance-git reflog lists what is known.")
+    raise NotFound(
+        f"No record tells where tag '{name}' was before.", hint=hints.of(hints.REFLOG, " lists what is known.")
+    )
+
+
+def _move(name: str, target: PinnedVersion) -> str:
+    return hints.move_tag(name, target.branch, target.version)
 
 
 def branch_to_restore(name: str, exists: bool, changes: Sequence[RefChange]) -> RefChange:
@@ -191,7 +198,7 @@ def branch_to_restore(name: str, exists: bool, changes: Sequence[RefChange]) -> 
     if found is None:
         raise NotFound(
             f"Branch '{name}' was not deleted in a way that can be taken back.",
-            hint="lance-git reflog lists what is known.",
+            hint=hints.of(hints.REFLOG, " lists what is known."),
         )
     return found
 

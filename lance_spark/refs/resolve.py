@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lance_spark.errors import NotFound
 from lance_spark.refs.model import VersionInfo
-from lance_spark.refs.names import MAIN
+from lance_spark.refs.names import MAIN, may_be_meant
 
 
 def newest_at(versions: Sequence[VersionInfo], moment: datetime, branch: str | None) -> int:
@@ -29,7 +29,7 @@ def newest_at(versions: Sequence[VersionInfo], moment: datetime, branch: str | N
 
 def missing(kind: str, name: str, known: Iterable[str]) -> NotFound:
     """A NotFound for a branch or tag that suggests the nearest known names."""
-    names = sorted(known)
+    names = may_be_meant(name, known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
         hint = "Did you mean " + " or ".join(f"'{match}'" for match in near) + "?"

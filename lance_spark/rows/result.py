@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.show.card import ShownInOneLine
 from lance_spark.show.words import counted, readable
 
 
-@dataclass(frozen=True)
-class ChangeResult:
+@dataclass(frozen=True, repr=False)
+class ChangeResult(ShownInOneLine):
     """What a change of rows did; prints as one line."""
 
     version: PinnedVersion
@@ -34,3 +35,12 @@ class ChangeResult:
         rows = f"{counted(self.rows_deleted, 'row')} deleted, {self.rows_updated:,} updated"
         rows += f", {self.rows_inserted:,} inserted"
         return f"{self.version}: {rows}; {counted(self.files, 'file')}, {readable(self.bytes)}"
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("rows deleted", f"{self.rows_deleted:,}"),
+            ("rows updated", f"{self.rows_updated:,}"),
+            ("rows inserted", f"{self.rows_inserted:,}"),
+            ("written", f"{counted(self.files, 'file')}, {readable(self.bytes)}" if self.changed else "nothing"),
+        )

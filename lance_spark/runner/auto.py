@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lance_spark.runner.interface import Engine, Runner
 from lance_spark.runner.work import Work
+from lance_spark.show.progress import Tell
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,11 @@ class AutoEngine:
     small: Engine
     large: Callable[[], Engine]
     """Asked when there is work for it and not before: a cluster takes long to start."""
+
+    @property
+    def tell(self) -> Tell:
+        """As the small one does."""
+        return self.small.tell
 
     def for_work(self, operation: str, work: Work) -> Runner:
         """The runner of one of them; see Work.is_little."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from lance_spark.runner.work import Work
+from lance_spark.show.progress import Tell
 
 Item = TypeVar("Item")
 Frame = Any
@@ -16,6 +17,11 @@ Frame = Any
 
 class Engine(Protocol):
     """Something to run on. It is a value: nothing starts before there is work."""
+
+    @property
+    def tell(self) -> Tell:
+        """Tells whoever wants to know how far the work is; actions tell the stages that need no runner."""
+        ...
 
     def for_work(self, operation: str, work: Work) -> Runner:
         """The runner for one task of that size. ``operation`` is the verb a user knows, such as "merge"."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lance_spark.runner.interface import Item
 from lance_spark.runner.work import Work
+from lance_spark.show.progress import Tell, WorkProgress, untold
 
 LOCAL = "local"
 
@@ -22,6 +23,9 @@ _SLICE_ROWS = 1_000
 """Slices have a multiple of this many rows, which is what one request deletes; fewer are not worth a thread."""
 _IDLE = 0.005
 """Seconds of waiting in one item from which on threads are worth it."""
+
+_TELL_EVERY = 0.5
+"""Seconds between two words on how far it is."""
 
 _Result = TypeVar("_Result")
 
@@ -34,10 +38,11 @@ class LocalRunner:
 
     name = LOCAL
 
-    def __init__(self, parallelism: int | None = None, say: Callable[[str], object] = str) -> None:
-        """``say`` is told the stage that begins."""
+    def __init__(self, parallelism: int | None = None, tell: Tell = untold) -> None:
+        """``tell`` is told the stage that begins, and how many items of it are done."""
         self.parallelism = parallelism or max(_LEAST_THREADS, 2 * (os.cpu_count() or 1))
-        self._say = say
+        self.tell = tell
+        self._told = 0.0
         self._waits = False
         """Whether an item was seen to wait for a store."""
 
@@ -49,8 +54,7 @@ class LocalRunner:
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> pa.Table:
         """All batches of all items, in the order of the items."""
-        self._say(stage)
-        results = self._each(lambda item: list(function(item)), items)
+        results = self._each(stage, lambda item: list(function(item)), items)
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
     def map(
@@ -61,11 +65,10 @@ class LocalRunner:
         schema: pa.Schema,
     ) -> pa.Table:
         """The function's batches for slices of the table: a table of candidates is stored and deleted in as many."""
-        self._say(stage)
         count = min(self.parallelism if self._waits else 1, frame.num_rows // _SLICE_ROWS) or 1
         size = max(1, -(-frame.num_rows // (count * _SLICE_ROWS))) * _SLICE_ROWS
         slices = [frame.slice(first, size).to_batches() for first in range(0, max(1, frame.num_rows), size)]
-        results = self._each(lambda batches: list(function(iter(batches))), slices)
+        results = self._each(stage, lambda batches: list(function(iter(batches))), slices)
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
     def reduce(
@@ -76,7 +79,7 @@ class LocalRunner:
         schema: pa.Schema,
     ) -> pa.Table:
         """The function's batches for the whole table."""
-        self._say(stage)
+        self.tell(WorkProgress(stage))
         return pa.Table.from_batches(function(iter(frame.to_batches())), schema)
 
     def match(
@@ -88,7 +91,7 @@ class LocalRunner:
         rows: int,  # noqa: ARG002 - one group holds them all
     ) -> pa.Table:
         """The function's table for all rows at once."""
-        self._say(stage)
+        self.tell(WorkProgress(stage))
         return function(*frames).cast(schema)
 
     def gather(
@@ -100,11 +103,10 @@ class LocalRunner:
         parts: int,  # noqa: ARG002 - those that there are
     ) -> pa.Table:
         """The function's batches, part by part."""
-        self._say(stage)
         numbers = frame["part"].to_numpy()
         found = np.unique(numbers).tolist()
         own = [frame["rows"].filter(pa.array(numbers == number)) for number in found]
-        results = self._each(lambda pieces: list(function(piece.as_py() for piece in pieces)), own)
+        results = self._each(stage, lambda pieces: list(function(piece.as_py() for piece in pieces)), own)
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
     def union(self, frames: Sequence[pa.Table]) -> pa.Table:
@@ -122,20 +124,33 @@ class LocalRunner:
     def release(self) -> None:
         """Nothing to let go of: tables go with the plan."""
 
-    def _each(self, function: Callable[[Item], _Result], items: Iterable[Item]) -> list[_Result]:
+    def _each(self, stage: str, function: Callable[[Item], _Result], items: Sequence[Item]) -> list[_Result]:
         """The results, in the order of the items; side by side once an item had to wait.
 
         A local disk answers at once. There threads only take Python's lock from one another, at every single file:
         together they need half as long again as one of them alone.
         """
         results: list[_Result] = []
+        self.tell(WorkProgress(stage, 0, len(items)))
+        self._told = time.perf_counter()
         rest = iter(items)
         for item in rest:
             if self._waits:
                 with ThreadPoolExecutor(self.parallelism) as pool:
-                    return results + list(pool.map(function, [item, *rest]))
+                    for result in pool.map(function, [item, *rest]):
+                        results.append(result)
+                        self._count(stage, len(results), len(items))
+                return results
             began, busy = time.perf_counter(), time.thread_time()
             results.append(function(item))
+            self._count(stage, len(results), len(items))
             took, busy = time.perf_counter() - began, time.thread_time() - busy
             self._waits = took - busy > max(_IDLE, busy)
         return results
+
+    def _count(self, stage: str, done: int, total: int) -> None:
+        """Tell how many items are done: all of them, or some of them once in a while."""
+        now = time.perf_counter()
+        if done == total or now - self._told >= _TELL_EVERY:
+            self.tell(WorkProgress(stage, done, total))
+            self._told = now

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lance_spark import hints
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 from lance_spark.indexing.coverage import Rows, covered
 from lance_spark.indexing.kinds import KINDS, TEXT, described_kind, find_column, fitting_kinds
@@ -101,8 +102,9 @@ def check_phrases(query: TextQuery, indexes: Mapping[str, ColumnIndex]) -> None:
         if index is not None and index.settings.get("with_position") is False:
             raise InvalidOption(
                 f"The index '{index.name}' does not know where in a text words are, which a phrase needs.",
-                hint=f"t.indexes.create({index.segments[0].columns[0]!r}, kind='inverted', with_position=True, "
-                "replace=True)",
+                hint=hints.create_index(
+                    index.segments[0].columns[0], kind="inverted", with_position=True, replace=True
+                ),
             )
 
 
@@ -114,10 +116,11 @@ def check_fuzzy(query: TextQuery, lacking: Mapping[str, bool]) -> None:
     for part in parts(query):
         if not isinstance(part, MatchQuery) or not part.fuzziness or part.column is None or part.column not in lacking:
             continue
-        make = "t.indexes.optimize()" if lacking[part.column] else f"t.indexes.create('{part.column}', kind='inverted')"
+        index = lacking[part.column]
+        make = hints.OPTIMIZE_INDEXES if index else hints.create_index(part.column, kind="inverted")
         raise InvalidOption(
             f"Column '{part.column}' has rows that no index covers, and words with fuzziness are not found in these.",
-            hint=f"{make} covers them" + ("; fast=True leaves them out." if lacking[part.column] else "."),
+            hint=hints.of(make, " covers them", "; fast=True leaves them out." if index else "."),
         )
 
 
@@ -127,7 +130,7 @@ def check_measures(schema: pa.Schema, measures: Sequence[str]) -> None:
         if name in schema.names and schema.field(name).type != pa.float32():
             raise SchemaMismatch(
                 f"The table has a column '{name}', {schema.field(name).type}, as pylance calls what it adds.",
-                hint=f"Rename it: t.rename_columns({{'{name}': ...}}).",
+                hint=hints.of("Rename it: ", hints.rename_column(name), "."),
             )
 
 

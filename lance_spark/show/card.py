@@ -130,6 +130,19 @@ class Shown:
         return self._card().html()
 
 
+class ShownInOneLine(Shown):
+    """A value whose text is one line; a notebook shows its facts below each other. It says the line in ``__str__``."""
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, summary=str(self), facts=self._facts())
+
+
 class ShownInLines(Shown):
     """A value that is shown as a card, and as text in the lines that the command line prints."""
 

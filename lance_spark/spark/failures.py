@@ -9,11 +9,12 @@ from contextlib import contextmanager
 
 from lance_spark import errors
 from lance_spark.errors import LanceSparkError
+from lance_spark.hints import Language, said
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
-    """Let one of our errors reach the user as its message and hint instead of a traceback.
+def plainly(language: Language = "python") -> Iterator[None]:
+    """Let one of our errors reach the user as its message and hint, in a language, instead of a traceback.
 
     Spark's worker prints the traceback of whatever a data source raises unless SPARK_HIDE_TRACEBACK is set. The
     worker process ends right after it reported an exception, so setting the variable here hides nothing else.
@@ -23,6 +24,8 @@ def plainly() -> Iterator[None]:
         yield
     except LanceSparkError as error:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        if language != "python" and error.hint:
+            raise type(error)(error.message, said(error.hint, language)) from None
         raise error from None
 
 

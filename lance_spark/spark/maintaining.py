@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from lance_spark.actions.upkeep.job import Selection, UpkeepOptions
 from lance_spark.actions.upkeep.maintain import maintain_catalog, maintain_dataset
 from lance_spark.options.text import to_span
+from lance_spark.show.progress import Tell, untold
 from lance_spark.spark.engines import engine_for, engine_of
 from lance_spark.spark.session import session_or_none
 from lance_spark.upkeep.policy import MaintenancePolicy
@@ -79,7 +80,7 @@ def shared_engine(
     where: Where,
     session: Callable[[], SparkSession],
     parallelism: int | None = None,
-    say: Callable[[str], object] = str,
+    tell: Tell = untold,
 ) -> Engine:
     """The engine of a job whose threads share a session.
 
@@ -92,4 +93,4 @@ def shared_engine(
         with lock:
             return session() if active is None else active
 
-    return engine_for(where, shared, parallelism, say)
+    return engine_for(where, shared, parallelism, tell)

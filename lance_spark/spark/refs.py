@@ -19,7 +19,7 @@ from lance_spark.refs.model import Branch, RefSpec, Tag
 from lance_spark.refs.names import branch_or_none
 from lance_spark.show.card import Card, Shown
 from lance_spark.spark.caches import refreshing
-from lance_spark.spark.engines import engine_of
+from lance_spark.spark.engines import Progressing, engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +39,9 @@ class Branches(Shown):
     location: DatasetLocation
     spark: SparkSession | None
 
-    def list(self) -> list[Branch]:
-        """All branches except for main, by name."""
-        return branch_actions.list_branches(self.location)
+    def list(self, all: bool = False) -> list[Branch]:
+        """The branches except for main, by name; with ``all`` also the plans of frozen sets."""
+        return branch_actions.list_branches(self.location, all)
 
     def create(
         self,
@@ -94,7 +94,7 @@ class Branches(Shown):
         return found
 
     @refreshing
-    def merge(
+    def merge(  # noqa: PLR0913 - git's words, of which most calls take one
         self,
         name: str,
         into: str | None = None,
@@ -102,15 +102,19 @@ class Branches(Shown):
         reference: bool = False,
         dry_run: bool = False,
         message: str | None = None,
+        *,
+        progress: Progressing = None,
     ) -> MergeResult:
         """Merge a branch into another one (main by default), as one version; executors copy many files.
 
         Only files that the branch itself wrote are copied; with ``reference`` none is, and the branch cannot be
-        deleted. Raises Conflict, naming what clashes, Refused and NotFound; then nothing was changed.
+        deleted. ``progress`` is a function that is told how far it is. Raises Conflict, naming what clashes, Refused
+        and NotFound; then nothing was changed.
         """
         options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
         source = resolve(self.location, spec_of(branch=name))
-        return merge(self.location, source, branch_or_none(into), options, engine_of(self.spark))
+        engine = engine_of(self.spark, progress=progress)
+        return merge(self.location, source, branch_or_none(into), options, engine)
 
     def _card(self) -> Card:
         return look_at_branches(type(self).__name__, self.location)
@@ -122,9 +126,9 @@ class Tags(Shown):
 
     location: DatasetLocation
 
-    def list(self) -> list[Tag]:
-        """All tags, by name."""
-        return tag_actions.list_tags(self.location)
+    def list(self, all: bool = False) -> list[Tag]:
+        """The tags, by name; with ``all`` also those that clones, merges, streams and frozen sets need."""
+        return tag_actions.list_tags(self.location, all)
 
     def create(
         self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]
@@ -148,12 +152,15 @@ class Tags(Shown):
         return alter_tag(self.location, name, settings, unset)
 
     def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
-        """Point an existing tag at another version. Raises NotFound."""
+        """Point an existing tag at another version. Raises NotFound, and Refused for one that something relies on."""
         tag_actions.move_tag(self.location, name, spec_of(branch=branch, version=version))
 
-    def delete(self, name: str) -> None:
-        """Delete a tag. Raises NotFound."""
-        tag_actions.delete_tag(self.location, name)
+    def delete(self, name: str, force: bool = False) -> None:
+        """Delete a tag. Raises NotFound, and Refused for a tag of a frozen set: :meth:`LanceTable.unfreeze` does that.
+
+        Tags that clones, merges and streams need are refused as well, unless ``force`` says that these are over.
+        """
+        tag_actions.delete_tag(self.location, name, force)
 
     def restore(self, name: str) -> None:
         """Put a tag back to where it was before it was moved or deleted last.

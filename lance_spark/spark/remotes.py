@@ -20,7 +20,7 @@ from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none
 from lance_spark.show.card import Card, Shown
 from lance_spark.spark.caches import refreshing
-from lance_spark.spark.engines import engine_of
+from lance_spark.spark.engines import Progressing, engine_of
 from lance_spark.spark.refs import moving_branch
 from lance_spark.store import refs
 
@@ -84,15 +84,20 @@ class Remotes(Shown):
         message: str | None = None,
         ff_only: bool = False,
         dry_run: bool = False,
+        *,
+        progress: Progressing = None,
     ) -> PullResult:
         """Fetch a branch and merge it into this handle's, by default from the one of the same name.
 
-        With ``dry_run`` it fetches, and does not merge. Raises Conflict, Refused and NotFound, as fetch and merge do.
+        With ``dry_run`` it fetches, and does not merge. ``progress`` is told how far it is. Raises Conflict, Refused
+        and NotFound, as fetch and merge do.
         """
         into = moving_branch(self.ref, "pull into")
         source = into if branch is None else branch_or_none(branch)
         options = MergeOptions(ff_only=ff_only, dry_run=dry_run, message=message)
-        return pull(self.location, self._remote(remote), source, into, engine_of(self.spark), options)
+        return pull(
+            self.location, self._remote(remote), source, into, engine_of(self.spark, progress=progress), options
+        )
 
     def push(
         self,
@@ -100,15 +105,17 @@ class Remotes(Shown):
         branch: str | None = None,
         message: str | None = None,
         dry_run: bool = False,
+        *,
+        progress: Progressing = None,
     ) -> PushResult:
         """Give a remote what a branch has, by default this handle's, as one version; executors copy many files.
 
-        What is not there yet, the branch or the whole dataset, is created. Raises Refused where the remote has versions
-        that the branch has not: pull first; then nothing was changed.
+        What is not there yet, the branch or the whole dataset, is created. ``progress`` is told how far it is. Raises
+        Refused where the remote has versions that the branch has not: pull first; then nothing was changed.
         """
         pushed = moving_branch(self.ref, "push") if branch is None else branch_or_none(branch)
         options = PushOptions(message=message, dry_run=dry_run)
-        return push(self.location, self._remote(remote), pushed, engine_of(self.spark), options)
+        return push(self.location, self._remote(remote), pushed, engine_of(self.spark, progress=progress), options)
 
     def _card(self) -> Card:
         return look_at_remotes(type(self).__name__, self.location)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark.runner.interface import Item
 from lance_spark.runner.work import Work
+from lance_spark.show.progress import Tell, WorkProgress, untold
 from lance_spark.spark.failures import own_error, plainly
 from lance_spark.spark.types import to_spark, wire_schema
 
@@ -37,12 +38,12 @@ class SparkEngine:
     """Gets or starts the session, when there is work."""
     parallelism: int | None = None
     """Tasks side by side, by default as many as the executors have cores."""
-    say: Callable[[str], object] = str
-    """Is told the stage that begins."""
+    tell: Tell = untold
+    """Is told the stage that begins; how far it is, Spark shows."""
 
     def for_work(self, operation: str, work: Work) -> SparkRunner:  # noqa: ARG002 - Spark takes any
         """A runner whose jobs are named after the operation."""
-        return SparkRunner(self.session(), operation, self.parallelism, self.say)
+        return SparkRunner(self.session(), operation, self.parallelism, self.tell)
 
 
 class SparkRunner:
@@ -51,13 +52,13 @@ class SparkRunner:
     name = SPARK
 
     def __init__(
-        self, spark: SparkSession, operation: str, parallelism: int | None = None, say: Callable[[str], object] = str
+        self, spark: SparkSession, operation: str, parallelism: int | None = None, tell: Tell = untold
     ) -> None:
         """Nothing runs yet. Arguments are as of SparkEngine; jobs bear the ``operation`` in their tags."""
         self._spark = spark
         self._operation = operation
         self._given = parallelism
-        self._say = say
+        self._tell = tell
         self._kept: list[DataFrame] = []
 
     @cached_property
@@ -79,7 +80,7 @@ class SparkRunner:
                     for number in batch["id"].to_pylist():
                         yield from function(pickle.loads(packed[number]))
 
-        self._say(stage)
+        self._tell(WorkProgress(stage))
         numbers = self._spark.range(0, len(packed), 1, len(packed))
         return numbers.mapInArrow(run, to_spark(schema))
 
@@ -91,7 +92,7 @@ class SparkRunner:
             with plainly():
                 yield from function(plain(batch, given) for batch in batches)
 
-        self._say(stage)
+        self._tell(WorkProgress(stage))
         return frame.mapInArrow(run, to_spark(schema))
 
     def reduce(
@@ -122,7 +123,7 @@ class SparkRunner:
                     first.select(given[0].names).cast(given[0]), second.select(given[1].names).cast(given[1])
                 )
 
-        self._say(stage)
+        self._tell(WorkProgress(stage))
         return ours.cogroup(theirs).applyInArrow(run, to_spark(schema))
 
     def gather(
@@ -142,7 +143,7 @@ class SparkRunner:
                 for _, pieces in groupby(_cells(batches), key=itemgetter(0)):
                     yield from function(piece for _, piece in pieces)
 
-        self._say(stage)
+        self._tell(WorkProgress(stage))
         return parted.mapInArrow(run, to_spark(schema))
 
     def union(self, frames: Sequence[DataFrame]) -> DataFrame:

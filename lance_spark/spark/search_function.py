@@ -95,14 +95,14 @@ def search_function(tables: Tables) -> type:
     class LanceSearch:
         @staticmethod
         def analyze(table: AnalyzeArgument, **given: AnalyzeArgument) -> AnalyzedSearch:
-            with plainly():
+            with plainly("sql"):
                 return analyze_search(tables, table, given)
 
         def __init__(self, analyzed: AnalyzedSearch) -> None:
             self._analyzed = analyzed
 
         def eval(self, table: str, **given: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002 - it is known already
-            with plainly():
+            with plainly("sql"):
                 yield from _rows(self._analyzed, given.get("vector"))
 
     return LanceSearch

@@ -35,12 +35,13 @@ from lance_spark.refs.model import PinnedVersion, RefSpec
 from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
 from lance_spark.show.card import Card, Shown
+from lance_spark.show.progress import to_tell
 from lance_spark.spark import cleanup
 from lance_spark.spark.caches import refresh, refreshing
 from lance_spark.spark.change_feed import ChangeFeed
 from lance_spark.spark.column_verbs import ColumnVerbs
 from lance_spark.spark.datasource import OWN_NAME
-from lance_spark.spark.engines import engine_of
+from lance_spark.spark.engines import Progressing, engine_of
 from lance_spark.spark.freezing import Freezing
 from lance_spark.spark.indexes import Indexes
 from lance_spark.spark.narrow_query import Query, needs, read_options, with_all_columns
@@ -260,22 +261,30 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         clone.shallow_clone(self.location, self._pin(), target, record)
         return LanceTable(self.spark, target)
 
-    def deep_clone(self, target_uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
-        """A new dataset with copies of this version's files, in any store."""
+    def deep_clone(
+        self, target_uri: str, storage_options: Mapping[str, str] | None = None, *, progress: Progressing = None
+    ) -> LanceTable:
+        """A new dataset with copies of this version's files, in any store. ``progress`` is told how far it is."""
         target = self._target(target_uri, storage_options)
-        clone.deep_clone(self.location, self._pin(), target)
+        clone.deep_clone(self.location, self._pin(), target, to_tell(progress))
         return LanceTable(self.spark, target)
 
     def clone(
-        self, target_uri: str, deep: bool = False, storage_options: Mapping[str, str] | None = None
+        self,
+        target_uri: str,
+        deep: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        progress: Progressing = None,
     ) -> LanceTable:
         """A new dataset, in any store, that follows this one: its remote ``origin``, see :attr:`remotes`.
 
         It has main, all branches as ``origin/...``, and this handle's branch at this version; the handle returned is on
         it. Files stay here, where tags protect them; with ``deep`` all are copied. A clone that was killed is
-        finished by the same call. Raises AlreadyExists for another dataset at the target.
+        finished by the same call. ``progress`` is told how far it is. Raises AlreadyExists for another dataset at the
+        target.
         """
-        return self._follower(self._target(target_uri, storage_options), CloneOptions(deep=deep))
+        return self._follower(self._target(target_uri, storage_options), CloneOptions(deep=deep), progress)
 
     def relocate(self, old: str | None = None, new: str | None = None, dry_run: bool = False) -> Relocation:
         """Let main and every branch read from here after the dataset was moved or copied.
@@ -337,9 +346,9 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def _target(self, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
         return dataset_at(uri, self.location.storage_options if storage_options is None else storage_options)
 
-    def _follower(self, target: DatasetLocation, options: CloneOptions) -> LanceTable:
-        pin = self._pin()
-        following_clone(Remote(ORIGIN, self.location), pin, target, engine_of(self.spark), options)
+    def _follower(self, target: DatasetLocation, options: CloneOptions, progress: Progressing = None) -> LanceTable:
+        pin, engine = self._pin(), engine_of(self.spark, progress=progress)
+        following_clone(Remote(ORIGIN, self.location), pin, target, engine, options)
         return LanceTable(self.spark, target, RefSpec(pin.branch))
 
     def _pin(self) -> PinnedVersion:

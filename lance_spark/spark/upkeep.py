@@ -12,7 +12,7 @@ from lance_spark.actions.fsck.repairing import RepairOptions, fsck_and_repair
 from lance_spark.actions.fsck.undo import undo
 from lance_spark.actions.storage import storage
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.spark.engines import engine_of
+from lance_spark.spark.engines import Progressing, engine_of
 from lance_spark.spark.maintaining import maintain_table
 from lance_spark.spark.ref_verbs import RefVerbs
 from lance_spark.spark.session import session_or_none
@@ -55,17 +55,20 @@ class UpkeepVerbs(RefVerbs):
         clones: Sequence[str] = (),
         where: Where = "auto",
         repair: bool | RepairOptions = False,
+        *,
+        progress: Progressing = None,
     ) -> FsckReport:
         """Check the whole dataset, main, all branches and tags, and what clones read here.
 
         Every manifest has to be understood, and every file that a version names has to be there with its size. With
         ``deep`` files are opened: footers, numbers of rows, deletion files, indexes, stable row ids. What is damaged is
         in ``findings``, not an exception. With ``repair=True`` the report's ``repair`` says what can be repaired;
-        nothing is changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` takes it back. Raises
-        NotFound, Conflict, Refused for a repair that lacks evidence, and StorageFailure if the store does not answer.
+        nothing is changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` takes it back.
+        ``progress`` is told how far it is. Raises NotFound, Conflict, Refused for a repair that lacks evidence, and
+        StorageFailure if the store does not answer.
         """
         options, now = FsckOptions(deep, tuple(clones)), time.time_ns()
-        engine = engine_of(self.spark, where)
+        engine = engine_of(self.spark, where, progress)
         if repair:
             chosen = repair if isinstance(repair, RepairOptions) else RepairOptions()
             report = fsck_and_repair(self.location, options, chosen, engine, now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lance_spark import hints
 from lance_spark.errors import Conflict, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
@@ -77,5 +78,9 @@ def check_nothing_missing(location: DatasetLocation, read: PinnedVersion) -> Non
         raise Conflict(
             f"Version {few} of branch '{read.branch or MAIN}' of {location.uri} was committed and cleaned up since "
             f"version {read.version} was read: what it changed is not known. Nothing was changed.",
-            hint="Run it again. Let cleanups keep the versions of the longest job: --commit-window (1d by default).",
+            hint=hints.of(
+                "Run it again. Let cleanups keep the versions of the longest job: ",
+                hints.COMMIT_WINDOW,
+                " (1d by default).",
+            ),
         )

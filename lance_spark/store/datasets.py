@@ -7,6 +7,7 @@ from collections import OrderedDict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from lance_spark import hints
 from lance_spark.errors import Conflict, CorruptData, NotFound
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion, VersionInfo
@@ -132,7 +133,7 @@ def _sound(location: DatasetLocation, dataset: lance.LanceDataset) -> lance.Lanc
         return dataset
     raise CorruptData(
         f"A manifest of {location.uri} is empty.",
-        hint="Read an older version with option('version', ...), or restore the file.",
+        hint=hints.of("Read an older version, ", hints.READ_VERSION, "; or restore the file."),
     )
 
 

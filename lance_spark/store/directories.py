@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from urllib.parse import unquote
 
@@ -34,6 +35,16 @@ def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
         if dataset is None:
             dataset = _dataset_in(directory)
     return dataset
+
+
+def is_directory(path: str) -> bool:
+    """Whether there is a directory. One that cannot be looked at is taken for one: what reads it says why."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def is_for(workspace: OpenWorkspace, dataset: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote, unquote
 
+from lance_spark import hints
 from lance_spark.errors import (
     AlreadyExists,
     Conflict,
@@ -171,7 +172,7 @@ def _absent_or_broken(told: str, text: str, where: str, doing: str) -> LanceSpar
 def _corrupt(text: str, where: str) -> CorruptData:
     return CorruptData(
         f"A file of {where} cannot be read: {text}",
-        hint="Read an older version with option('version', ...), or restore the file.",
+        hint=hints.of("Read an older version, ", hints.READ_VERSION, "; or restore the file."),
     )
 
 

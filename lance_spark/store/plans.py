@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lance_spark import hints
 from lance_spark.cleanup.candidates import CANDIDATES, is_manifest
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.location import DatasetLocation
@@ -66,7 +67,9 @@ def read_document(directory: DatasetLocation) -> dict[str, Any]:
     """A stored plan's document. Raises NotFound where there is none, CorruptData for one that cannot be read."""
     document = _document(directory)
     if document is None:
-        raise NotFound(f"There is no cleanup plan in {directory.uri}.", hint="Make one with --plan-dir.")
+        raise NotFound(
+            f"There is no cleanup plan in {directory.uri}.", hint=hints.of("Make one: ", hints.STORE_PLAN, ".")
+        )
     return document
 
 

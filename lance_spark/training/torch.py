@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.errors import InvalidOption, Refused
+from lance_spark.show.card import Card, Shown
 from lance_spark.training.order import Order, Progress, Shard, Worker
 from lance_spark.training.reading import Convert, FrozenSplit, open_split
 
@@ -115,7 +116,7 @@ class Batching:
     """What becomes of the rows of a batch, an Arrow table; with workers a function of a module, as it is pickled."""
 
 
-class FrozenBatches(IterableDataset):  # type: ignore[misc]
+class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
     """A split as a stream of batches: the same ones in the same order, whatever the number of workers.
 
     ``loader(num_workers)`` is the way to iterate: it counts what the training loop got, and so knows where to resume.
@@ -158,6 +159,19 @@ class FrozenBatches(IterableDataset):  # type: ignore[misc]
             yield batch
         if self._progress.epoch == now.epoch:  # the last batch was not here: this is one worker of several
             self.set_epoch(now.epoch + 1)
+
+    def _card(self) -> Card:
+        order, now = self.order, self._progress
+        shard = order.shard
+        facts = (
+            ("set", now.set if now.split is None else f"{now.set}, split {now.split}"),
+            ("rows", f"{self._split.rows:,}"),
+            ("batches", f"{len(self):,} of {order.batch_size:,} rows"),
+            ("rank", f"{shard.rank} of {shard.world_size}" if shard.world_size > 1 else ""),
+            ("at", f"epoch {now.epoch}, position {now.position:,}"),
+        )
+        where = facts[0][1]
+        return Card(type(self).__name__, where, f"{facts[1][1]} rows, {facts[2][1]}, at {facts[4][1]}", facts[1:])
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch."""

@@ -20,6 +20,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
+from lance_spark import hints
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, LanceSparkError, NotFound
 from lance_spark.location import canonical_uri
 from lance_spark.refs.names import MAIN, check_branch_name
@@ -169,7 +170,7 @@ def check_uri(uri: str) -> None:
     if _CREDENTIALS.search(uri):
         raise InvalidOption(
             "The URI has credentials in it, and nothing here keeps secrets.",
-            hint="Leave them out; they come from the environment, or from --storage KEY=VALUE on each call.",
+            hint=hints.of("Leave them out; they come from the environment, or from ", hints.STORAGE, " on each call."),
         )
     canonical_uri(uri, str)
 

@@ -344,3 +344,25 @@ def test_a_store_that_cannot_be_read_is_not_an_empty_catalog(tmp_path):
     done = catalog(tmp_path / "lake", "ls")
     assert done.code == 22
     assert done.error.startswith("error: ")
+
+
+@pytest.mark.parametrize("verb", [("ls",), ("tree",), ("describe", "x"), ("doctor",), ("fsck",), ("du",), ("migrate",)])
+def test_a_directory_that_is_not_there_is_no_empty_catalog(tmp_path, verb):
+    (tmp_path / "file").touch()
+    for root in (tmp_path / "nope", tmp_path / "file"):
+        done = catalog(root, *verb)
+        assert done.code == 10
+        assert f"There is no directory {root}." in done.error
+        assert "-C or LANCE_CATALOG" in done.error
+    (tmp_path / "nope").mkdir()
+    assert "no directory" not in catalog(tmp_path / "nope", *verb).err
+
+
+def test_the_environment_names_no_directory(tmp_path):
+    done = run(tmp_path, "ls", script=CATALOG_SCRIPT, LANCE_CATALOG="/nope")
+    assert (done.code, done.err.splitlines()[0]) == (10, "error: There is no directory /nope.")
+
+
+def test_the_first_table_makes_the_directory(tmp_path):
+    assert catalog(tmp_path / "new", "create", "t", "--table").code == 0
+    assert catalog(tmp_path / "new", "ls").out == "t\n"

@@ -78,7 +78,9 @@ def test_a_long_log_reads_only_what_it_shows(table):
     [
         (("merge", "nope"), 10, "no branch or tag 'nope'"),
         (("merge", "exp"), 2, "a version of 'exp' itself"),
-        (("diff", "main"), 2, "A..B"),
+        (("diff",), 2, "Nothing to compare was named"),
+        (("diff", "main..exp", "main"), 2, "more than two refs"),
+        (("diff", "nope"), 10, "no branch or tag 'nope'"),
         (("cherry-pick", "main@1"), 3, "oldest version"),
         (("show", "main@77"), 10, "no version 77"),
     ],
@@ -87,3 +89,13 @@ def test_mistakes_are_told(table, arguments, code, said):
     refused = call(table, *arguments)
     assert refused.code == code, refused
     assert said in refused.error
+
+
+def test_one_ref_is_compared_with_the_current_branch_as_in_git(table):
+    """``git diff exp`` on main: what main has and exp has not."""
+    call(table, "switch", "main")
+    alone, two = (call(table, "diff", *words, "--json").json for words in (("exp",), ("exp", "main")))
+    assert alone == two == call(table, "diff", "exp..HEAD", "--json").json
+    assert alone != call(table, "diff", "HEAD..exp", "--json").json
+    call(table, "switch", "exp")
+    assert call(table, "diff", "main", "--json").json == call(table, "diff", "main..exp", "--json").json

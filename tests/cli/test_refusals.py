@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from support.command_line import append, call, config, ids, make_flights
 
+from lance_spark import LanceTable
 from lance_spark.actions.clone import shallow_clone
 from lance_spark.actions.expressions import resolve_expression
+from lance_spark.cli.verbs import VERBS
+from lance_spark.cli.words import WORDS
+from lance_spark.errors import Refused
 from lance_spark.store.uri import locate
 
 WRONG = [
@@ -219,3 +224,71 @@ def test_a_commit_that_came_in_between_is_told(flights, monkeypatch):
     done = call(flights, "restore", "@2", "--yes")
     assert done.code == 12
     assert "version 6 was committed meanwhile and is covered" in done.error
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_of_git_that_means_nothing_here_says_what_to_type(tmp_path, word):
+    """Without a dataset as well: it is the first thing that many people type."""
+    done = call(tmp_path, word, "--hard", "x")
+    assert done.code == 2
+    first, hint = done.error.splitlines()
+    assert first == f"error: lance-git has no '{word}': {WORDS[word][0]}."
+    assert hint == f"hint: {WORDS[word][1]}"
+    assert word not in VERBS
+    for verb in re.findall(r"lance-git ([a-z-]+)", hint):
+        assert verb in VERBS
+
+
+def test_a_misspelt_word_of_git_gets_the_same_answer(tmp_path):
+    assert "lance-git has no 'commit'" in call(tmp_path, "comit", "-m", "x").error
+    assert json.loads(call(tmp_path, "--json", "commit").error)["exit_code"] == 2
+
+
+def test_help_is_a_verb_as_in_git(tmp_path):
+    assert call(tmp_path, "help").out == call(tmp_path, "--help").out
+    assert call(tmp_path, "help", "tag").out == call(tmp_path, "tag", "--help").out
+    assert call(tmp_path, "help", "remote", "add").out == call(tmp_path, "remote", "add", "--help").out
+    assert "  help" not in call(tmp_path, "help").out
+    assert "lance-git has no 'commit'" in call(tmp_path, "help", "commit").error
+    for words, said in ((("nope",), "'nope' is no verb"), (("tag", "x"), "'lance-git tag' has no further verbs")):
+        done = call(tmp_path, "help", *words)
+        assert (done.code, said in done.error) == (2, True)
+
+
+def test_the_tags_of_a_frozen_set_go_with_the_set_alone(flights):
+    table = LanceTable.for_path(None, str(flights))
+    table.freeze("train")
+    for words in (("-d", "train"), ("-d", "train", "-f"), ("-d", "frozen-train", "-f"), ("-f", "train", "main@1")):
+        done = call(flights, "tag", *words, "--yes")
+        assert done.code == 3
+        assert "belongs to the frozen set 'train'" in done.error
+        assert "t.unfreeze('train') in Python deletes the frozen set" in done.error
+    assert table.checkout(tag="train").version == 4
+    names = [{tag["name"] for tag in call(flights, "tag", *rest, "--json").json["tags"]} for rest in ((), ("-a",))]
+    assert (names[1] - names[0], "train" in names[0]) == ({"frozen-train"}, True)
+    listed = [call(flights, "branch", *rest, "--json").json["branches"] for rest in ((), ("-a",))]
+    branches = [{branch["name"] for branch in each} for each in listed]
+    assert branches[1] - branches[0] == {"frozen/train"}
+
+
+def test_the_tag_of_a_stream_goes_by_force_alone_and_is_not_meant_by_another_name(flights):
+    call(flights, "tag", "stream-3f0c", "main@2")
+    assert "stream-3f0c" not in call(flights, "tag").out
+    assert "stream-" not in call(flights, "log").out
+    done = call(flights, "tag", "-d", "stream-3f0c", "--yes")
+    assert done.code == 3
+    assert "a streaming query goes on from it" in done.error
+    assert "hint: Once that query is over: lance-git tag -d stream-3f0c -f." in done.error
+    assert "stream-" not in call(flights, "branch", "new", "team").error
+    assert "Did you mean 'stream-3f0c'?" in call(flights, "branch", "new", "stream-3f0d").error
+    assert call(flights, "tag", "-d", "stream-3f0c", "-f", "--yes").code == 0
+
+
+def test_hints_are_in_the_language_of_the_shell(flights):
+    call(flights, "branch", "--alter", "exp", "--protected")
+    done = call(flights, "branch", "-d", "exp", "--yes")
+    assert done.error.splitlines()[-1] == "hint: If it has to go: lance-git branch --alter exp --no-protected."
+    table = LanceTable.for_path(None, str(flights))
+    with pytest.raises(Refused) as caught:
+        table.branches.delete("exp")
+    assert str(caught.value).endswith("hint: If it has to go: t.branches.alter('exp', protected=False).")

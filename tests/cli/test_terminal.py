@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import select
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
 from support.command_line import SCRIPT, call, run
+
+from lance_spark.cli.main import main
+from lance_spark.cli.progress import BAR, ProgressBar, bar_text
+from lance_spark.show.progress import WorkProgress
+from lance_spark.store import copying
 
 _PATIENCE = 60
 
@@ -136,3 +143,78 @@ def test_without_a_terminal_nothing_hangs_and_nothing_goes(flights, arguments):
     assert done.code == 3
     assert "Add --yes" in done.error
     assert (tags(flights), call(flights, "branch", "-v", "--json").json["branches"]) == before
+
+
+class Screen(io.StringIO):
+    """Stands for a terminal; ``drawn`` is set once something is on it."""
+
+    def __init__(self, terminal=True):
+        super().__init__()
+        self._terminal, self.drawn = terminal, threading.Event()
+
+    def isatty(self):
+        return self._terminal
+
+    def flush(self):
+        self.drawn.set()
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (WorkProgress("copy files", 0, 120), "copy files [------------------------] 0 of 120, 3 s"),
+        (WorkProgress("copy files", 40, 120), "copy files [########----------------] 40 of 120, 3 s"),
+        (WorkProgress("copy files", 120, 120), "copy files [########################] 120 of 120, 3 s"),
+        (WorkProgress("commit"), "commit ... 3 s"),
+        (WorkProgress("read manifests", 0, 1), "read manifests ... 3 s"),
+    ],
+)
+def test_a_bar_says_how_far_it_is(step, text):
+    assert bar_text(step, 3.2) == text
+
+
+def test_what_takes_long_is_in_one_line_that_is_wiped(monkeypatch):
+    screen, bar = Screen(), ProgressBar(patience=0, every=0.01)
+    monkeypatch.setattr("sys.stderr", screen)
+    bar.tell(WorkProgress("copy files", 1, 3))
+    assert screen.drawn.wait(_PATIENCE)
+    bar.wipe()
+    assert "\r\x1b[Kcopy files [" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")
+    length = len(screen.getvalue())
+    bar.wipe()
+    assert len(screen.getvalue()) == length
+    screen.drawn.clear()
+    bar.tell(WorkProgress("commit"))
+    assert screen.drawn.wait(_PATIENCE)
+    bar.wipe()
+    assert "commit ..." in screen.getvalue()
+
+
+def test_what_is_quick_shows_nothing_and_nor_does_anything_without_a_terminal_or_for_programs(monkeypatch):
+    for screen, bar, hushed in (
+        (Screen(), ProgressBar(), False),
+        (Screen(terminal=False), ProgressBar(patience=0), False),
+        (Screen(), ProgressBar(patience=0), True),
+    ):
+        monkeypatch.setattr("sys.stderr", screen)
+        bar.hushed = hushed
+        bar.tell(WorkProgress("copy files", 1, 3))
+        bar.wipe()
+        assert screen.getvalue() == ""
+
+
+def test_a_merge_on_a_terminal_shows_a_bar_and_then_the_result(flights, monkeypatch):
+    screen, slow = Screen(), copying.copy_placed
+
+    def copied(*arguments):
+        screen.drawn.clear()
+        assert screen.drawn.wait(_PATIENCE)
+        return slow(*arguments)
+
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr(copying, "copy_placed", copied)
+    monkeypatch.setattr(BAR, "_patience", 0)
+    assert main(["-C", str(flights), "merge", "exp"]) == 0
+    assert "\r\x1b[Kcopy " in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")

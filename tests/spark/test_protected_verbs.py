@@ -203,7 +203,7 @@ def assert_refused(spark, protected, branch, chosen):
     verbs |= {text: lambda text=text: spark.sql(text).collect() for text in WHOLE}
     answers = {verb: answer(act) for verb, act in verbs.items()}
     assert {verb: said for verb, said in answers.items() if "is protected" not in said} == {}
-    assert {verb: said for verb, said in answers.items() if "--no-protected" not in said} == {}
+    assert {verb: said for verb, said in answers.items() if "protected=False" not in said} == {}
     assert contents(protected.location.uri) == before
 
 

@@ -87,3 +87,40 @@ def test_what_a_procedure_refuses(spark, flights):
         with pytest.raises(AnalysisException) as caught:
             call(spark, f"lake.system.{text}")
         assert caught.value.getCondition() == condition
+
+
+def refused(spark, statement, kind=errors.Refused):
+    with pytest.raises(kind) as caught:
+        spark.sql(statement).collect()
+    return caught.value.hint
+
+
+def test_hints_are_statements_that_can_be_typed_next(spark, flights, tmp_path):
+    flights.shallow_clone(str(tmp_path / "copy.lance"))
+    (tag,) = [tag.name for tag in flights.tags.list(all=True) if tag.name.startswith("clone-")]
+    hint = refused(spark, f"CALL lake.system.drop_tag(table => 'ns1.flights', name => '{tag}')")
+    statement = f"CALL lake.system.drop_tag(table => 'ns1.flights', name => '{tag}', force => true)"
+    assert hint == f"If that clone is gone for good: {statement}."
+    assert [row.name for row in spark.sql(statement).collect()] == [tag]
+    create = "CALL lake.system.create_branch(table => 'ns1.flights', name => 'exp/delays')"
+    hint = refused(spark, create, errors.AlreadyExists)
+    drop = "CALL lake.system.drop_branch(table => 'ns1.flights', name => 'exp/delays')"
+    assert hint == f"To start again, delete it first: {drop}."
+    spark.sql(drop).collect()
+    spark.sql(create).collect()
+
+
+def test_hints_name_python_where_sql_has_no_verb(spark, flights):
+    flights.freeze("train")
+    drop = "CALL lake.system.drop_tag(table => 'ns1.flights', name => 'train', force => true)"
+    assert refused(spark, drop).startswith("t.unfreeze('train') in Python deletes the frozen set")
+    create = "CALL lake.system.create_tag(table => 'ns1.flights', name => 'v2013')"
+    assert refused(spark, create, errors.AlreadyExists).endswith(
+        "t.tags.move('v2013', branch=..., version=...) in Python."
+    )
+    flights.branches.alter("main", protected=True)
+    way = "If the protection has to go: t.branches.alter('main', protected=False)"
+    assert refused(spark, "DELETE FROM lake.ns1.flights WHERE id = 1").endswith(f"{way} in Python.")
+    with pytest.raises(errors.Refused) as caught:
+        flights.delete("id = 1")
+    assert caught.value.hint.endswith(f"{way}.")

@@ -73,7 +73,7 @@ def test_a_deleted_branch_is_gone_with_its_files_and_can_be_made_again(spark, ta
         (lambda t: t.branches.delete("nope"), NotFound, "'nope'"),
         (lambda t: t.branches.delete("exp"), Refused, "'exp/child'"),
         (lambda t: t.branches.delete("exp/child"), Refused, "tag 'deep'"),
-        (lambda t: t.tags.create("one"), AlreadyExists, "tags.move()"),
+        (lambda t: t.tags.create("one"), AlreadyExists, "t.tags.move("),
         (lambda t: t.tags.create("a/b"), InvalidName, "no '/'"),
         (lambda t: t.tags.create("new", version=9), NotFound, "Nearest versions: 1, 2"),
         (lambda t: t.tags.create("new", branch="exq"), NotFound, "Did you mean 'exp'"),

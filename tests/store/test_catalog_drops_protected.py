@@ -37,7 +37,7 @@ def test_a_protected_table_is_not_dropped(catalog, branch, force):
     before = contents(table.location.uri)
     with pytest.raises(Refused, match=f"branch '{branch}' of .* is protected") as refused:
         dropping.drop_table(catalog, "t", force=force)
-    assert "--no-protected" in refused.value.hint
+    assert "protected=False" in refused.value.hint
     assert "deregister" in refused.value.hint
     assert contents(table.location.uri) == before
     assert ids_of(catalog, "t") == [0, 1, 2]

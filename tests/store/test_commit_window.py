@@ -197,6 +197,6 @@ def test_every_commit_on_a_version_is_refused_where_one_since_is_missing(two):
     for name, commit in jobs.items():
         with pytest.raises(Conflict, match="Version 3 of branch 'main'") as caught:
             commit()
-        assert "--commit-window" in str(caught.value), name
+        assert "commit_window=" in str(caught.value), name
         assert versions(two)[-1] == 4
     assert merge_commit.commit_on is relocate_commit.commit_on is commits.commit_on

@@ -78,7 +78,7 @@ def test_one_that_was_deleted_and_fetched_anew_says_what_is_lost_and_how_to_go_o
     for verb in (pulled, pushed):
         said = refused(Refused, lambda verb=verb: verb(mine, source), mine, source)
         assert "no common version. If 'origin/main' was deleted and fetched again" in said
-        assert "lance-git checkout -b NAME origin/main" in said
+        assert "t.branches.create('NAME', branch='origin/main')" in said
     branch_off(mine, "again", "origin/main")
     picked = cherry_pick(locate(mine), pin_latest(locate(mine), None), "again", LocalRunner())
     assert picked.summary.rows_added == 1

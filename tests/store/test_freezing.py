@@ -4,7 +4,7 @@ import re
 import shutil
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from unittest.mock import patch
 
 import lance
@@ -16,11 +16,13 @@ from support.local_datasets import make_dataset
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.actions import drawing
 from lance_spark.actions import freeze as action
+from lance_spark.actions.expiry import carry_out, plan_expiry
 from lance_spark.actions.frozen import diff_frozen
 from lance_spark.actions.upkeep.job import Job, UpkeepOptions, UpkeepTable
 from lance_spark.actions.upkeep.steps import TableSteps
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.freezing.spec import make_spec
+from lance_spark.refs.expiry_plan import NEEDED
 from lance_spark.runner.local import LocalRunner
 
 SPLIT = {"train": 0.8, "val": 0.2}
@@ -132,11 +134,11 @@ def test_every_cleanup_keeps_a_set(uri):
     assert rows_of(table, "train-1") == before
 
 
-def test_the_fork_alone_keeps_a_set_whose_tag_of_the_rows_was_deleted(uri):
+def test_the_fork_alone_keeps_a_set_whose_tag_of_the_rows_another_tool_deleted(uri):
     table = table_at(uri)
     table.freeze("train-1", **CALL)
     before = rows_of(table, "train-1")
-    table.tags.delete("train-1")
+    lance.dataset(uri).tags.delete("train-1")
     lance.write_dataset(visits(200, 5), uri, mode="append")
     lance.dataset(uri).delete("id < 90")
     lance.dataset(uri).cleanup_old_versions(
@@ -184,7 +186,7 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
     lineage = again.freeze("train-1", **CALL)
     assert sorted(ids_of(table, "train-1")) == list(range(90))
     assert lineage.source.version == (2 if moved and not done else 1)
-    assert {tag.name for tag in table.tags.list()} == {"train-1", "frozen-train-1"}
+    assert {tag.name for tag in table.tags.list(all=True)} == {"train-1", "frozen-train-1"}
 
 
 @pytest.mark.parametrize("stage", ["_check_own", "_tag"])
@@ -195,7 +197,7 @@ def test_what_a_killed_freeze_left_is_sound_no_set_and_removed_by_unfreeze(uri, 
     assert table.frozen.list() == []
     assert table.fsck(deep=True).sound
     table.unfreeze("train-1")
-    assert (len(table.tags.list()), len(table.branches.list())) == (0, 0)
+    assert (len(table.tags.list(all=True)), len(table.branches.list(all=True))) == (0, 0)
 
 
 def test_two_that_freeze_other_rows_at_once_get_one_set_and_one_refusal(uri):
@@ -239,7 +241,7 @@ def test_a_killed_unfreeze_is_called_again(uri, stage):
     with patch.object(place, stage, killed), pytest.raises(KeyboardInterrupt):
         table.unfreeze("train-1")
     table.unfreeze("train-1")
-    assert (len(table.tags.list()), len(table.branches.list()), table.frozen.list()) == (0, 0, [])
+    assert (len(table.tags.list(all=True)), len(table.branches.list(all=True)), table.frozen.list()) == (0, 0, [])
     with pytest.raises(NotFound, match="no frozen set 'train-1'"):
         table.unfreeze("train-1")
     table.freeze("train-1", **CALL)
@@ -309,6 +311,9 @@ def test_what_a_set_is_found_by_is_deleted_with_the_set_alone(uri):
     table.checkout(branch="exp").freeze("s")
     for change in (
         lambda: table.tags.delete("frozen-s"),
+        lambda: table.tags.delete("s"),
+        lambda: table.tags.delete("s", force=True),
+        lambda: table.tags.alter("s", expire_after="1d"),
         lambda: table.tags.move("frozen-s", version=1),
         lambda: table.tags.move("s", version=1),
         lambda: table.branches.delete("frozen/s"),
@@ -334,7 +339,7 @@ def test_a_set_whose_plan_was_lost_is_told_hides_no_other_and_is_deleted(uri):
     with pytest.raises(NotFound):
         table.frozen.lineage("lost")
     table.unfreeze("lost")
-    assert [tag.name for tag in table.tags.list()] == ["frozen-good", "good"]
+    assert [tag.name for tag in table.tags.list(all=True)] == ["frozen-good", "good"]
     assert table.fsck().sound
 
 
@@ -350,10 +355,10 @@ def test_a_set_whose_branch_has_to_stay_loses_nothing(uri):
     with pytest.raises(Refused, match="'mine' was created from it"):
         table.unfreeze("s")
     assert ids_of(table, "s") == before
-    assert {tag.name for tag in table.tags.list()} == {"s", "frozen-s"}
+    assert {tag.name for tag in table.tags.list(all=True)} == {"s", "frozen-s"}
     table.branches.delete("mine")
     table.unfreeze("s")
-    assert len(table.tags.list()) == 0
+    assert len(table.tags.list(all=True)) == 0
 
 
 def test_maintenance_leaves_plans_as_they_are(uri, tmp_path):
@@ -415,7 +420,7 @@ def test_what_cannot_be_frozen_is_refused_before_anything_is_made(uri):
     for arguments, error, words in cases:
         with pytest.raises(error, match=words):
             table.freeze("bad", **arguments)
-    assert (len(table.tags.list()), len(table.branches.list())) == (0, 0)
+    assert (len(table.tags.list(all=True)), len(table.branches.list(all=True))) == (0, 0)
     table.freeze("good", filter="patient IS NOT NULL", by="patient")
 
 
@@ -517,8 +522,44 @@ def test_clones_make_the_same_set_and_follow_the_plan(uri, tmp_path):
     deep.freeze("train-1", **CALL)
     assert ids_of(deep, "train-1") == ids_of(table, "train-1")
     clone = table.clone(str(tmp_path / "clone.lance"))
-    assert "origin/frozen/train-1" in [branch.name for branch in clone.branches.list()]
+    assert "origin/frozen/train-1" in [branch.name for branch in clone.branches.list(all=True)]
     with pytest.raises(NotFound, match="'origin/frozen/train-1' is the plan of a remote's set: the same call"):
         clone.frozen.lineage("train-1")
     clone.freeze("train-1", **CALL)
     assert ids_of(clone, "train-1") == ids_of(table, "train-1")
+
+
+def test_a_tag_that_was_to_expire_stays_once_a_set_is_frozen_by_it(uri):
+    table = table_at(uri)
+    table.tags.create("release", version=2, expire_after="1d")
+    table.freeze("release", **CALL)
+    later = datetime.now(timezone.utc) + timedelta(days=30)
+    (entry,) = [each for each in plan_expiry(table.location, later).entries if each.record.name == "release"]
+    assert (entry.state, entry.why) == (NEEDED, "it belongs to the frozen set 'release'")
+    assert not carry_out(table.location, plan_expiry(table.location, later), later).outcomes
+    assert rows_of(table, "release")
+
+
+def test_a_tag_does_not_go_back_to_where_it_was_before_a_set_was_frozen_by_it(uri):
+    table = table_at(uri)
+    table.tags.create("release", version=1)
+    table.tags.move("release", version=2)
+    table.freeze("release", **CALL)
+    with pytest.raises(Refused, match="belongs to the frozen set 'release'"):
+        table.tags.restore("release")
+    assert table.checkout(tag="release").version == 2
+
+
+def test_the_tags_and_the_branch_of_a_set_are_listed_when_asked_for(uri):
+    table = table_at(uri)
+    table.freeze("s")
+    assert [tag.name for tag in table.tags.list()] == ["s"]
+    assert [tag.name for tag in table.tags.list(all=True)] == ["frozen-s", "s"]
+    assert table.branches.list() == []
+    assert [branch.name for branch in table.branches.list(all=True)] == ["frozen/s"]
+    with pytest.raises(NotFound) as told:
+        table.checkout(branch="frozn")
+    assert "frozen/s" not in told.value.hint
+    with pytest.raises(NotFound) as told:
+        table.checkout(branch="frozen/t")
+    assert "'frozen/s'" in told.value.hint

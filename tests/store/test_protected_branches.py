@@ -73,7 +73,7 @@ def test_every_door_is_shut(table, uri, branch, door):
     before = contents(uri)
     with pytest.raises(Refused, match=f"Branch '{branch or 'main'}' is protected") as refused:
         DOORS[door](table, branch)
-    assert "--no-protected" in refused.value.hint
+    assert "protected=False" in refused.value.hint
     assert contents(uri) == before
 
 

@@ -184,7 +184,7 @@ def test_what_something_needs_stays_and_is_named(table, uri, tmp_path):
     assert plan.expired == ()
     assert {entry.record.name: bool(entry.why) for entry in plan.entries if entry.record.name == "forked"}["forked"]
     assert states(plan) | {"child": "kept"} == {
-        **{tag.name: "kept" for tag in table.tags.list()},
+        **{tag.name: "kept" for tag in table.tags.list(all=True)},
         "cloned": "needed",
         "guarded": "protected",
         "forked": "needed",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
+from xml.etree import ElementTree
 
 import lance
 import numpy as np
@@ -295,3 +296,15 @@ def test_tensors_are_those_of_torch(uri):
         "flag": (torch.bool, (5,)),
         "share": (torch.float64, (5,)),
     }
+
+
+def test_a_split_shows_itself_in_one_line_and_in_notebooks(uri):
+    batches = stream(uri, 7)
+    rows, count = len(order_of(uri)), len(batches)
+    line = f"<FrozenBatches s, split train: {rows} rows, {count} of 7 rows, at epoch 0, position 0>"
+    assert repr(batches) == line
+    next(iter(batches.loader()))
+    assert "epoch 0, position 7" in str(batches)
+    cells = [cell.text for cell in ElementTree.fromstring(batches._repr_html_()).iter("td")]
+    assert {"rows", str(rows), "batches", "at"} <= set(cells)
+    assert "rank" in stream(uri, 7, rank=1, world_size=2)._repr_html_()

@@ -152,3 +152,31 @@ def test_lance_writes_what_a_handle_reads(table):
     """Without Spark rows are written by pylance, into any branch."""
     lance.write_dataset(head(table.location.uri).to_table(), table.location.branch_uri("exp"), mode="overwrite")
     assert table.checkout(branch="exp").count_rows() == 30
+
+
+def test_verbs_that_take_long_tell_how_far_they_are(table, tmp_path):
+    """A merge, a check and clones with all files; what is told last is the end."""
+    stages = {}
+
+    def telling(verb):
+        stages[verb] = []
+        return stages[verb].append
+
+    table.branches.merge("exp", progress=telling("merge"))
+    table.fsck(progress=telling("fsck"))
+    table.deep_clone(str(tmp_path / "deep.lance"), progress=telling("deep clone"))
+    copy = table.clone(str(tmp_path / "clone.lance"), deep=True, progress=telling("clone"))
+    copy.remotes.pull(progress=telling("pull"))
+    copy.remotes.push(progress=telling("push"))
+    told = {verb: [step.stage for step in steps] for verb, steps in stages.items()}
+    assert told["merge"] == ["compare versions", "copy", "copy", "commit", "carry indexes"]
+    assert told["fsck"][0] == "look at branches, tags and clones"
+    assert "read manifests" in told["fsck"]
+    assert "copy" in told["clone"]
+    assert "fetch branches" in told["pull"]
+    assert told["push"]
+    for verb in ("merge", "deep clone", "clone"):
+        counted = [step for step in stages[verb] if step.total]
+        assert counted[-1].done == counted[-1].total or verb == "clone"
+    with pytest.raises(InvalidOption, match="progress is a function"):
+        table.fsck(progress=True)

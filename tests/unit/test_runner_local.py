@@ -7,8 +7,11 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from lance_spark.backfill.model import BackfillProgress
+from lance_spark.compaction.model import OptimizeProgress
 from lance_spark.runner import local
 from lance_spark.runner.local import LocalRunner
+from lance_spark.show.progress import WorkProgress
 
 NUMBERS = pa.schema([("number", pa.int64())])
 
@@ -84,3 +87,39 @@ def test_slices_hold_every_row_once_in_whole_requests(count):
 @pytest.mark.usefixtures("undisturbed")
 def test_work_that_never_waited_is_one_slice():
     assert [len(rows) for rows in rows_of_slices(LocalRunner(8), 25_500)] == [25_500]
+
+
+def test_it_tells_the_stage_the_items_that_are_done_and_the_end():
+    told = []
+    LocalRunner(2, told.append).flat_map("copy", range(3), numbered, NUMBERS)
+    assert told[0] == WorkProgress("copy", 0, 3)
+    assert told[-1] == WorkProgress("copy", 3, 3)
+    assert [step.done for step in told] == sorted(step.done for step in told)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_it_tells_more_often_where_that_is_wanted_in_the_thread_of_the_caller(monkeypatch, waits):
+    monkeypatch.setattr(local, "_TELL_EVERY", 0)
+    told, threads = [], set()
+
+    def tell(step):
+        threads.add(threading.get_ident())
+        told.append(step.done)
+
+    def work(number):
+        time.sleep(0.02 * waits)
+        yield from numbered(number)
+
+    LocalRunner(4, tell).flat_map("copy", range(5), work, NUMBERS)
+    assert told == [0, 1, 2, 3, 4, 5]
+    assert threads == {threading.get_ident()}
+
+
+def test_all_kinds_of_progress_are_one():
+    assert str(WorkProgress("copy files", 40, 120)) == "copy files: 40 of 120"
+    assert str(WorkProgress("commit")) == "commit"
+    optimized = OptimizeProgress("commit 1 of 3", 40, 120, 4000, 2048)
+    filled = BackfillProgress.of(["a", "b"], 1, 2, 10, 5)
+    assert str(optimized) == "commit 1 of 3: 40 of 120 fragments, 4,000 rows, 2.0 KiB"
+    assert (optimized.fragments, filled.fragments, filled.columns) == (120, 2, ("a", "b"))
+    assert all(isinstance(step, WorkProgress) for step in (optimized, filled))

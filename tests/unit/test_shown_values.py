@@ -1,27 +1,36 @@
 """What results and refs show as a line, as text and in notebooks."""
 
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 
+from lance_spark.actions.columns import AlterResult
 from lance_spark.actions.sync.result import Fetched, FetchResult, PullResult, PushResult
+from lance_spark.backfill.model import BackfillResult
 from lance_spark.catalog.model import Catalog, NamespaceInfo, Removed, TableInfo
 from lance_spark.catalog.names import Identifier
 from lance_spark.catalog.showing import catalog_card
 from lance_spark.cleanup.catalog_report import LakeReport, Upkeep
 from lance_spark.cleanup.multi_table import FleetReport, empty, failed
 from lance_spark.cleanup.report import CleanupReport
+from lance_spark.compaction.flattening import FlattenResult
+from lance_spark.compaction.model import OptimizePlan, OptimizeResult
 from lance_spark.history.overview import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
+from lance_spark.indexing.model import IndexInfo, IndexResult, IndexStats, SegmentInfo
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.change import MergeConflict
 from lance_spark.merge.result import MergeResult, Summary
 from lance_spark.merge.snapshot import Root
-from lance_spark.refs.listing import BranchList, TagList
-from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, Tag, VersionInfo
+from lance_spark.refs.lifetime import Lifetime
+from lance_spark.refs.listing import BranchList, TagList, listed_branches, listed_tags
+from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
 from lance_spark.relocate.repair import BaseState
 from lance_spark.relocate.result import Relocated, Relocation
+from lance_spark.rows.result import ChangeResult
+from lance_spark.schema.evolution import Evolution
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MADE = "2026-01-02 03:04:05 UTC"
@@ -172,13 +181,17 @@ def test_what_a_manifest_does_not_say_is_left_out():
 
 
 def test_of_many_refs_some_are_shown():
-    found = RefNames([*(f"b{number:02}" for number in range(30)), "merged-0123456789abcdef"])
+    found = RefNames.of_tags([*(f"b{number:02}" for number in range(30)), "merged-0123456789abcdef"])
     assert found.shown == tuple(f"b{number:02}" for number in range(20))
-    card = branches_card("Branches", "/t", RefNames(found.names[:30]), [EXP])
+    card = branches_card("Branches", "/t", RefNames.of_branches(found.listed, []), [EXP])
     assert card.text().startswith("Branches of /t: main and 30 branches\n")
     assert card.notes == ("10 more: list() has all",)
     card = tags_card("Tags", "/t", found, [V1])
-    assert card.summary == "30 tags, and 1 that protect what clones and merges read"
+    assert card.summary == "30 tags, and 1 that clones, merges, streams and frozen sets need"
+    assert branches_card("Branches", "/t", RefNames(()), ()).line()
+    plans = RefNames.of_branches(["exp", "frozen/s", "frozen/mine"], ["s", "frozen-s"])
+    assert plans.shown == ("exp", "frozen/mine")
+    assert branches_card("Branches", "/t", plans, [EXP]).summary == "main and 2 branches, and 1 of frozen sets"
     assert branches_card("Branches", "/t", RefNames(()), ()).line() == "<Branches of /t: main only>"
 
 
@@ -210,3 +223,59 @@ def test_no_secret_of_a_foreign_uri_shows():
         assert "host/t.lance" in text
     for value in shown:
         assert "<script" not in value._repr_html_()
+
+
+PIN = PinnedVersion("exp", 7)
+ONE_LINE = [
+    (ChangeResult(PIN, 3, 2, 1, 2, 1228), "exp@7: 3 rows deleted, 2 updated, 1 inserted; 2 files, 1.2 KiB"),
+    (ChangeResult(PIN), "exp@7: no row changed"),
+    (BackfillResult(PIN, ("a",), 4, 1, 100, 2048), "a of exp@7: 4 fragments (1 computed before), 100 rows, 2.0 KiB"),
+    (AlterResult(PIN, Evolution(pa.schema([]), ())), "exp@7: changed nothing"),
+    (IndexResult(PIN, "id_idx", "btree", 10, 2, 0, 1024, "local"),
+     "exp@7: id_idx (btree), 10 rows in 2 segments, 1.0 KiB, built on local"),
+    (IndexInfo("id_idx", ("id",), "btree", 2, 1, 1, 0, 5),
+     "id_idx: btree on id, 2 of 3 rows (66.6%), 1 segment, 5 B"),
+    (OptimizeResult(PIN, OptimizePlan(PIN, (), 3)), "exp@7: nothing to rewrite"),
+    (FlattenResult(PIN, 2, 2048, ("emb",)), "exp@7: 2 files copied, 2.0 KiB; indexes: emb"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "line"), ONE_LINE, ids=lambda value: type(value).__name__)
+def test_a_result_is_one_line_in_the_shell_and_a_card_in_notebooks(value, line):
+    assert str(value) == line
+    assert repr(value) == f"<{type(value).__name__}: {line}>"
+    cells = [cell.text for cell in ElementTree.fromstring(value._repr_html_()).iter("td")]
+    assert "exp@7" in cells or "id_idx" in cells
+    assert None not in cells
+
+
+def test_a_lifetime_says_what_is_set():
+    assert repr(Lifetime()) == "<Lifetime: nothing is set>"
+    assert str(Lifetime()) == ""
+    told = Lifetime(expire_after=timedelta(days=30), owner="me", protected=True)
+    assert repr(told) == "<Lifetime: expires after 30d, owner me, protected>"
+    assert {"30d", "me", "yes"} <= {cell.text for cell in ElementTree.fromstring(told._repr_html_()).iter("td")}
+
+
+def test_an_index_in_detail_is_a_card_with_its_segments():
+    info = ONE_LINE[5][0]
+    stats = IndexStats(info, {"metric": "l2"}, (SegmentInfo("u-1", 2, (0,), 5, True, None),))
+    assert repr(stats) == f"<IndexStats id_idx: {info}>"
+    assert str(stats).splitlines()[1:] == ["  metric = l2", "  u-1: 2 rows, 5 B, inherited"]
+    assert {"u-1", "l2", "inherited"} <= {cell.text for cell in ElementTree.fromstring(stats._repr_html_()).iter("td")}
+
+
+def test_lists_say_what_they_leave_out_and_have_it_when_asked():
+    refs = RefTable(
+        {name: replace(EXP, name=name) for name in ("exp", "frozen/s", "frozen/mine", f"transaction-{'0' * 32}")},
+        {name: replace(V1, name=name) for name in ("v1", "s", "frozen-s", "stream-q", "reader-q", f"clone-{'0' * 16}")},
+    )
+    branches, tags = listed_branches(refs, everything=False), listed_tags(refs, everything=False)
+    assert [branch.name for branch in branches] == ["exp", "frozen/mine", f"transaction-{'0' * 32}"]
+    assert [tag.name for tag in tags] == ["s", "v1"]
+    assert str(branches).endswith("note: 1 more of frozen sets: list(all=True) has them")
+    assert str(tags).endswith("note: 4 more of clones, merges, streams and frozen sets: list(all=True) has them")
+    assert "4 more" in tags._repr_html_()
+    assert len(listed_branches(refs, everything=True)) == 4
+    assert "note" not in str(listed_tags(refs, everything=True))
+    assert len(listed_tags(refs, everything=True)) == 6

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
+from lance_spark import hints
 from lance_spark.actions.catalog.deregistration_marks import hide, shown_again_on_failure
 from lance_spark.actions.catalog.lookup import FoundTable, find_table, look_again
 from lance_spark.actions.catalog.opening import need_manifest
@@ -146,8 +147,11 @@ def _check_unprotected(plan: DropPlan) -> None:
                     Refused,
                     plan.change.doing,
                     f"branch '{names[0]}' of {location.uri} is protected",
-                    hint=f"If it has to go: lance-git branch --alter {names[0]} --no-protected, or "
-                    f"branches.alter('{names[0]}', protected=False). To keep the files: deregister the table.",
+                    hint=hints.of(
+                        "If it has to go: ",
+                        hints.unprotect_branch(names[0]),
+                        ". To keep the files: deregister the table.",
+                    ),
                 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from functools import partial
 
+from lance_spark import hints
 from lance_spark.actions.catalog.deregistration_marks import Hidden, hide, shown_again_on_failure
 from lance_spark.actions.catalog.dropping import check_unused, erase_table
 from lance_spark.actions.catalog.lookup import FoundTable, look_again
@@ -124,8 +125,11 @@ def check_movable(catalog: Catalog, source: str, doing: str) -> None:
             Refused,
             doing,
             "its branches name its files by where they are now, and a table in the root moves when it is renamed",
-            hint="Deregister it, move the directory while no job writes, run 'lance-git relocate' on it, and register "
-            "it; or open the catalog in V2 mode, where only the name changes.",
+            hint=hints.of(
+                "Deregister it, move the directory while no job writes, then ",
+                hints.RELOCATE,
+                ", and register it; or open the catalog in V2 mode, where only the name changes.",
+            ),
         )
 
 

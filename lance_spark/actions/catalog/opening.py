@@ -5,15 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from lance_spark import hints
 from lance_spark.actions.target import NamedTable
 from lance_spark.catalog.model import Catalog, Mode
-from lance_spark.errors import Refused
+from lance_spark.errors import NotFound, Refused
+from lance_spark.store.directories import is_directory
 from lance_spark.store.uri import locate
 
 
 def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
     """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write."""
     return Catalog(locate(uri, storage_options), mode)
+
+
+def check_root(catalog: Catalog) -> None:
+    """Raise NotFound for a local catalog whose directory is not there: a misspelt one must not look like an empty one.
+
+    Another store has no directories, only what is in them.
+    """
+    if catalog.root.is_local and not is_directory(catalog.uri):
+        raise NotFound(
+            f"There is no directory {catalog.uri}.",
+            hint=hints.of("Check the catalog's path", hints.CATALOG_ROOT, "; the first table or namespace makes it."),
+        )
 
 
 def catalog_of(table: NamedTable) -> Catalog:

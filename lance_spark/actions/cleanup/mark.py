@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_spark import hints
 from lance_spark.actions.cleanup.evidence import check_gone
 from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.policy import CleanupPolicy
@@ -121,8 +122,12 @@ class Marking:
 def _unknown_base(base: str, why: str) -> Refused:
     return Refused(
         f"A version has files in the base path '{base}', but {why}.",
-        hint="Nothing was deleted. If the dataset was moved, this is where it was; if you know the base and nothing "
-        "there belongs to this dataset, name it with --known-base.",
+        hint=hints.of(
+            "Nothing was deleted. If the dataset was moved, this is where it was; if you know the base and nothing "
+            "there belongs to this dataset, name it: ",
+            hints.KNOWN_BASE,
+            ".",
+        ),
     )
 
 

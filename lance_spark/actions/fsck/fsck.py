@@ -41,6 +41,7 @@ from lance_spark.errors import InvalidOption, NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine, Frame, Runner
+from lance_spark.show.progress import WorkProgress
 from lance_spark.store.insides import LookInside
 from lance_spark.store.listing import list_range
 from lance_spark.store.survey import DamagedRef
@@ -83,6 +84,7 @@ class Examined:
 def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> Examined:
     """As :func:`fsck`, for whoever has to know more than the report says."""
     looking = LenientLook()
+    engine.tell(WorkProgress("look at branches, tags and clones"))
     survey, lasting = look_at(location, options.clones, options.clones_from, looking.take)
     runner = engine.for_work("fsck", work_of_all(survey))
     try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from uuid import uuid4
 
+from lance_spark import hints
 from lance_spark.actions.fsck.facts import facts_of
 from lance_spark.actions.fsck.fsck import FsckOptions, examine
 from lance_spark.actions.fsck.repair_steps import StepContext, carry_out
@@ -74,7 +75,7 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
         except StorageFailure as problem:
             raise type(problem)(
                 f"The repair {record.id} stopped at step {number + 1} of {len(plan.steps)}: {problem.message}",
-                hint=f"Run it again to go on, or take it back: lance-git fsck --undo {record.id}",
+                hint=hints.of("Run it again to go on, or take it back: ", hints.undo_repair(record.id), "."),
             ) from None
     if not any(outcome.state == DONE for outcome in outcomes) and not holds_the_only_copy(location, record):
         forget_record(location, record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lance_spark import hints
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.ancestry import ChainLinks, Node, TakenIn, ancestors, holds, merge_bases
@@ -199,11 +200,18 @@ def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) 
     said = f"{ours} and {theirs} have no common version."
     follower = next((pin.branch for pin in (theirs, ours) if graph.is_follower(pin.branch)), None)
     if follower is None:
-        return Refused(said, hint="Bring single versions over with cherry-pick, or write the rows again.")
+        return Refused(
+            said, hint=hints.of("Bring single versions over: ", hints.CHERRY_PICK, "; or write the rows again.")
+        )
     return Refused(
         f"{said} If '{follower}' was deleted and fetched again, what it had in common with your branches is forgotten.",
-        hint=f"Go on from there: lance-git checkout -b NAME {follower}, and bring your own versions over with "
-        "cherry-pick.",
+        hint=hints.of(
+            "Go on from there: ",
+            hints.create_branch("NAME", follower),
+            ", and bring your own versions over: ",
+            hints.CHERRY_PICK,
+            ".",
+        ),
     )
 
 

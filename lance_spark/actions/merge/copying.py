@@ -17,6 +17,7 @@ from lance_spark.store import copying
 CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
 """Where a file is, the file, and the place to copy it to."""
 _COPIED = pa.schema([("bytes", pa.int64())])
+_COPY = "copy"
 _VERBS = {RECEIVE: "push"}
 """What users call an action, if it is another word."""
 
@@ -40,7 +41,7 @@ def copy_each(operation: str, items: Sequence[CopyItem], engine: Engine) -> str:
     """Copy files on the engine, for a verb that users know; returns where that ran. Raises as :func:`copy_files`."""
     work = Work(copies=len(items), copied_bytes=sum(copy.size for _, copy, _ in items))
     runner = engine.for_work(operation, work)
-    runner.collect("copy", runner.flat_map("copy", items, copy_one, _COPIED))
+    runner.collect(_COPY, runner.flat_map(_COPY, items, copy_one, _COPIED))
     return runner.name
 
 

@@ -16,6 +16,7 @@ from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.result import MergeResult
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
+from lance_spark.show.progress import WorkProgress
 from lance_spark.store import merge_commit
 from lance_spark.store.indexes import carry_indexes
 
@@ -26,6 +27,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
     Raises Conflict, naming what clashes, and then nothing was changed; Refused; NotFound.
     """
     for left in attempts():
+        engine.tell(WorkProgress("compare versions"))
         request = make()
         plan = plan_replay(request)
         if dry_run:
@@ -37,6 +39,7 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
                 merge_commit.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
                 continue  # the bases have ids now
             ran_on = copy_files(plan, partial(open_root, request), engine)
+            engine.tell(WorkProgress("commit"))
             try:
                 version = merge_commit.commit(request.location, request.their_location, plan)
             except Conflict:
@@ -44,7 +47,10 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
                     raise
                 continue
         result = replace(_result(request, plan), version=version, ran_on=ran_on)
-        return _with_indexes(request, plan, result) if request.with_indexes else result
+        if not request.with_indexes:
+            return result
+        engine.tell(WorkProgress("carry indexes"))
+        return _with_indexes(request, plan, result)
     raise overtaken(make().ours.branch)
 
 

@@ -23,7 +23,7 @@ def _create(context: Context, given: Mapping[str, Any]) -> Rows:
 
 
 def _drop(context: Context, given: Mapping[str, Any]) -> Rows:
-    tags.delete_tag(context.table(given["table"]), given["name"])
+    tags.delete_tag(context.table(given["table"]), given["name"], given["force"])
     yield {"name": given["name"]}
 
 
@@ -34,4 +34,5 @@ CREATE_TAG = Procedure(
     pa.schema([("name", pa.string()), ("branch", pa.string()), ("version", pa.int64())]),
     _create,
 )
-DROP_TAG = Procedure("drop_tag", "Delete a tag.", (TABLE, _NAME), pa.schema([("name", pa.string())]), _drop)
+_FORCE = Parameter("force", "BOOLEAN", "whether to delete a tag that a clone, merge or stream needs", default=False)
+DROP_TAG = Procedure("drop_tag", "Delete a tag.", (TABLE, _NAME, _FORCE), pa.schema([("name", pa.string())]), _drop)

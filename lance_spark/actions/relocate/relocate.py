@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from lance_spark import hints
 from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.relocate.base_paths import BasePathResolver, Move
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
@@ -86,7 +87,7 @@ def _check_named(move: Move, states: Iterable[BaseState]) -> None:
     named = [base for base in states if (uri := canonical(base.path)) is not None and is_within(uri, move.old)]
     if not named:
         raise NotFound(
-            f"No branch reads from {move.old}.", hint="Leave it out to see all base paths, with --dry-run to be safe."
+            f"No branch reads from {move.old}.", hint=hints.of("To see all base paths: ", hints.RELOCATE_DRY_RUN, ".")
         )
     for base in named:
         if base.state == INCOMPLETE and base.target is not None:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from lance_spark import hints
 from lance_spark.actions.resolve import check_branch
 from lance_spark.errors import CorruptData
 from lance_spark.feed.path import at_or_before
@@ -125,7 +126,7 @@ class StreamLine:
         if head.version != pin.version:
             raise CorruptData(
                 f"The manifest of version {pin} of {self.location.uri} holds version {head.version}.",
-                hint="lance-git fsck says more.",
+                hint=hints.of(hints.FSCK, " says more."),
             )
         stamped = PinnedVersion(pin.branch, pin.version, head.timestamp_ns)
         found = LineVersion(stamped, content, transaction_of(self.location, pin.branch, content))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from lance_spark import hints
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.ancestry import Graph
 from lance_spark.actions.merge.copying import copy_each
@@ -22,6 +23,7 @@ from lance_spark.merge.trace import BEGIN, FETCH, PUSH, Trace
 from lance_spark.refs.model import ROOT, Branch, PinnedVersion
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
+from lance_spark.show.progress import WorkProgress
 from lance_spark.store import materialize, refs, version_listing
 from lance_spark.store.datasets import pin_latest, pin_version
 from lance_spark.store.version_cache import VersionCache
@@ -72,7 +74,8 @@ class _Fetch:
 
     def run(self) -> FetchResult:
         ordered = in_order(self.chains)
-        for chain in ordered:
+        for number, chain in enumerate(ordered):
+            self.engine.tell(WorkProgress("fetch branches", number, len(ordered)))
             self.states[chain.branch] = self._state(chain)
             if not self.options.dry_run:
                 self._fetch(chain)
@@ -310,6 +313,6 @@ def check_free(local: DatasetLocation, name: str) -> Branch | None:
     ):
         raise Refused(
             f"The branch '{name}' is one of your own, and would have to follow the remote.",
-            hint="Rename it (lance-git branch -m), or give the remote another name.",
+            hint=hints.of("Rename it (", hints.rename_branch(name), "), or give the remote another name."),
         )
     return branch

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from lance_spark import hints
 from lance_spark.actions.sync.tracking_branches import is_own_push
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.history.entries import words_for
@@ -66,7 +67,7 @@ def look(
             if name is None:
                 raise NotFound(
                     f"There is no Lance dataset at {remote.uri}.",
-                    hint="Check the place of the remote; if it was moved: lance-git remote set-url NAME URI.",
+                    hint=hints.of("Check the place of the remote; if it was moved: ", hints.set_url("NAME"), "."),
                 )
             raise CorruptData(f"Branch '{name}' of {remote.uri} has no versions.")
         chain = RemoteChain(

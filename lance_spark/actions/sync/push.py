@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+from lance_spark import hints
 from lance_spark.actions.branches import create_branch_at
 from lance_spark.actions.merge.ancestry import Graph, nothing_in_common
 from lance_spark.actions.merge.execute import replay
@@ -132,7 +133,7 @@ def _replay(
         if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
             raise Refused(
                 f"Another process pushed {there} to {remote.name} a moment ago.",
-                hint=f"Run lance-git pull {remote.name} {branch or MAIN}, then push again.",
+                hint=hints.of("Run ", hints.pull(remote.name, branch or MAIN), ", then push again."),
             )
         node = graph.node(base)
         return Request(
@@ -160,7 +161,7 @@ def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote
             raise nothing_in_common(graph, pin, base)
         raise Refused(
             f"{remote.name} has versions of '{name}' that are not in yours: this push is no fast-forward.",
-            hint=f"Run lance-git pull {remote.name} {name}, then push again.",
+            hint=hints.of("Run ", hints.pull(remote.name, name), ", then push again."),
         )
 
 
@@ -179,8 +180,9 @@ def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
     if any(follows.newest is not None for follows in followed(refs.read_refs(local), remote.name).values()):
         raise NotFound(
             f"There is no dataset at {remote.location.uri} any more, which {remote.name} was.",
-            hint=f"If it was moved: lance-git remote set-url {remote.name} URI. To push to a new place, add it as "
-            "another remote.",
+            hint=hints.of(
+                "If it was moved: ", hints.set_url(remote.name), ". To push to a new place, add it as another remote."
+            ),
         )
 
 
@@ -199,7 +201,7 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     if branch is not None:
         raise NotFound(
             f"There is no dataset at {remote.location.uri}.",
-            hint=f"Push main first, which creates it: lance-git push {remote.name} {MAIN}.",
+            hint=hints.of("Push main first, which creates it: ", hints.push(remote.name, MAIN), "."),
         )
     pin = pin_latest(local, None)
     name = following_name(remote.name, None)
@@ -238,8 +240,11 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
     if best is None:
         raise Refused(
             f"'{branch}' has no version in common with {remote.location.uri}, or what it had is forgotten.",
-            hint=f"Push the branch it was made from first: lance-git push {remote.name} {MAIN}. If the branches of "
-            f"{remote.name} were deleted here and fetched again, go on from one of those.",
+            hint=hints.of(
+                "Push the branch it was made from first: ",
+                hints.push(remote.name, MAIN),
+                f". If the branches of {remote.name} were deleted here and fetched again, go on from one of those.",
+            ),
         )
     _, follows, pair = best
     source = PinnedVersion(follows.branch, pair.remote)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from lance_spark import hints
 from lance_spark.actions.merge.ancestry import Graph
 from lance_spark.errors import NotFound, Refused
 from lance_spark.location import DatasetLocation
@@ -85,7 +86,11 @@ def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) ->
         if trace is None or trace.action not in (BEGIN, FETCH, PUSH):
             raise Refused(
                 f"No fetch wrote version {version} of '{name}', which follows {follows.uri}.",
-                hint=f"Keep it in a branch of your own (lance-git branch mine {name}), delete '{name}', and fetch.",
+                hint=hints.of(
+                    "Keep it in a branch of your own (",
+                    hints.create_branch("mine", name),
+                    f"), delete '{name}', and fetch.",
+                ),
             )
         last = (version, trace)
     if last is None:

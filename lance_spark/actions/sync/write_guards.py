@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lance_spark import hints
 from lance_spark.actions.resolve import check_branch
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
@@ -60,5 +61,5 @@ def follower_refused(follows: Follows, why: str) -> Refused:
     name, short = following_name(follows.remote, follows.branch), follows.branch or MAIN
     return Refused(
         f"'{name}' follows '{short}' of {follows.remote}: {why}.",
-        hint=f"lance-git switch {short} goes to the branch of your own, or makes one.",
+        hint=hints.of(hints.own_branch(short, name), " goes to the branch of your own, or makes one."),
     )

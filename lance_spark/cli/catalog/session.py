@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.actions.catalog.opening import check_root, open_catalog
 from lance_spark.cli.call import CommandCall
 from lance_spark.errors import InvalidOption
 from lance_spark.workspace.model import check_uri
@@ -30,7 +30,16 @@ class CatalogSession(CommandCall):
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog. Raises InvalidOption if none was named; no request is sent to the store yet."""
+        """The catalog. Raises InvalidOption if none was named, and NotFound for a local directory that is not there.
+
+        Nothing is asked of another store: there a directory is there once something is in it.
+        """
+        check_root(self.new_catalog)
+        return self.new_catalog
+
+    @cached_property
+    def new_catalog(self) -> Catalog:
+        """The catalog, whose directory may be made. Raises InvalidOption if none was named."""
         if not self.root:
             raise InvalidOption(
                 "No catalog was named.", hint="Say lance-catalog -C ROOT ..., or set LANCE_CATALOG to its directory."
@@ -40,4 +49,4 @@ class CatalogSession(CommandCall):
 
     def show(self, data: Mapping[str, Any], text: str) -> None:
         """Show the result; JSON also names the catalog."""
-        self.output.show({"catalog": self.catalog.uri, **data}, text)
+        self.output.show({"catalog": self.new_catalog.uri, **data}, text)

@@ -78,7 +78,11 @@ class BranchArguments:
 @branch_options
 @click.option("-r", "--remotes", is_flag=True, help="List the branches that follow a remote's.")
 @click.option(
-    "-a", "--all", "everything", is_flag=True, help="List your own branches and those that follow a remote's."
+    "-a",
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List all: also those that follow a remote's, and plans of frozen sets.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="List with newest version, fork point, age and own bytes.")
 @dry_run_option
@@ -157,7 +161,7 @@ def _check_no_remote(session: Session, name: str) -> None:
 
 
 def _list(session: Session, asked: BranchArguments) -> None:
-    branches = list_branches(session.location)
+    branches = list_branches(session.location, asked.everything)
     current = session.branch or MAIN
     details = _details(session, branches) if asked.verbose else {}
     chosen = [branch for branch in branches if asked.everything or (read_follows(branch) is not None) == asked.remotes]

@@ -22,9 +22,8 @@ def command(session: Session, /, refs: bool, clones: tuple[str, ...]) -> None:
     """
     from lance_spark.actions.storage import storage
     from lance_spark.cleanup.policy import CleanupPolicy
-    from lance_spark.runner.local import LocalRunner
 
-    report = storage(session.location, CleanupPolicy(clones=clones), LocalRunner())
+    report = storage(session.location, CleanupPolicy(clones=clones), session.engine)
     grid = report.refs_grid() if refs else report.kinds_grid()
     session.output.show(json.loads(report.to_json()), f"{grid.text()}\n\n{report.summary()}")
     for warning in report.warnings:

@@ -11,6 +11,7 @@ import click
 from lance_spark.cli.command import verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.exit_codes import PARTLY_DONE
+from lance_spark.cli.progress import BAR
 from lance_spark.cli.session import Session
 from lance_spark.errors import InvalidOption
 from lance_spark.show.words import counted
@@ -39,7 +40,6 @@ def command(
     neither; with --execute 0 says that all of it was repaired, 6 that some of it was.
     """
     from lance_spark.actions.fsck.fsck import FsckOptions, fsck
-    from lance_spark.runner.local import LocalRunner
 
     wanted = repair["repair"]
     if undo is not None:
@@ -51,22 +51,22 @@ def command(
     options = FsckOptions(deep, clones)
     if wanted:
         return _repair(session, options, repair, yes)
-    report = fsck(session.location, options, LocalRunner(), time.time_ns())
+    report = fsck(session.location, options, session.engine, time.time_ns())
     _show(session, report)
     return report.exit_code
 
 
 def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes: bool) -> int:
     from lance_spark.actions.fsck.repairing import RepairOptions, execute, fsck_and_repair
-    from lance_spark.runner.local import LocalRunner
 
     now = time.time_ns()
-    report = fsck_and_repair(session.location, options, RepairOptions(given["on_main"]), LocalRunner(), now)
+    report = fsck_and_repair(session.location, options, RepairOptions(given["on_main"]), session.engine, now)
     plan = report.repair
     if plan is None or not given["execute"] or not (plan.steps or plan.stopped):
         _show(session, report)
         return report.exit_code
     if not yes:
+        BAR.wipe()
         click.echo(str(plan), err=True)
     confirm(f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be taken back.", yes)
     report = report.with_repair(plan, execute(session.location, plan, now))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.exit_codes import PARTLY_DONE
 from lance_spark.cli.output import Output
+from lance_spark.cli.progress import BAR
 from lance_spark.cli.session import Session
 from lance_spark.errors import InvalidOption
 from lance_spark.options.text import to_span
@@ -48,24 +48,21 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     every branch, those of the last day, tagged versions, the versions branches were made from, and what clones need.
     """
     from lance_spark.actions.cleanup.plan import plan_cleanup
-    from lance_spark.runner.local import LocalRunner
     from lance_spark.show.words import readable
 
     if execute and dry_run:
         raise InvalidOption("--execute and --dry-run do not go together.")
-    progress = _Progress(session.output)
-    plan = plan_cleanup(session.location, _policy(**given), LocalRunner(say=progress.say), time.time_ns())
-    progress.end()
+    plan = plan_cleanup(session.location, _policy(**given), session.engine, time.time_ns())
     planned = plan.report()
     if not execute:
         _show(session.output, planned)
         return 0
     files, size = planned.to_delete
     if not yes:
+        BAR.wipe()
         click.echo(str(planned), err=True)
     confirm(f"{counted(files, 'file')} of {session.location.uri}, {readable(size)}, will be deleted.", yes)
     report = plan.apply()
-    progress.end()
     _show(session.output, report)
     return 0 if report.complete else PARTLY_DONE
 
@@ -89,20 +86,3 @@ def _policy(
 
 def _show(output: Output, report: CleanupReport) -> None:
     output.show(json.loads(report.to_json()), str(report))
-
-
-class _Progress:
-    """Shows the stage that runs, on a terminal only, in one line that is wiped at the end."""
-
-    def __init__(self, output: Output) -> None:
-        self._shown = sys.stderr.isatty() and not output.json
-
-    def say(self, stage: str) -> None:
-        """A stage begins."""
-        if self._shown:
-            click.echo(f"\r\033[K{stage} ...", err=True, nl=False)
-
-    def end(self) -> None:
-        """Nothing runs any more."""
-        if self._shown:
-            click.echo("\r\033[K", err=True, nl=False)

@@ -10,18 +10,16 @@ import click
 from lance_spark.actions.expressions import resolve_expression
 from lance_spark.actions.lifetimes import alter_tag, check_settings
 from lance_spark.actions.reflog import find_former, restore_tag
-from lance_spark.actions.resolve import all_refs
-from lance_spark.actions.tags import cloned_by, create_tag, delete_tag, find_tag, list_tags, move_tag
+from lance_spark.actions.tags import check_tag_to_delete, create_tag, delete_tag, find_tag, list_tags, move_tag
 from lance_spark.cli.command import dry_run_option, verb, yes_option
 from lance_spark.cli.confirm import confirm
 from lance_spark.cli.lifetimes import check_settings_fit, settings_of, tag_options, told
 from lance_spark.cli.output import age, stamp, version_json
 from lance_spark.cli.session import Session
-from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, Refused
-from lance_spark.refs.edit import check_existing_tag
+from lance_spark.errors import AlreadyExists, Conflict, InvalidOption
 from lance_spark.refs.lifetime import TAG_SETTINGS
 from lance_spark.refs.model import PinnedVersion, RefSpec, Tag
-from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name, is_merge_tag, is_own_tag
+from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name, is_own_tag
 
 
 @dataclass(frozen=True)
@@ -58,11 +56,11 @@ class TagArguments:
 @click.argument("name", required=False)
 @click.argument("ref", required=False)
 @click.option("-d", "--delete", metavar="NAME", help="Delete a tag.")
-@click.option("-f", "--force", is_flag=True, help="Move a tag that exists; with -d, also one that protects a clone.")
+@click.option("-f", "--force", is_flag=True, help="Move a tag that exists; with -d, also one in use.")
 @click.option("--old", metavar="REF", help="With -f: the version the tag is at now. Then it asks no question.")
 @click.option("--restore", metavar="NAME", help="Take back the last -f or -d of a tag.")
 @tag_options
-@click.option("-a", "--all", "show_all", is_flag=True, help="List also tags that protect what clones and merges read.")
+@click.option("-a", "--all", "show_all", is_flag=True, help="List also those of clones, merges, streams, frozen sets.")
 @dry_run_option
 @yes_option
 @click.pass_obj
@@ -87,7 +85,7 @@ def command(session: Session, /, **given: Any) -> None:
 
 
 def _list(session: Session, show_all: bool) -> None:
-    tags = [tag for tag in list_tags(session.location) if show_all or not is_own_tag(tag.name)]
+    tags = list_tags(session.location, show_all)
     entries = [
         {
             "name": tag.name,
@@ -177,19 +175,11 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
 
 def _delete(session: Session, asked: TagArguments, name: str) -> None:
     check_tag_name(name)
-    table = all_refs(session.location)
-    check_existing_tag(table, name)
+    table = check_tag_to_delete(session.location, name, asked.force)
     was = _target(table.tags[name])
-    if is_own_tag(name) and not is_merge_tag(name) and not asked.force:
-        uri = cloned_by(session.location, name)
-        clone = "a clone" if uri is None else f"the clone at {uri}"
-        raise Refused(
-            f"Tag '{name}' protects what {clone} needs of {was}.",
-            hint=f"If that clone is gone for good: lance-git tag -d {name} -f.",
-        )
     if not asked.dry_run:
         confirm(f"Tag '{name}' at {was} will be deleted; cleanups may take that version after a week.", asked.yes)
-        delete_tag(session.location, name)
+        delete_tag(session.location, name, asked.force)
     session.output.show(
         {"action": "delete", "tag": name, "was": version_json(was), "dry_run": asked.dry_run},
         f"Tag '{name}' {'would be' if asked.dry_run else 'was'} deleted; it was at {was}.",

@@ -35,7 +35,7 @@ class Altering(Implementation):
         try:
             self._alter(ident, changes)
         except LanceSparkError as error:
-            raise java_error(spark_error(self.bridge, error, _OTHER)) from error
+            raise java_error(spark_error(self.bridge, error, _OTHER, self.spoken())) from error
         return self.load_table(ident)
 
     def _alter(self, ident: Any, changes: Any) -> None:

@@ -16,7 +16,7 @@ from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.altering import Altering
 from lance_spark.spark.jvm.creating import Creating, shown_properties
 from lance_spark.spark.jvm.declared_table import DeclaredTable
-from lance_spark.spark.jvm.failures import java_error
+from lance_spark.spark.jvm.failures import Spoken, java_error
 from lance_spark.spark.jvm.identifiers import identifier, parts_of
 from lance_spark.spark.jvm.lookups import current_lookups, with_blobs
 from lance_spark.spark.jvm.namespaces import Namespaces
@@ -56,6 +56,10 @@ class NativeCatalog(Creating, Altering, Procedures):
     def name(self) -> str:
         """Its name in the session."""
         return self._name
+
+    def spoken(self) -> Spoken:
+        """SQL: what names a table of a catalog in Python can type a statement as well."""
+        return Spoken("sql", self._name)
 
     def load_table(self, wanted: Any, at: Any = None, *others: Any) -> Any:
         """A table, at a version (text), at a moment (microseconds), or for writing (privileges)."""

@@ -23,7 +23,7 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 from lance_spark.actions.read import pin_read
 from lance_spark.errors import LanceSparkError
 from lance_spark.spark.jvm.bridge import from_java
-from lance_spark.spark.jvm.failures import as_spark, recovered
+from lance_spark.spark.jvm.failures import PYTHON, Spoken, as_spark, recovered
 from lance_spark.spark.jvm.frames import data_frame
 from lance_spark.spark.jvm.room import current
 from lance_spark.spark.jvm.row_statements import Change, RowStatement
@@ -123,7 +123,9 @@ def _executed(statement: RowStatement) -> DataFrame | None:
     try:
         return None if found is None else Change(statement, found).execute()
     except LanceSparkError as error:
-        raise error if isinstance(error, AnalysisException) else as_spark(error) from None
+        if isinstance(error, AnalysisException):
+            raise
+        raise as_spark(error, Spoken("sql") if statement.text else PYTHON) from None
 
 
 def _recovering(exception: Any) -> Any:

@@ -9,6 +9,7 @@ from lance_spark.actions.procedures.registry import PROCEDURES, find_procedure
 from lance_spark.errors import NotFound
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm.failures import Spoken
 from lance_spark.spark.jvm.identifiers import identifier, parts_of
 from lance_spark.spark.jvm.proxies import Implementation
 from lance_spark.spark.jvm.rows import RowsScan
@@ -28,11 +29,12 @@ class Procedures(Implementation):
     """The part of a catalog that is Spark's ``ProcedureCatalog``."""
 
     _places: Places
+    _name: str
 
     def load_procedure(self, ident: Any) -> Any:
         """The procedure of a name; in place of one that is not there, one that says so."""
         try:
-            return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self._places).java()
+            return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self._places, self._name).java()
         except NotFound as missing:
             return MissingProcedure(self.bridge, missing).java()
 
@@ -75,9 +77,14 @@ class NativeProcedure(Implementation):
 
     interfaces: ClassVar = (names.UNBOUND_PROCEDURE, names.BOUND_PROCEDURE)
 
-    def __init__(self, bridge: Bridge, procedure: Procedure, places: Places) -> None:
+    def __init__(self, bridge: Bridge, procedure: Procedure, places: Places, catalog: str) -> None:
         super().__init__(bridge)
-        self._procedure, self._places = procedure, places
+        self._procedure, self._places, self._catalog = procedure, places, catalog
+        self._table: str | None = None
+
+    def spoken(self) -> Spoken:
+        """A CALL, and the table that it names."""
+        return Spoken("sql", self._catalog, self._table)
 
     def name(self) -> str:
         """Its name."""
@@ -110,6 +117,7 @@ class NativeProcedure(Implementation):
             parameter.name: None if row.isNullAt(at) else getattr(row, _GETTERS[parameter.type])(at)
             for at, parameter in enumerate(self._procedure.parameters)
         }
+        self._table = arguments.get("table")
         context = self._places.context(engine_of(self.bridge.spark))
         answer = self._procedure.call(context, arguments)
         results = self.bridge.new("java.util.ArrayList")

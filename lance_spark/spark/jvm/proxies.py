@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any, ClassVar
 
 from lance_spark.spark.jvm.bridge import Bridge
-from lance_spark.spark.jvm.failures import java_error, thrown
+from lance_spark.spark.jvm.failures import PYTHON, Spoken, java_error, thrown
 
 _numbers = itertools.count()
 
@@ -39,6 +39,10 @@ class Implementation:
     def to_string(self) -> str:
         """Java's toString."""
         return type(self).__name__
+
+    def spoken(self) -> Spoken:
+        """What was typed when Java calls this, as far as it tells: a scan may be of SQL and of a DataFrame."""
+        return PYTHON
 
     def java(self) -> Any:
         """The Java side. Java keeps the Python object alive as long as it holds a proxy of it."""
@@ -74,7 +78,7 @@ class _Handler:
 
     def _call(self, name: str, *arguments: Any) -> Any:
         target = self._target
-        with thrown(target.bridge):
+        with thrown(target.bridge, target.spoken):
             method = getattr(target, _python_name(name), None)
             if method is not None:
                 return method(*arguments)

@@ -37,7 +37,7 @@ def command(
 def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_run: bool) -> None:
     from lance_spark.actions.catalog.declaring import declare, plan_table
 
-    plan = plan_table(session.catalog, name, properties)
+    plan = plan_table(session.new_catalog, name, properties)
     identifier, location = plan.identifier, None if dry_run else declare(plan).location.uri
     session.show(
         {
@@ -59,7 +59,7 @@ def _namespace(session: CatalogSession, name: str, properties: dict[str, str], p
     from lance_spark.actions.catalog.namespaces import create_namespace, namespace_exists, plan_namespace
     from lance_spark.catalog.names import Identifier, identify_namespace
 
-    catalog = session.catalog
+    catalog = session.new_catalog
     identifier = identify_namespace(name)
     above = [Identifier(identifier.parts[:count]) for count in range(1, len(identifier.parts))] if parents else []
     missing = [parent for parent in above if not namespace_exists(catalog, parent)]

@@ -19,9 +19,8 @@ def command(session: CatalogSession, namespace: str) -> int:
     Without NAMESPACE all tables, else those in it and in the namespaces below. The largest come first.
     """
     from lance_spark.actions.catalog.storage import catalog_storage
-    from lance_spark.runner.local import LocalRunner
 
-    report = catalog_storage(session.catalog, LocalRunner(), namespace)
+    report = catalog_storage(session.catalog, session.engine, namespace)
     grid = report.grid().text()
     text = "\n\n".join(part for part in (grid, report.summary()) if part)
     session.output.show(json.loads(report.to_json()), text)

@@ -23,8 +23,7 @@ def command(session: CatalogSession, deep: bool) -> int:
     """
     from lance_spark.actions.catalog.fsck import fsck_catalog
     from lance_spark.actions.fsck.fsck import FsckOptions
-    from lance_spark.runner.local import LocalRunner
 
-    report = fsck_catalog(session.catalog, FsckOptions(deep), LocalRunner(), datetime.now(timezone.utc))
+    report = fsck_catalog(session.catalog, FsckOptions(deep), session.engine, datetime.now(timezone.utc))
     session.show(json.loads(report.to_json()), str(report))
     return report.exit_code

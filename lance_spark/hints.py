@@ -1,0 +1,291 @@
+"""Hints in the language of the reader: Python, SQL or the shell.
+
+An error is raised where a rule is, and one rule serves all three: a branch that a tag needs cannot be deleted by
+``t.branches.delete``, by ``CALL lake.system.drop_branch`` or by ``lance-git branch -d``. Who shows the error knows what
+was typed, and says the hint in that language: :func:`said`. To everybody else a hint is its text in Python.
+
+Each verb that hints name is spelled here once, in all three. A verb that a language lacks says where there is one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Literal
+
+Language = Literal["python", "sql", "shell"]
+
+CATALOG, TABLE = "<catalog>", "<table>"
+"""In SQL, what only the statement tells: its catalog's name, and the table's name in it."""
+
+
+class Hint(str):
+    """What to do. The value itself is the text for Python; beside it are those for SQL and the shell."""
+
+    __slots__ = ("shell", "sql")
+
+    sql: str
+    shell: str
+
+    def __new__(cls, python: str, sql: str | None = None, shell: str | None = None) -> Hint:
+        """A language that is left out says what Python says."""
+        made = super().__new__(cls, python)
+        made.sql = str(python) if sql is None else sql
+        made.shell = str(python) if shell is None else shell
+        return made
+
+    def __reduce__(self) -> tuple[type[Hint], tuple[str, str, str]]:
+        return Hint, (str(self), self.sql, self.shell)
+
+
+def of(*parts: str) -> Hint:
+    """A sentence of texts and verbs; the verbs in each language."""
+    return Hint(*("".join(_in(part, language) for part in parts) for language in ("python", "sql", "shell")))
+
+
+def said(text: str, language: Language, catalog: str | None = None, table: str | None = None) -> str:
+    """A hint in a language; a plain text as it is. In SQL with the names of catalog and table where they are known."""
+    told = _in(text, language)
+    for mark, name in ((CATALOG, catalog), (TABLE, table)):
+        told = told.replace(mark, name) if name is not None else told
+    return told
+
+
+def _in(text: str, language: Language) -> str:
+    if not isinstance(text, Hint) or language == "python":
+        return str(text)
+    return text.sql if language == "sql" else text.shell
+
+
+def python_only(python: str) -> Hint:
+    """A verb that only Python has."""
+    return Hint(python, f"{python} in Python", f"{python} in Python")
+
+
+def shell_only(shell: str) -> Hint:
+    """A verb that only the shell has."""
+    return Hint(f"{shell} in a shell", f"{shell} in a shell", shell)
+
+
+def call(procedure: str, **arguments: object) -> str:
+    """A statement that calls a procedure for a table."""
+    given = {"table": TABLE, **arguments}
+    return f"CALL {CATALOG}.system.{procedure}({', '.join(f'{name} => {_sql(given[name])}' for name in given)})"
+
+
+def _sql(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else "'{}'".format(str(value).replace("'", "''"))
+
+
+def quoted(*words: str) -> str:
+    """Words of a command line."""
+    return " ".join(word if word.isalpha() and word.isupper() else shlex.quote(word) for word in words)
+
+
+# --- branches and tags
+
+
+def create_branch(name: str, source: str | None = None) -> Hint:
+    """``source`` is another branch than main, or None for main."""
+    given = {} if source is None else {"from": source}
+    beside = "" if source is None else f", branch={source!r}"
+    words = [name] if source is None else [name, source]
+    return Hint(
+        f"t.branches.create({name!r}{beside})",
+        call("create_branch", name=name, **given),
+        quoted("lance-git", "branch", *words),
+    )
+
+
+def delete_branch(name: str) -> Hint:
+    """A branch and its files."""
+    return Hint(
+        f"t.branches.delete({name!r})", call("drop_branch", name=name), quoted("lance-git", "branch", "-d", name)
+    )
+
+
+def restore_branch(name: str) -> Hint:
+    """A branch that was deleted with its files kept."""
+    python = f"t.branches.restore({name!r})"
+    return Hint(python, f"{python} in Python", quoted("lance-git", "branch", "--restore", name))
+
+
+def unprotect_branch(name: str) -> Hint:
+    """Take the protection of a branch away."""
+    python = f"t.branches.alter({name!r}, protected=False)"
+    return Hint(python, f"{python} in Python", quoted("lance-git", "branch", "--alter", name, "--no-protected"))
+
+
+def create_tag(name: str) -> Hint:
+    """A tag of the newest version."""
+    return Hint(f"t.tags.create({name!r})", call("create_tag", name=name), quoted("lance-git", "tag", name))
+
+
+def move_tag(name: str, branch: str | None = None, version: int | None = None) -> Hint:
+    """To a version; without one, to any."""
+    if version is None:
+        python, ref = f"t.tags.move({name!r}, branch=..., version=...)", "REF"
+    else:
+        on = "" if branch is None else f"branch={branch!r}, "
+        python, ref = f"t.tags.move({name!r}, {on}version={version})", f"{branch or 'main'}@{version}"
+    return Hint(python, f"{python} in Python", quoted("lance-git", "tag", "-f", name, ref))
+
+
+def delete_tag(name: str, force: bool = False) -> Hint:
+    """With ``force``, one that something needs by all that is known."""
+    forced = {"force": True} if force else {}
+    return Hint(
+        f"t.tags.delete({name!r}{', force=True' if force else ''})",
+        call("drop_tag", name=name, **forced),
+        quoted("lance-git", "tag", "-d", name, *(["-f"] if force else [])),
+    )
+
+
+def unfreeze(name: str) -> Hint:
+    """Delete a frozen set, not its rows."""
+    return python_only(f"t.unfreeze({name!r})")
+
+
+def rename_branch(name: str) -> Hint:
+    """Only one without versions of its own; Python has no verb for it."""
+    return shell_only(quoted("lance-git", "branch", "-m", name, "NEW"))
+
+
+def own_branch(name: str, following: str) -> Hint:
+    """A branch to work on, in place of one that follows a remote's."""
+    if name == "main":
+        return Hint("t.checkout(branch='main')", f"{CATALOG}.{TABLE}", "lance-git switch main")
+    made = create_branch(name, following)
+    return Hint(made, made.sql, quoted("lance-git", "switch", name))
+
+
+LIST_BRANCHES = Hint("t.branches.list()", f"SELECT * FROM {CATALOG}.{TABLE}.branches", "lance-git branch")
+REFLOG = Hint("t.reflog(...)", "t.reflog(...) in Python", "lance-git reflog")
+LOG = Hint("t.log()", f"SELECT * FROM {CATALOG}.{TABLE}.versions", "lance-git log")
+
+
+# --- versions
+
+
+READ_VERSION = Hint("option('version', ...)", "VERSION AS OF ...", "lance-git checkout -b NAME @VERSION")
+CHERRY_PICK = Hint(
+    "t.cherry_pick(branch, version)", call("cherry_pick", ref="BRANCH@VERSION"), "lance-git cherry-pick REF"
+)
+REVERT = Hint(
+    "t.revert(version)", f"CALL {CATALOG}.system.revert(table => '{TABLE}', version => ...)", "lance-git revert REF"
+)
+RESTORE_VERSION = Hint(
+    "t.checkout(branch=..., version=...).restore()",
+    call("restore", ref="BRANCH@VERSION"),
+    "lance-git restore BRANCH@VERSION",
+)
+DIFF = shell_only("lance-git diff A..B")
+
+
+def on_branch(root: str, branch: str) -> Hint:
+    """Name a branch of a dataset at a place."""
+    sql = f"`{root}@{branch}`"
+    return Hint(f"option('branch', {branch!r})", sql, quoted("lance-git", "-C", root, "log", branch))
+
+
+# --- files, columns and indexes
+
+
+def optimize(**arguments: object) -> Hint:
+    """Compact small fragments; ``arguments`` are Python's."""
+    python = f"t.optimize({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    return Hint(python, call("optimize", **arguments), f"{python} in Python")
+
+
+def create_index(column: str | None = None, **arguments: object) -> Hint:
+    """An index; ``arguments`` are Python's. SQL has some of them: where one is missing, it says Python."""
+    given = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    python = f"t.indexes.create({column!r}{given})" if column is not None else "t.indexes.create(...)"
+    known = arguments.keys() <= {"kind", "name", "replace"}
+    sql = call("create_index", column=column or "COLUMN", **arguments) if known else f"{python} in Python"
+    return Hint(python, sql, f"{python} in Python")
+
+
+OPTIMIZE_INDEXES = python_only("t.indexes.optimize()")
+REPLACE = Hint("replace=True", "replace => true")
+
+
+def rename_column(name: str) -> Hint:
+    """Give a column another name."""
+    python = f"t.rename_columns({{{name!r}: ...}})"
+    return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} RENAME COLUMN `{name}` TO ...", f"{python} in Python")
+
+
+def widen_column(name: str, type_name: str) -> Hint:
+    """Give a column a wider type; ``type_name`` is Arrow's."""
+    python = f"t.alter_columns({{{name!r}: {type_name!r}}})"
+    return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} ALTER COLUMN `{name}` TYPE ...", f"{python} in Python")
+
+
+def write_new_branch(name: str) -> Hint:
+    """Write to a branch that is made for it, or before it."""
+    made = create_branch(name)
+    return Hint("option('create_branch', 'true')", made.sql, made.shell)
+
+
+STORAGE = Hint("option('storage.aws_access_key_id', ...)", "register(..., storage_options=...)", "--storage KEY=VALUE")
+
+
+CATALOG_ROOT = Hint("", "", ", which -C or LANCE_CATALOG names")
+
+
+# --- upkeep
+
+
+FSCK = Hint("t.fsck()", call("fsck"), "lance-git fsck")
+KNOWN_BASE = Hint(
+    "CleanupPolicy(known_bases=[...])", "t.cleanup(CleanupPolicy(known_bases=[...])) in Python", "--known-base"
+)
+KEEP_TAGGED = Hint(
+    "CleanupPolicy(error_if_tagged_old_versions=False)",
+    "t.cleanup(CleanupPolicy(error_if_tagged_old_versions=False)) in Python",
+    'on_tagged = "keep" in a policy file, or --on-tagged keep of the job',
+)
+COMMIT_WINDOW = Hint("CleanupPolicy(commit_window=...)", "commit_window => '...'", "--commit-window")
+STORE_PLAN = Hint("t.plan_cleanup().store(...)", "t.plan_cleanup().store(...) in Python", "--plan-dir")
+RELOCATE = Hint("t.relocate()", "t.relocate() in Python", "lance-git relocate")
+RELOCATE_DRY_RUN = Hint(
+    "t.relocate(dry_run=True)", "t.relocate(dry_run=True) in Python", "lance-git relocate --dry-run"
+)
+
+
+def undo_repair(record: str) -> Hint:
+    """Take back a repair."""
+    python = f"t.undo_repair({record!r})"
+    return Hint(python, f"{python} in Python", quoted("lance-git", "fsck", "--undo", record))
+
+
+def deep_clone(target: str) -> Hint:
+    """A clone with all files."""
+    shell = f"{quoted('lance-git', 'clone', '--deep')} SRC {shlex.quote(target)}"
+    return Hint(f"t.deep_clone({target!r})", call("clone", target=target, deep=True), shell)
+
+
+# --- remotes
+
+
+def pull(remote: str, branch: str) -> Hint:
+    """Fetch and merge."""
+    python = f"t.checkout(branch={branch!r}).remotes.pull({remote!r})"
+    return Hint(python, f"{python} in Python", quoted("lance-git", "pull", remote, branch))
+
+
+def push(remote: str, branch: str) -> Hint:
+    """Send a branch."""
+    return Hint(
+        f"t.remotes.push({remote!r}, {branch!r})",
+        f"t.remotes.push({remote!r}, {branch!r}) in Python",
+        quoted("lance-git", "push", remote, branch),
+    )
+
+
+def set_url(remote: str) -> Hint:
+    """Say where a remote is now. In Python a remote is named by its URI."""
+    python = "t.remotes.at(uri, name=...)"
+    return Hint(python, f"{python} in Python", quoted("lance-git", "remote", "set-url", remote, "URI"))
