@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.cleanup.references import ANYWHERE, LEFTOVER
 from lance_spark.cleanup.retention import Verdict
+from lance_spark.cleanup.sinks import is_needed_note
 from lance_spark.layout import file_kinds
 from lance_spark.layout.file_kinds import Roots, classify
+from lance_spark.layout.names import STREAMS
 
 FILES = pa.schema(
     [
@@ -44,6 +46,7 @@ OLD_VERSION = "old version"
 ONLY_REMOVED = "only removed versions name it"
 NOT_NAMED = "no version names it"
 NAMED = "a kept version names it"
+FOR_STREAM = "a stream has yet to read it"
 YOUNG = "no version names it, but it is too young"
 CHANGED = "changed after the mark began"
 UNKNOWN_KIND = "unknown kind of file"
@@ -63,6 +66,8 @@ class Judgement:
     """When the mark began, nanoseconds since the epoch; files that were modified later stay."""
     unverified_before_ns: int | None
     """Files that no version names go if they were modified before this; None if they go at any age."""
+    sinks: Mapping[int, int] = field(default_factory=dict)
+    """Where the first tag of a query is that writes to a chain, by chain: what was noted of later versions stays."""
     whole_listing: bool = True
     """Whether a file that is not listed is missing. Not so for an inventory, which may be older than the file."""
 
@@ -149,10 +154,21 @@ def _choices(
         (pc.invert(settled), CHANGED),
         (pc.and_(is_manifest, manifest_goes), OLD_VERSION),
         (pc.or_(is_manifest, named), NAMED),
+        (pc.is_in(files["path"], value_set=_needed_notes(files, judgement)), FOR_STREAM),
         (verified, ONLY_REMOVED),
         (aged, NOT_NAMED),
         (everything, YOUNG),
     ]
+
+
+def _needed_notes(files: pa.Table, judgement: Judgement) -> pa.Array:
+    """Paths of the notes that streams have yet to read."""
+    own = files.filter(pc.starts_with(files["local"], f"{STREAMS}/")) if judgement.sinks else files.slice(0, 0)
+    columns = (own[name].to_pylist() for name in ("path", "local", "chain"))
+    needed = [
+        path for path, local, chain in zip(*columns, strict=True) if is_needed_note(local, judgement.sinks.get(chain))
+    ]
+    return pa.array(needed, pa.string())
 
 
 def _staying(files: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lance_spark.layout.names import BACKFILL, QUARANTINE, UUID, data_key, read_manifest_name
+from lance_spark.layout.names import BACKFILL, QUARANTINE, STREAMS, UUID, data_key, read_manifest_name
 
 MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "manifest",
@@ -61,8 +61,8 @@ def classify(path: str) -> Named:
     if directory == "_indices" and "/" in rest:
         identifier = rest.partition("/")[0]
         return Named(INDEX, f"_indices/{identifier}") if _INDEX_ID.fullmatch(identifier) else Named(UNKNOWN, path)
-    if directory in ("_cleanup", BACKFILL):
-        return Named(STAGING, path)  # records of runs that never ended; after days they prove nothing
+    if directory in ("_cleanup", BACKFILL, STREAMS):
+        return Named(STAGING, path)  # records of runs that never ended, or for streams: after days nobody needs them
     if directory in ("_transactions", "_deletions") and "/" not in rest:
         return Named(_in_flat(directory, rest), path)
     return Named(BOOKKEEPING if path.startswith(_OWN) or path == "_latest.manifest" else UNKNOWN, path)

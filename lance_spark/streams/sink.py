@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from lance_spark.errors import Refused
 from lance_spark.manifest.transactions import Transaction
 from lance_spark.refs.names import MAIN
 from lance_spark.show.words import few
-from lance_spark.streams.names import sink_tag
+from lance_spark.streams.names import BATCH, QUERY, TAKEN_BACK, sink_tag
+from lance_spark.streams.notes import Noted
 
-QUERY, BATCH = "lance_spark.stream.query", "lance_spark.stream.batch"
-"""Properties of a version: the query that committed it, and the number of the last batch that is in."""
-TAKEN_BACK = "lance_spark.stream.taken_back"
-"""Property of a version that took another one's rows back: the number of that version."""
 _REPLACING = ("Overwrite", "Restore")
 
 
@@ -58,10 +55,12 @@ class BranchLook:
     mark: Watermark | None
     """None if the query has no tag."""
     newer: Mapping[int, Transaction | None]
-    """The transactions of the versions after the watermark, without those that were cleaned up; None for a version
-    that does not say. Empty without a watermark."""
+    """The transactions of the versions after the watermark; None for a version that does not say. One that was cleaned
+    up is here only if the cleanup noted what it said. Empty without a watermark."""
     newest: int
     """The newest version of the branch."""
+    gone: Mapping[int, Noted] = field(default_factory=dict)
+    """The versions among them that were cleaned up."""
 
 
 class BatchDecision(NamedTuple):
@@ -156,7 +155,9 @@ def _check_known(batch: Batch, look: BranchLook, since: int) -> None:
     if unknown:
         gone = "are gone" if len(unknown) > 1 else "is gone"
         raise _refused(
-            batch, f"version {few([str(version) for version in unknown], 5)} {gone}, and may have been the one with it"
+            batch,
+            f"version {few([str(version) for version in unknown], 5)} {gone}, without the note that a cleanup of "
+            "lance_spark leaves for streams, and may have been the one with it",
         )
 
 

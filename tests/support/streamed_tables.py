@@ -20,7 +20,7 @@ from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.runner.local import LocalRunner
 from lance_spark.store.uri import locate
-from lance_spark.streams.sink import BATCH, TAKEN_BACK
+from lance_spark.streams.names import BATCH, TAKEN_BACK
 from support.cleanup_datasets import now_ns, place
 from support.feeds import replayed, values
 

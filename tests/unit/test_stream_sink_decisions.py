@@ -4,11 +4,8 @@ import pytest
 
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 from lance_spark.manifest.transactions import Transaction
-from lance_spark.streams.names import parse_query_id, sink_tag, source_tag
+from lance_spark.streams.names import BATCH, QUERY, TAKEN_BACK, parse_query_id, sink_tag, source_tag
 from lance_spark.streams.sink import (
-    BATCH,
-    QUERY,
-    TAKEN_BACK,
     Batch,
     BatchDecision,
     BranchLook,

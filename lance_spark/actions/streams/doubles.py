@@ -17,7 +17,8 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import version_reader
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.stream_sink import commit_removal, look_for
-from lance_spark.streams.sink import TAKEN_BACK, Batch, doubled, last_batch
+from lance_spark.streams.names import TAKEN_BACK
+from lance_spark.streams.sink import Batch, BranchLook, doubled, last_batch
 
 _LOG = logging.getLogger("lance_spark.streams")
 
@@ -37,7 +38,7 @@ def take_back(location: DatasetLocation, batch: Batch) -> int | None:
         properties = replace(batch, number=last_batch(look, batch.query)).properties
         properties |= {TAKEN_BACK: str(twice[1])}
         try:
-            made = commit_removal(location, head, _rows_of(location, batch, head.version, twice), properties)
+            made = commit_removal(location, head, _rows_of(location, batch, look, twice), properties)
         except Conflict:
             continue
         _LOG.warning("Version %s of %s held a batch for the second time, and was taken back.", twice[1], batch.uri)
@@ -45,11 +46,12 @@ def take_back(location: DatasetLocation, batch: Batch) -> int | None:
     raise Conflict(f"Others commit to {batch.uri} again and again.", hint="Start the query again.")
 
 
-def _rows_of(location: DatasetLocation, batch: Batch, head: int, twice: tuple[int, int]) -> list[int]:
+def _rows_of(location: DatasetLocation, batch: Batch, look: BranchLook, twice: tuple[int, int]) -> list[int]:
     """The fragments of the second one. Raises Refused if one of them is not there any more."""
     first, second = twice
-    added = _added(location, batch.branch, second)
-    if not added <= _fragments(location, batch.branch, head):
+    gone = look.gone.get(second)
+    added = _added(location, batch.branch, second) if gone is None else frozenset(gone.added)
+    if not added or not added <= _fragments(location, batch.branch, look.newest):
         raise Refused(
             f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
             "drivers ran the query at the same moment. Its rows were changed since.",
@@ -58,10 +60,10 @@ def _rows_of(location: DatasetLocation, batch: Batch, head: int, twice: tuple[in
     return sorted(added)
 
 
-def _added(location: DatasetLocation, branch: str | None, version: int) -> set[int]:
+def _added(location: DatasetLocation, branch: str | None, version: int) -> frozenset[int]:
     return _fragments(location, branch, version) - _fragments(location, branch, version - 1)
 
 
-def _fragments(location: DatasetLocation, branch: str | None, version: int) -> set[int]:
+def _fragments(location: DatasetLocation, branch: str | None, version: int) -> frozenset[int]:
     contents = version_reader.read_contents(location, PinnedVersion(branch, version))
-    return {fragment.id for fragment in contents.fragments()}
+    return frozenset(fragment.id for fragment in contents.fragments())

@@ -1,0 +1,88 @@
+"""What a cleanup notes of the versions that it is about to delete, for the streams that have yet to look at them. Pure.
+
+A query that was killed between its commit and the move of its tag finds the batch in the versions after the tag. Once
+these are cleaned up, only the cleanup knows what they held.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from lance_spark.manifest.transactions import Transaction
+from lance_spark.streams.names import BATCH, QUERY, TAKEN_BACK
+
+FORMAT = 1
+_KEPT = (QUERY, BATCH, TAKEN_BACK)
+
+
+class Noted(NamedTuple):
+    """What a version said that was cleaned up."""
+
+    operation: str
+    """pylance's name of it, e.g. ``Append``."""
+    properties: Mapping[str, str]
+    """Those of streams."""
+    added: tuple[int, ...] = ()
+    """The fragments that it added, if a query committed it: the batch may have to be taken back."""
+
+    def transaction(self, version: int) -> Transaction:
+        """As the version said it itself."""
+        return Transaction(version - 1, "", self.operation, self.properties)
+
+
+def noted(transaction: Transaction, added: Iterable[int] = ()) -> Noted:
+    """What is noted of a version."""
+    said = {name: transaction.properties[name] for name in _KEPT if name in transaction.properties}
+    return Noted(transaction.operation, said, tuple(sorted(added)))
+
+
+def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
+    """A note of a branch with that identity. Versions that no query committed, nearly all, are told as ranges."""
+    operations: dict[str, list[list[int]]] = {}
+    for version, said in sorted(versions.items()):
+        ranges = operations.setdefault(said.operation, [])
+        if ranges and ranges[-1][1] == version - 1:
+            ranges[-1][1] = version
+        else:
+            ranges.append([version, version])
+    queries = {
+        str(version): {"properties": dict(said.properties), "added": list(said.added)}
+        for version, said in versions.items()
+        if said.properties
+    }
+    return json.dumps({"format": FORMAT, "branch": identity, "versions": operations, "queries": queries}).encode()
+
+
+def decode_note(content: bytes, identity: str) -> dict[int, Noted] | None:
+    """What a note says; None for one of another branch of the same name, and for one that cannot be understood."""
+    try:
+        note = json.loads(content)
+        if note["format"] != FORMAT or note["branch"] != identity:
+            return None
+        queries = {
+            int(version): (
+                {str(name): str(value) for name, value in said["properties"].items()},
+                tuple(map(int, said["added"])),
+            )
+            for version, said in note["queries"].items()
+        }
+        return {
+            version: Noted(str(operation), *queries.get(version, ({}, ())))
+            for operation, ranges in note["versions"].items()
+            for first, last in ranges
+            for version in range(int(first), int(last) + 1)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def joined(notes: Iterable[Mapping[int, Noted]]) -> dict[int, Noted]:
+    """All that notes say, without versions of which they do not say the same: these prove nothing."""
+    together: dict[int, Noted] = {}
+    unsure: set[int] = set()
+    for note in notes:
+        unsure |= {version for version, said in note.items() if together.get(version, said) != said}
+        together |= note
+    return {version: said for version, said in together.items() if version not in unsure}
