@@ -18,7 +18,7 @@ from lance_spark.store import files, plans, refs
 from lance_spark.store.parallel import each
 from lance_spark.store.version_reader import contents_of, find_manifest, read_transactions
 from lance_spark.streams.names import QUERY
-from lance_spark.streams.notes import Noted, decode_note, encode_note, joined, noted
+from lance_spark.streams.notes import Noted, decode_note, encode_note, joined, noted, updated
 
 _LOOKS = 5
 
@@ -49,8 +49,10 @@ def leave_note(location: DatasetLocation, branch: str | None, above: int, going:
     if identity is None:
         return
     before = _read(location, branch, identity)
-    said = {version: one for version, one in before.versions.items() if version > above}
-    said |= _of_versions(location, branch, going)
+    # What the versions after them added is told by comparison with them.
+    after = _of_versions(location, branch, {version + 1 for version in going} - set(going))
+    found = {version: one for version, one in after.items() if one.added} | _of_versions(location, branch, going)
+    said = updated({version: one for version, one in before.versions.items() if version > above}, found)
     if said and (said != before.versions or len(before.paths) > 1):
         directory, _, name = stream_note_path(branch, max(said), uuid4().hex).rpartition("/")
         place = DatasetLocation(f"{location.uri}/{directory}", location.options)

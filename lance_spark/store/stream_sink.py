@@ -29,13 +29,12 @@ def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook
     versions = [version for version, _ in newest_first(location, batch.branch, above=tag.version)]
     newer = read_transactions(location, batch.branch, versions)
     newest = max([newest, *versions])
-    gone: dict[int, Noted] = {}
+    noted: dict[int, Noted] = {}
     if len(newer) < newest - tag.version:
         noted = read_notes(location, batch.branch).versions
-        missing = (version for version in range(tag.version + 1, newest + 1) if version not in newer)
-        gone = {version: noted[version] for version in missing if version in noted}
-        newer |= {version: said.transaction(version) for version, said in gone.items()}
-    return BranchLook(mark, newer, newest, gone)
+        gone = [version for version in noted if tag.version < version <= newest and version not in newer]
+        newer |= {version: noted[version].transaction(version) for version in gone}
+    return BranchLook(mark, newer, newest, noted)
 
 
 def put_tag(location: DatasetLocation, batch: Batch, version: int, back: bool = False) -> None:

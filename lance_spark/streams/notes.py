@@ -24,18 +24,25 @@ class Noted(NamedTuple):
     """pylance's name of it, e.g. ``Append``."""
     properties: Mapping[str, str]
     """Those of streams."""
+    uuid: str = ""
+    """Of its transaction, if a query committed it."""
     added: tuple[int, ...] = ()
-    """The fragments that it added, if a query committed it: the batch may have to be taken back."""
+    """The fragments that it added, if a query committed it: the batch may have to be taken back. Empty if that could
+    not be told, as the version before it was gone."""
 
     def transaction(self, version: int) -> Transaction:
         """As the version said it itself."""
-        return Transaction(version - 1, "", self.operation, self.properties)
+        return Transaction(version - 1, self.uuid, self.operation, self.properties)
+
+    def is_same(self, other: Noted) -> bool:
+        """Whether both tell of one commit."""
+        return self[:3] == other[:3]
 
 
 def noted(transaction: Transaction, added: Iterable[int] = ()) -> Noted:
     """What is noted of a version."""
     said = {name: transaction.properties[name] for name in _KEPT if name in transaction.properties}
-    return Noted(transaction.operation, said, tuple(sorted(added)))
+    return Noted(transaction.operation, said, transaction.uuid if said else "", tuple(sorted(added)))
 
 
 def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
@@ -48,7 +55,7 @@ def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
         else:
             ranges.append([version, version])
     queries = {
-        str(version): {"properties": dict(said.properties), "added": list(said.added)}
+        str(version): {"properties": dict(said.properties), "uuid": said.uuid, "added": list(said.added)}
         for version, said in versions.items()
         if said.properties
     }
@@ -64,12 +71,13 @@ def decode_note(content: bytes, identity: str) -> dict[int, Noted] | None:
         queries = {
             int(version): (
                 {str(name): str(value) for name, value in said["properties"].items()},
+                str(said["uuid"]),
                 tuple(map(int, said["added"])),
             )
             for version, said in note["queries"].items()
         }
         return {
-            version: Noted(str(operation), *queries.get(version, ({}, ())))
+            version: Noted(str(operation), *queries.get(version, ({}, "", ())))
             for operation, ranges in note["versions"].items()
             for first, last in ranges
             for version in range(int(first), int(last) + 1)
@@ -83,6 +91,16 @@ def joined(notes: Iterable[Mapping[int, Noted]]) -> dict[int, Noted]:
     together: dict[int, Noted] = {}
     unsure: set[int] = set()
     for note in notes:
-        unsure |= {version for version, said in note.items() if together.get(version, said) != said}
-        together |= note
+        unsure |= {version for version, said in note.items() if not said.is_same(together.get(version, said))}
+        together = updated(together, note)
     return {version: said for version, said in together.items() if version not in unsure}
+
+
+def updated(before: Mapping[int, Noted], now: Mapping[int, Noted]) -> dict[int, Noted]:
+    """What is noted by now. What a version added, an earlier cleanup may have seen, and the next one not."""
+    known = {
+        version: before[version]
+        for version, said in now.items()
+        if version in before and before[version].is_same(said) and not said.added
+    }
+    return {**before, **now, **known}

@@ -59,8 +59,8 @@ class BranchLook:
     up is here only if the cleanup noted what it said. Empty without a watermark."""
     newest: int
     """The newest version of the branch."""
-    gone: Mapping[int, Noted] = field(default_factory=dict)
-    """The versions among them that were cleaned up."""
+    noted: Mapping[int, Noted] = field(default_factory=dict)
+    """All that cleanups noted, of versions that are gone and of some that are there."""
 
 
 class BatchDecision(NamedTuple):

@@ -402,7 +402,7 @@ def test_pylance_and_the_report_pass_a_note_over(query, uri, branch):
     (note,) = notes(uri, branch)
     assert str(note.relative_to(uri)) in files(uri)
     lance.dataset(uri).cleanup_old_versions(
-        older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+        older_than=timedelta(days=1), delete_unverified=True, error_if_tagged_old_versions=False
     )
     assert note.exists()
     assert sorted(lance.dataset(uri).branches.list()) == ([branch] if branch else [])

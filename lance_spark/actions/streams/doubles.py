@@ -49,8 +49,8 @@ def take_back(location: DatasetLocation, batch: Batch) -> int | None:
 def _rows_of(location: DatasetLocation, batch: Batch, look: BranchLook, twice: tuple[int, int]) -> list[int]:
     """The fragments of the second one. Raises Refused if one of them is not there any more."""
     first, second = twice
-    gone = look.gone.get(second)
-    added = _added(location, batch.branch, second) if gone is None else frozenset(gone.added)
+    noted = look.noted.get(second)
+    added = _added(location, batch.branch, second) if noted is None else frozenset(noted.added)
     if not added or not added <= _fragments(location, batch.branch, look.newest):
         raise Refused(
             f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
