@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.references import ANYWHERE, LEFTOVER
 from lance_spark.cleanup.retention import Verdict
-from lance_spark.cleanup.sinks import is_needed_note
+from lance_spark.cleanup.stream_tags import is_needed_note
 from lance_spark.layout import file_kinds
 from lance_spark.layout.file_kinds import Roots, classify
 from lance_spark.layout.names import STREAMS

@@ -85,11 +85,11 @@ def decide(batch: Batch, look: BranchLook) -> BatchDecision:
         raise _refused(batch, f"tag '{batch.tag}' is not there, which says what was committed before")
     if mark.branch != batch.branch:
         raise _refused(batch, f"tag '{batch.tag}' is on branch '{mark.branch or MAIN}': the query wrote there before")
-    known = {mark.version: batch_of(mark.transaction, batch.query)}
-    if not mark.there or (known[mark.version] is None and batch.number > 0):
+    known = {version: batch_of(transaction, batch.query) for version, transaction in _entries(look).items()}
+    own = {version: number for version, number in sorted(known.items()) if number is not None}
+    # The tag is where the query began as long as its first batch is only in what a cleanup noted.
+    if not mark.there or (not own and batch.number > 0):
         raise _refused(batch, f"version {mark.version}, at which tag '{batch.tag}' is, is not the query's any more")
-    known |= {version: batch_of(transaction, batch.query) for version, transaction in sorted(look.newer.items())}
-    own = {version: number for version, number in known.items() if number is not None}
     at = max(own, default=None)
     last = max(own.values(), default=-1)
     if last > batch.number:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lance_spark.cleanup.sinks import first_sink, is_needed_note
+from lance_spark.cleanup.stream_tags import first_sink, is_needed_note
 from lance_spark.layout.names import last_noted, stream_note_path
 from lance_spark.manifest.transactions import MESSAGE, Transaction
 from lance_spark.refs.model import Tag

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lance_spark.cleanup.document import PlanFacts
-from lance_spark.cleanup.sinks import first_sink, going_after
+from lance_spark.cleanup.stream_tags import first_sink, going_after
 from lance_spark.cleanup.survey import Survey
 from lance_spark.store.stream_notes import leave_note
 
@@ -16,6 +16,6 @@ def note_for_streams(facts: PlanFacts, now: Survey) -> None:
     """
     for index, chain in facts.survey.owned():
         sink = first_sink(now.refs.tags.values(), chain.branch)
-        going = [] if sink is None else [*going_after(chain, facts.verdicts[index], sink)]
+        going = [] if sink is None else [*going_after(chain, facts.verdicts[index].removed, sink)]
         if sink is not None and going:
             leave_note(facts.survey.location, chain.branch, sink, going)

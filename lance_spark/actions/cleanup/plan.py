@@ -20,7 +20,7 @@ from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.inventory import to_listing
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.retention import RunClock, Verdict, branches_in_quarantine, judge, removed_paths
-from lance_spark.cleanup.sinks import first_sinks
+from lance_spark.cleanup.stream_tags import first_sinks
 from lance_spark.cleanup.survey import Survey, join
 from lance_spark.cleanup.sweep import DECIDED, FILES, MISSING, Judgement, decide, to_files
 from lance_spark.errors import CorruptData, InvalidOption
