@@ -10,35 +10,23 @@ import lance
 import pytest
 from support.cleanup_datasets import KEEPING, NOW, age_all, clean, files, plan, versions
 from support.local_datasets import make_dataset, numbers
-from support.stream_queries import Killed, Query
+from support.stream_queries import KILLED, Killed, Query, die, on, others
 
+from lance_spark.actions.auto_cleanup import enable_auto_cleanup
 from lance_spark.actions.cleanup import cleanup_plan
 from lance_spark.actions.cleanup.delete import Recheck
 from lance_spark.actions.streams.sink import commit_stream
 from lance_spark.errors import Refused, StorageFailure
 from lance_spark.store import files as stored
 from lance_spark.store import plans, stream_notes, stream_sink, write_commit
+from lance_spark.store.uri import locate
 
 pytestmark = pytest.mark.filterwarnings("error")
 TO_TWO = {**KEEPING, "retain_versions": 2}
 
 
-def others(uri, count, branch=None, first=1000):
-    """Commits of others, of several kinds. Returns the rows that they add."""
-    dataset = lance.dataset(uri)
-    dataset = dataset.checkout_version((branch, None)) if branch else dataset
-    for number in range(count):
-        dataset = lance.write_dataset(numbers(1, first + number), dataset, mode="append")
-        if number % 40 == 7:
-            dataset.delete(f"id = {first + number}")
-            dataset.optimize.compact_files()
-    return [first + number for number in range(count) if number % 40 != 7]
-
-
 def ids(uri, branch=None):
-    dataset = lance.dataset(uri)
-    dataset = dataset.checkout_version((branch, None)) if branch else dataset
-    return sorted(dataset.to_table().column("id").to_pylist())
+    return sorted(on(uri, branch).to_table().column("id").to_pylist())
 
 
 def through(last):
@@ -63,29 +51,7 @@ def query(uri, tmp_path, branch):
     return Query(uri, tmp_path / "c", **({"branch": branch} if branch else {}))
 
 
-KILLED = {
-    "before the commit": (write_commit, "commit_checked", "before"),
-    "between commit and tag": (stream_sink.refs, "move_tag", "before"),
-    "between the tag and Spark's note": (stream_sink.refs, "move_tag", "after"),
-    "at the first tag": (stream_sink.refs, "create_tag", "after"),
-}
-
-
-def die(query, number, moment):
-    where, name, when = KILLED[moment]
-    real = getattr(where, name)
-
-    def broken(*given, **named):
-        if when == "after":
-            real(*given, **named)
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(where, name, broken)
-        with pytest.raises(Killed):
-            query.batch(number)
-
-
+@pytest.mark.sampled(0.4)
 @pytest.mark.parametrize("cleanups", [1, 3])
 @pytest.mark.parametrize("moment", KILLED)
 def test_a_query_goes_on_after_130_commits_of_others_and_a_cleanup_down_to_two_versions(
@@ -107,6 +73,7 @@ def test_a_query_goes_on_after_130_commits_of_others_and_a_cleanup_down_to_two_v
     assert (tag["branch"], tag["version"]) == (branch, newest)
 
 
+@pytest.mark.sampled(0.4)
 @pytest.mark.parametrize("moment", KILLED)
 def test_the_batch_is_found_whatever_is_cleaned_up_in_which_order(moment, query, uri, branch):
     chance = random.Random(moment)
@@ -135,10 +102,8 @@ def test_what_somebody_elses_cleanup_took_is_refused_as_before(query, uri, branc
     others(uri, 5, branch)
     clean(uri, **TO_TWO)
     others(uri, 5, branch, 2000)
-    dataset = lance.dataset(uri)
-    dataset = dataset.checkout_version((branch, None)) if branch else dataset
     before = ids(uri, branch)
-    dataset.cleanup_old_versions(older_than=timedelta(0), error_if_tagged_old_versions=False)
+    on(uri, branch).cleanup_old_versions(older_than=timedelta(0), error_if_tagged_old_versions=False)
     query.batch(1)  # it is in a version that our cleanup noted
     with pytest.raises(Refused, match="without the note"):
         query.batch(2)
@@ -245,9 +210,7 @@ def test_a_note_that_cannot_be_understood_is_no_evidence(content, query, uri, br
 
 def test_rows_that_were_replaced_are_refused_although_the_versions_are_gone(query, uri, branch):
     query.batch(0)
-    dataset = lance.dataset(uri)
-    dataset = dataset.checkout_version((branch, None)) if branch else dataset
-    lance.write_dataset(numbers(1, 700), dataset, mode="overwrite")
+    lance.write_dataset(numbers(1, 700), on(uri, branch), mode="overwrite")
     others(uri, 5, branch)
     clean(uri, **TO_TWO)
     with pytest.raises(Refused, match="replaced all rows"):
@@ -287,6 +250,7 @@ STEPS = {
 }
 
 
+@pytest.mark.sampled(0.4)
 @pytest.mark.parametrize("fails", [Killed, StorageFailure], ids=["killed", "store fails"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_cleanup_that_ends_anywhere_leaves_enough(step, fails, query, uri, branch, monkeypatch):
@@ -426,3 +390,21 @@ def test_two_queries_of_one_branch_both_go_on(uri, tmp_path):
     second.batch(2, numbers(10, 120))
     first.batch(2)
     assert ids(uri) == sorted([*through(2), 500, *range(100, 130), *rows])
+
+
+@pytest.mark.sampled(0.3)
+@pytest.mark.parametrize("moment", KILLED)
+@pytest.mark.parametrize("keeps", [{"older_than": NOW}, {"retain_versions": 1}], ids=["by age", "by number"])
+def test_pylances_automatic_cleanup_takes_nothing_after_a_tag(keeps, moment, query, uri, branch):
+    """It ends at a tag on an old version. What comes after the tag is not older."""
+    policy = {"older_than": None, "retain_versions": None, **keeps}
+    enable_auto_cleanup(locate(uri), branch, interval=1, commit_window=NOW, **policy)
+    number = 0 if moment == "at the first tag" else 1
+    if number:
+        query.batch(0)
+    die(query, number, moment)
+    rows = others(uri, 10, branch)
+    for again in (number, number, number + 1, number + 2):
+        query.batch(again)
+    assert ids(uri, branch) == sorted([*through(number + 2), 500, *rows])
+    assert len(versions(uri, branch)) < 4  # it does clean up
