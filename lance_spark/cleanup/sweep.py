@@ -46,7 +46,6 @@ OLD_VERSION = "old version"
 ONLY_REMOVED = "only removed versions name it"
 NOT_NAMED = "no version names it"
 NAMED = "a kept version names it"
-FOR_STREAM = "a stream has yet to read it"
 YOUNG = "no version names it, but it is too young"
 CHANGED = "changed after the mark began"
 UNKNOWN_KIND = "unknown kind of file"
@@ -66,10 +65,10 @@ class Judgement:
     """When the mark began, nanoseconds since the epoch; files that were modified later stay."""
     unverified_before_ns: int | None
     """Files that no version names go if they were modified before this; None if they go at any age."""
-    sinks: Mapping[int, int] = field(default_factory=dict)
-    """Where the first tag of a query is that writes to a chain, by chain: what was noted of later versions stays."""
     whole_listing: bool = True
     """Whether a file that is not listed is missing. Not so for an inventory, which may be older than the file."""
+    sinks: Mapping[int, int] = field(default_factory=dict)
+    """Where the first tag of a query is that writes to a chain, by chain: what was noted of later versions stays."""
 
 
 def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -> pa.RecordBatch:
@@ -150,25 +149,26 @@ def _choices(
     aged = everything if before is None else pc.less(pc.fill_null(modified, before), before)
     return [
         (pc.equal(kind, file_kinds.UNKNOWN), UNKNOWN_KIND),
-        (pc.equal(kind, file_kinds.BOOKKEEPING), NAMED),
+        (pc.and_(pc.equal(kind, file_kinds.BOOKKEEPING), pc.invert(_spare_notes(files, judgement))), NAMED),
         (pc.invert(settled), CHANGED),
         (pc.and_(is_manifest, manifest_goes), OLD_VERSION),
         (pc.or_(is_manifest, named), NAMED),
-        (pc.is_in(files["path"], value_set=_needed_notes(files, judgement)), FOR_STREAM),
         (verified, ONLY_REMOVED),
         (aged, NOT_NAMED),
         (everything, YOUNG),
     ]
 
 
-def _needed_notes(files: pa.Table, judgement: Judgement) -> pa.Array:
-    """Paths of the notes that streams have yet to read."""
-    own = files.filter(pc.starts_with(files["local"], f"{STREAMS}/")) if judgement.sinks else files.slice(0, 0)
-    columns = (own[name].to_pylist() for name in ("path", "local", "chain"))
-    needed = [
-        path for path, local, chain in zip(*columns, strict=True) if is_needed_note(local, judgement.sinks.get(chain))
+def _spare_notes(files: pa.Table, judgement: Judgement) -> pa.ChunkedArray:
+    """Which files are notes that no stream needs, or what is left of one whose writer was killed."""
+    notes = files.filter(pc.starts_with(files["local"], f"{STREAMS}/"))
+    columns = (notes[name].to_pylist() for name in ("path", "local", "chain"))
+    spare = [
+        path
+        for path, local, chain in zip(*columns, strict=True)
+        if not is_needed_note(local, judgement.sinks.get(chain))
     ]
-    return pa.array(needed, pa.string())
+    return pc.is_in(files["path"], value_set=pa.array(spare, pa.string()))
 
 
 def _staying(files: pa.Table) -> pa.Table:

@@ -22,7 +22,8 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "staging",
 )
 BOOKKEEPING = "bookkeeping"
-"""Refs, version hints, notes of clones, and what a repair moved away: never deleted, and not reported."""
+"""Refs, version hints, notes of clones, and what a repair moved away: never deleted, and not reported. And notes for
+streams, which are deleted once no stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
 KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
@@ -31,7 +32,7 @@ _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")
 _INDEX_ID = re.compile(UUID)
 _NO_NAMES = frozenset({"", ".", ".."})
-_OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", ".lance-git/")
+_OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", f"{STREAMS}/", ".lance-git/")
 
 
 class Named(NamedTuple):
@@ -61,8 +62,8 @@ def classify(path: str) -> Named:
     if directory == "_indices" and "/" in rest:
         identifier = rest.partition("/")[0]
         return Named(INDEX, f"_indices/{identifier}") if _INDEX_ID.fullmatch(identifier) else Named(UNKNOWN, path)
-    if directory in ("_cleanup", BACKFILL, STREAMS):
-        return Named(STAGING, path)  # records of runs that never ended, or for streams: after days nobody needs them
+    if directory in ("_cleanup", BACKFILL):
+        return Named(STAGING, path)  # records of runs that never ended; after days they prove nothing
     if directory in ("_transactions", "_deletions") and "/" not in rest:
         return Named(_in_flat(directory, rest), path)
     return Named(BOOKKEEPING if path.startswith(_OWN) or path == "_latest.manifest" else UNKNOWN, path)

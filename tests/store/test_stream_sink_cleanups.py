@@ -9,6 +9,7 @@ from pathlib import Path
 import lance
 import pytest
 from support.cleanup_datasets import KEEPING, NOW, age_all, clean, files, plan, versions
+from support.command_line import call
 from support.local_datasets import make_dataset, numbers
 from support.stream_queries import KILLED, Killed, Query, die, on, others
 
@@ -408,3 +409,30 @@ def test_pylances_automatic_cleanup_takes_nothing_after_a_tag(keeps, moment, que
         query.batch(again)
     assert ids(uri, branch) == sorted([*through(number + 2), 500, *rows])
     assert len(versions(uri, branch)) < 4  # it does clean up
+
+
+def test_fsck_has_nothing_to_say_of_a_note(query, uri, branch):
+    query.batch(0)
+    others(uri, 5, branch)
+    clean(uri, **TO_TWO)
+    age_all(uri, 30)
+    assert len(notes(uri, branch)) == 1
+    assert call(uri, "fsck", "--json").json["findings"] == []
+
+
+def test_a_branch_that_is_restored_with_the_tag_has_its_notes(uri, tmp_path):
+    make_dataset(uri, numbers(1, 500))
+    lance.dataset(uri).create_branch("ingest")
+    query = Query(uri, tmp_path / "c", branch="ingest")
+    query.batch(0)
+    die(query, 1, "between commit and tag")
+    rows = others(uri, 5, "ingest")
+    clean(uri, **TO_TWO)
+    for words in (("tag", "-d", query.tag, "--yes"), ("branch", "-d", "ingest", "--yes")):
+        assert call(uri, *words).code == 0
+    clean(uri, **TO_TWO)
+    for words in (("branch", "--restore", "ingest"), ("tag", "--restore", query.tag)):
+        assert call(uri, *words).code == 0
+    query.batch(1)
+    query.batch(2)
+    assert ids(uri, "ingest") == sorted([*through(2), 500, *rows])
