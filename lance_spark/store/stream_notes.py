@@ -51,7 +51,9 @@ def leave_note(location: DatasetLocation, branch: str | None, above: int, going:
     before = _read(location, branch, identity)
     # What the versions after them added is told by comparison with them.
     after = _of_versions(location, branch, {version + 1 for version in going} - set(going))
-    found = {version: one for version, one in after.items() if one.added} | _of_versions(location, branch, going)
+    found = {version: one for version, one in after.items() if one.added is not None} | _of_versions(
+        location, branch, going
+    )
     said = updated({version: one for version, one in before.versions.items() if version > above}, found)
     if said and (said != before.versions or len(before.paths) > 1):
         directory, _, name = stream_note_path(branch, max(said), uuid4().hex).rpartition("/")
@@ -89,18 +91,18 @@ def _of_versions(location: DatasetLocation, branch: str | None, versions: Collec
     said = {}
     for version, transaction in read_transactions(location, branch, versions).items():
         if transaction is not None:
-            added = _added(location, branch, version) if QUERY in transaction.properties else ()
+            added = _added(location, branch, version) if QUERY in transaction.properties else None
             said[version] = noted(transaction, added)
     return said
 
 
-def _added(location: DatasetLocation, branch: str | None, version: int) -> Collection[int]:
-    """The fragments that a version added; none if it cannot be told, as the version before it is gone."""
+def _added(location: DatasetLocation, branch: str | None, version: int) -> Collection[int] | None:
+    """The fragments that a version added; None if it cannot be told, as the version before it is gone."""
     found = []
     for number in (version - 1, version):
         pin = PinnedVersion(branch, number)
         content = find_manifest(location, pin)
         if content is None:
-            return ()
+            return None
         found.append({fragment.id for fragment in contents_of(location, pin, content).fragments()})
     return found[1] - found[0]

@@ -26,9 +26,9 @@ class Noted(NamedTuple):
     """Those of streams."""
     uuid: str = ""
     """Of its transaction, if a query committed it."""
-    added: tuple[int, ...] = ()
-    """The fragments that it added, if a query committed it: the batch may have to be taken back. Empty if that could
-    not be told, as the version before it was gone."""
+    added: tuple[int, ...] | None = None
+    """The fragments that it added, if a query committed it: the batch may have to be taken back. None if that could not
+    be told, as the version before it was gone."""
 
     def transaction(self, version: int) -> Transaction:
         """As the version said it itself."""
@@ -39,10 +39,11 @@ class Noted(NamedTuple):
         return self[:3] == other[:3]
 
 
-def noted(transaction: Transaction, added: Iterable[int] = ()) -> Noted:
+def noted(transaction: Transaction, added: Iterable[int] | None = None) -> Noted:
     """What is noted of a version."""
     said = {name: transaction.properties[name] for name in _KEPT if name in transaction.properties}
-    return Noted(transaction.operation, said, transaction.uuid if said else "", tuple(sorted(added)))
+    fragments = None if added is None else tuple(sorted(added))
+    return Noted(transaction.operation, said, transaction.uuid if said else "", fragments)
 
 
 def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
@@ -55,7 +56,7 @@ def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
         else:
             ranges.append([version, version])
     queries = {
-        str(version): {"properties": dict(said.properties), "uuid": said.uuid, "added": list(said.added)}
+        str(version): {"properties": dict(said.properties), "uuid": said.uuid, "added": said.added}
         for version, said in versions.items()
         if said.properties
     }
@@ -72,12 +73,12 @@ def decode_note(content: bytes, identity: str) -> dict[int, Noted] | None:
             int(version): (
                 {str(name): str(value) for name, value in said["properties"].items()},
                 str(said["uuid"]),
-                tuple(map(int, said["added"])),
+                None if said["added"] is None else tuple(map(int, said["added"])),
             )
             for version, said in note["queries"].items()
         }
         return {
-            version: Noted(str(operation), *queries.get(version, ({}, "", ())))
+            version: Noted(str(operation), *queries.get(version, ({}, "", None)))
             for operation, ranges in note["versions"].items()
             for first, last in ranges
             for version in range(int(first), int(last) + 1)
@@ -101,6 +102,6 @@ def updated(before: Mapping[int, Noted], now: Mapping[int, Noted]) -> dict[int, 
     known = {
         version: before[version]
         for version, said in now.items()
-        if version in before and before[version].is_same(said) and not said.added
+        if version in before and before[version].is_same(said) and said.added is None
     }
     return {**before, **now, **known}

@@ -13,14 +13,14 @@ from lance_spark.streams.notes import Noted, decode_note, encode_note, joined, n
 
 OTHER, DELETE = Noted("Append", {}), Noted("Delete", {})
 BATCH_3 = Noted("Append", {QUERY: "q", BATCH: "3"}, "u", (7, 8))
-UNSEEN = BATCH_3._replace(added=())
+UNSEEN = BATCH_3._replace(added=None)
 
 
 def test_a_note_says_what_it_was_given_and_others_versions_as_ranges():
-    versions = {5: OTHER, 6: OTHER, 7: DELETE, 9: BATCH_3, 10: OTHER}
+    versions = {5: OTHER, 6: OTHER, 7: DELETE, 9: BATCH_3, 10: OTHER, 11: UNSEEN, 12: BATCH_3._replace(added=())}
     content = encode_note("id", versions)
     assert decode_note(content, "id") == versions
-    assert json.loads(content)["versions"] == {"Append": [[5, 6], [9, 10]], "Delete": [[7, 7]]}
+    assert json.loads(content)["versions"] == {"Append": [[5, 6], [9, 12]], "Delete": [[7, 7]]}
     assert decode_note(content, "another") is None
 
 

@@ -8,6 +8,7 @@ versions with one batch is taken back, by whoever sees it first.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 
 from lance_spark.actions.attempts import attempts
@@ -50,8 +51,8 @@ def _rows_of(location: DatasetLocation, batch: Batch, look: BranchLook, twice: t
     """The fragments of the second one. Raises Refused if one of them is not there any more."""
     first, second = twice
     noted = look.noted.get(second)
-    added = _added(location, batch.branch, second) if noted is None else frozenset(noted.added)
-    if not added or not added <= _fragments(location, batch.branch, look.newest):
+    added = _added(location, batch.branch, second) if noted is None else noted.added
+    if added is None or not frozenset(added) <= _fragments(location, batch.branch, look.newest):
         raise Refused(
             f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
             "drivers ran the query at the same moment. Its rows were changed since.",
@@ -60,7 +61,7 @@ def _rows_of(location: DatasetLocation, batch: Batch, look: BranchLook, twice: t
     return sorted(added)
 
 
-def _added(location: DatasetLocation, branch: str | None, version: int) -> frozenset[int]:
+def _added(location: DatasetLocation, branch: str | None, version: int) -> Collection[int]:
     return _fragments(location, branch, version) - _fragments(location, branch, version - 1)
 
 
