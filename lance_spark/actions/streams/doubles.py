@@ -50,8 +50,9 @@ def take_back(location: DatasetLocation, batch: Batch) -> int | None:
 def _rows_of(location: DatasetLocation, batch: Batch, look: BranchLook, twice: tuple[int, int]) -> list[int]:
     """The fragments of the second one. Raises Refused if one of them is not there any more."""
     first, second = twice
-    noted = look.noted.get(second)
-    added = _added(location, batch.branch, second) if noted is None else noted.added
+    noted, said = look.noted.get(second), look.newer[second]
+    is_noted = noted is not None and said is not None and noted.uuid == said.uuid
+    added = noted.added if noted is not None and is_noted else _added(location, batch.branch, second)
     if added is None or not frozenset(added) <= _fragments(location, batch.branch, look.newest):
         raise Refused(
             f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
