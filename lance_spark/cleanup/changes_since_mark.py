@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lance_spark.cleanup.references import ChainSpan
 from lance_spark.cleanup.retention import Verdict, retained_by_ref
+from lance_spark.cleanup.stream_tags import first_unread
 from lance_spark.cleanup.survey import Chain, Survey
 from lance_spark.refs.model import Branch
 from lance_spark.refs.reflog import FORGOTTEN, RefChange
@@ -61,6 +62,9 @@ def _needed(before: Survey, after: Survey, chain: Chain, window_ns: int | None) 
     undoable = [change for change in after.changes if change.id not in known_changes and change.state != FORGOTTEN]
     named |= {change.before.target.version for change in undoable if change.before and _on(change, chain)}
     named |= {branch.parent_version for branch in new if branch.parent_branch == chain.branch}
+    reader = first_unread(after.refs, chain.branch)
+    if reader is not None:  # one that began since may read the history from its first version on
+        named |= {manifest.version for manifest in chain.versions if manifest.version >= reader}
     needed = {position for position, manifest in enumerate(chain.versions) if manifest.version in named}
     if window_ns is not None:
         needed |= {position for position, manifest in enumerate(chain.versions) if manifest.modified_ns >= window_ns}

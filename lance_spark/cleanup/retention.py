@@ -10,11 +10,12 @@ from datetime import timedelta
 
 from lance_spark import hints
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
+from lance_spark.cleanup.stream_tags import first_unread
 from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import Refused
 from lance_spark.refs.lifetime import Lifetime
 from lance_spark.refs.model import Branch, RefTable, Tag
-from lance_spark.refs.names import READER_TAG, is_frozen_tag, is_own_tag, is_stream_tag
+from lance_spark.refs.names import is_frozen_tag, is_own_tag, is_stream_tag
 from lance_spark.sync.merge_notes import merged_notes
 
 CLOCK_MARGIN = timedelta(hours=1)
@@ -245,8 +246,8 @@ def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: RefTabl
     tags = [tag for tag in survey.refs.tags.values() if tag.branch == chain.branch and tag.version in positions]
     reasons.update(dict.fromkeys((positions[tag.version] for tag in tags), TAGGED))
     # A stream compares each version with the one before it.
-    read = [positions[tag.version] for tag in tags if tag.name.startswith(READER_TAG)]
-    unread = range(min(read), len(chain.versions)) if read else ()
+    reader = first_unread(survey.refs, chain.branch)
+    unread = () if reader is None else (at for version, at in positions.items() if version >= reader)
     reasons = {**dict.fromkeys(unread, READ), **reasons}
     if chain.versions:
         reasons[len(chain.versions) - 1] = LATEST

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.cleanup.references import ANYWHERE, LEFTOVER
 from lance_spark.cleanup.retention import Verdict
+from lance_spark.cleanup.stream_tags import is_needed_note
 from lance_spark.layout import file_kinds
 from lance_spark.layout.file_kinds import Roots, classify
+from lance_spark.layout.names import STREAMS
 
 FILES = pa.schema(
     [
@@ -65,6 +67,8 @@ class Judgement:
     """Files that no version names go if they were modified before this; None if they go at any age."""
     whole_listing: bool = True
     """Whether a file that is not listed is missing. Not so for an inventory, which may be older than the file."""
+    sinks: Mapping[int, int] = field(default_factory=dict)
+    """Where the first tag of a query is that writes to a chain, by chain: what was noted of later versions stays."""
 
 
 def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -> pa.RecordBatch:
@@ -145,7 +149,7 @@ def _choices(
     aged = everything if before is None else pc.less(pc.fill_null(modified, before), before)
     return [
         (pc.equal(kind, file_kinds.UNKNOWN), UNKNOWN_KIND),
-        (pc.equal(kind, file_kinds.BOOKKEEPING), NAMED),
+        (pc.and_(pc.equal(kind, file_kinds.BOOKKEEPING), pc.invert(_spare_notes(files, judgement))), NAMED),
         (pc.invert(settled), CHANGED),
         (pc.and_(is_manifest, manifest_goes), OLD_VERSION),
         (pc.or_(is_manifest, named), NAMED),
@@ -153,6 +157,18 @@ def _choices(
         (aged, NOT_NAMED),
         (everything, YOUNG),
     ]
+
+
+def _spare_notes(files: pa.Table, judgement: Judgement) -> pa.ChunkedArray:
+    """Which files are notes that no stream needs, or what is left of one whose writer was killed."""
+    notes = files.filter(pc.starts_with(files["local"], f"{STREAMS}/"))
+    columns = (notes[name].to_pylist() for name in ("path", "local", "chain"))
+    spare = [
+        path
+        for path, local, chain in zip(*columns, strict=True)
+        if not is_needed_note(local, judgement.sinks.get(chain))
+    ]
+    return pc.is_in(files["path"], value_set=pa.array(spare, pa.string()))
 
 
 def _staying(files: pa.Table) -> pa.Table:

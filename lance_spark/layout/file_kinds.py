@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lance_spark.layout.names import BACKFILL, QUARANTINE, UUID, data_key, read_manifest_name
+from lance_spark.layout.names import BACKFILL, QUARANTINE, STREAMS, UUID, data_key, read_manifest_name
 
 MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "manifest",
@@ -22,7 +22,8 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "staging",
 )
 BOOKKEEPING = "bookkeeping"
-"""Refs, version hints, notes of clones, and what a repair moved away: never deleted, and not reported."""
+"""Refs, version hints, notes of clones, and what a repair moved away: never deleted, and not reported. And notes for
+streams, which are deleted once no stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
 KINDS = (MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING)
@@ -31,7 +32,7 @@ _STAGED_MANIFEST = re.compile(r"d?\d{1,20}\.manifest[#-].+")
 _BLOB_NAME = re.compile(r"[01]{32}\.blob")
 _INDEX_ID = re.compile(UUID)
 _NO_NAMES = frozenset({"", ".", ".."})
-_OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", ".lance-git/")
+_OWN = ("_refs/", "_clones/", f"{QUARANTINE}/", f"{STREAMS}/", ".lance-git/")
 
 
 class Named(NamedTuple):

@@ -15,6 +15,8 @@ VERSIONS = "_versions"
 """The directory of the manifests, below the root of a branch."""
 BACKFILL = "_backfill"
 """The directory of a branch with records of values that were computed and are not committed."""
+STREAMS = "_streams"
+"""The directory of a branch with notes that cleanups leave for streams, see ``streams.notes``."""
 QUARANTINE = "_quarantine"
 """The directory below the dataset's root with what repairs moved away, and with their records."""
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -27,6 +29,7 @@ _DETACHED = re.compile(r"d(\d{1,20})\.manifest", re.ASCII)
 _DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 _NEVER_ESCAPED = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_ESCAPED = " !$&'()+,:;=@"
+_STREAM_NOTE = re.compile(r"(\d{1,19})-[0-9a-f]{32}\.json", re.ASCII)
 _GENERATED = re.compile(rf"(?:[01]{{24}}[0-9a-f]{{26}}|{UUID})\.lance")
 
 
@@ -98,6 +101,17 @@ def data_key(path: str) -> str:
     """The path under which versions know a file below ``data/``: pylance escapes a slash in a data file's name."""
     directory, slash, rest = path.partition("/")
     return directory + slash + rest.replace("/", "%2F") if "/" in rest else path
+
+
+def stream_note_path(branch: str | None, last: int, identifier: str) -> str:
+    """The path of a note for streams, relative to the dataset. ``last`` is the last version that it tells of."""
+    return f"{branch_root(branch)}{STREAMS}/{last}-{identifier}.json"
+
+
+def last_noted(name: str) -> int | None:
+    """The last version that a note for streams tells of, by its file name; None for another file."""
+    match = _STREAM_NOTE.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def is_generated(name: str) -> bool:

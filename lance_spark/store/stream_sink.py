@@ -8,8 +8,10 @@ from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import refs
 from lance_spark.store.commits import commit_on
-from lance_spark.store.version_listing import newest_first
+from lance_spark.store.stream_notes import read_notes
+from lance_spark.store.version_listing import has_version, newest_first
 from lance_spark.store.version_reader import find_manifest, read_transactions, transaction_of
+from lance_spark.streams.notes import Noted
 from lance_spark.streams.sink import Batch, BranchLook, Watermark
 
 
@@ -26,7 +28,13 @@ def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook
         return BranchLook(mark, {}, newest)
     versions = [version for version, _ in newest_first(location, batch.branch, above=tag.version)]
     newer = read_transactions(location, batch.branch, versions)
-    return BranchLook(mark, newer, max([newest, *versions]))
+    newest = max([newest, *versions])
+    noted: dict[int, Noted] = {}
+    if len(newer) < newest - tag.version:
+        noted = read_notes(location, batch.branch).versions
+        gone = [version for version in noted if tag.version < version <= newest and version not in newer]
+        newer |= {version: noted[version].transaction(version) for version in gone}
+    return BranchLook(mark, newer, newest, noted)
 
 
 def put_tag(location: DatasetLocation, batch: Batch, version: int, back: bool = False) -> None:
@@ -39,6 +47,20 @@ def put_tag(location: DatasetLocation, batch: Batch, version: int, back: bool = 
         refs.create_tag(location, batch.tag, pin)
     elif tag.branch != batch.branch or tag.version < version or (back and tag.version > version):
         refs.move_tag(location, batch.tag, pin)
+
+
+def put_tag_if_there(location: DatasetLocation, batch: Batch, mark: Watermark, version: int) -> None:
+    """As put_tag, to a version of before: a cleanup may take it at any moment, as long as the tag is elsewhere.
+
+    Then the tag stays at the watermark, and what the version said is in a note. A tag that points at nothing would
+    stop the query, and every cleanup.
+    """
+    pin = PinnedVersion(batch.branch, version)
+    if version <= mark.version or not has_version(location, pin):
+        return
+    put_tag(location, batch, version)
+    if not has_version(location, pin):
+        put_tag(location, batch, mark.version, back=True)
 
 
 def commit_note(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> PinnedVersion:

@@ -7,6 +7,10 @@ import json
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.refs.names import READER_TAG, STREAM_TAG, check_new_tag_name
 
+QUERY, BATCH = "lance_spark.stream.query", "lance_spark.stream.batch"
+"""Properties of a version: the query that committed it, and the number of the last batch that is in."""
+TAKEN_BACK = "lance_spark.stream.taken_back"
+"""Property of a version that took another one's rows back: the number of that version."""
 CHECKPOINT_FILE = "metadata"
 """The file of a checkpoint in which Spark keeps the query's id: the same over restarts, another per checkpoint."""
 

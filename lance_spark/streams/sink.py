@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from lance_spark.errors import Refused
 from lance_spark.manifest.transactions import Transaction
 from lance_spark.refs.names import MAIN
 from lance_spark.show.words import few
-from lance_spark.streams.names import sink_tag
+from lance_spark.streams.names import BATCH, QUERY, TAKEN_BACK, sink_tag
+from lance_spark.streams.notes import Noted
 
-QUERY, BATCH = "lance_spark.stream.query", "lance_spark.stream.batch"
-"""Properties of a version: the query that committed it, and the number of the last batch that is in."""
-TAKEN_BACK = "lance_spark.stream.taken_back"
-"""Property of a version that took another one's rows back: the number of that version."""
 _REPLACING = ("Overwrite", "Restore")
 
 
@@ -58,10 +55,12 @@ class BranchLook:
     mark: Watermark | None
     """None if the query has no tag."""
     newer: Mapping[int, Transaction | None]
-    """The transactions of the versions after the watermark, without those that were cleaned up; None for a version
-    that does not say. Empty without a watermark."""
+    """The transactions of the versions after the watermark; None for a version that does not say. One that was cleaned
+    up is here only if the cleanup noted what it said. Empty without a watermark."""
     newest: int
     """The newest version of the branch."""
+    noted: Mapping[int, Noted] = field(default_factory=dict)
+    """All that cleanups noted, of versions that are gone and of some that are there."""
 
 
 class BatchDecision(NamedTuple):
@@ -86,11 +85,11 @@ def decide(batch: Batch, look: BranchLook) -> BatchDecision:
         raise _refused(batch, f"tag '{batch.tag}' is not there, which says what was committed before")
     if mark.branch != batch.branch:
         raise _refused(batch, f"tag '{batch.tag}' is on branch '{mark.branch or MAIN}': the query wrote there before")
-    known = {mark.version: batch_of(mark.transaction, batch.query)}
-    if not mark.there or (known[mark.version] is None and batch.number > 0):
+    known = {version: batch_of(transaction, batch.query) for version, transaction in _entries(look).items()}
+    own = {version: number for version, number in sorted(known.items()) if number is not None}
+    # The tag is where the query began as long as its first batch is only in what a cleanup noted.
+    if not mark.there or (not own and batch.number > 0):
         raise _refused(batch, f"version {mark.version}, at which tag '{batch.tag}' is, is not the query's any more")
-    known |= {version: batch_of(transaction, batch.query) for version, transaction in sorted(look.newer.items())}
-    own = {version: number for version, number in known.items() if number is not None}
     at = max(own, default=None)
     last = max(own.values(), default=-1)
     if last > batch.number:
@@ -156,7 +155,9 @@ def _check_known(batch: Batch, look: BranchLook, since: int) -> None:
     if unknown:
         gone = "are gone" if len(unknown) > 1 else "is gone"
         raise _refused(
-            batch, f"version {few([str(version) for version in unknown], 5)} {gone}, and may have been the one with it"
+            batch,
+            f"version {few([str(version) for version in unknown], 5)} {gone}, without the note that a cleanup of "
+            "lance_spark leaves for streams, and may have been the one with it",
         )
 
 

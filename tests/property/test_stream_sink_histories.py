@@ -2,26 +2,29 @@
 
 import shutil
 import tempfile
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import lance
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cleanup_datasets import clean
+from support.cleanup_datasets import clean, plan
 from support.local_datasets import make_dataset, numbers
 from support.stream_queries import Killed, Query, kill
 
-from lance_spark.actions.streams.sink import commit_stream, resume_stream
-from lance_spark.errors import Refused
+from lance_spark.actions.cleanup import cleanup_plan
+from lance_spark.actions.streams.sink import commit_stream
 from lance_spark.store import stream_sink, write_commit
-from lance_spark.store.uri import locate
 
 FOREIGN = 1_000_000
 OPERATIONS = (
-    "batch", "batch", "batch", "empty", "killed before", "killed after", "paused", "append", "compact", "cleanup",
+    "batch", "batch", "batch", "empty", "killed before", "killed after", "paused", "paused and killed", "append",
+    "append", "compact", "cleanup", "cleanup", "cleanup killed",
 )  # fmt: skip
+POLICY = {"older_than": timedelta(0), "commit_window": timedelta(0)}
 STEPS = st.lists(st.tuples(st.sampled_from(OPERATIONS), st.booleans()), min_size=4, max_size=14)
 
 
@@ -36,16 +39,21 @@ class Written:
         self.next = [0, 0]
         self.planned = [None, None]
         self.expected = [FOREIGN]
+        self.twice = set()
+        self.compacts_never = optimize_every == 100
 
     def step(self, kind, which):
-        if kind in ("append", "compact", "cleanup"):
-            getattr(self, kind)()
+        if kind in ("append", "compact", "cleanup", "cleanup killed"):
+            getattr(self, kind.replace(" ", "_"))()
             return
         number = self.next[which]
         rows = numbers(0 if kind == "empty" else 3, 100_000 * which + 10 * number)
         rows = self.planned[which] = self.planned[which] or rows  # the same when a batch is tried again
         if kind.startswith("killed"):
             self.killed(which, number, rows, kind.endswith("before"))
+        elif kind == "paused and killed":
+            both = self.both_killed if self.compacts_never else partial(self.killed, before=False)
+            both(which, number, rows)
         else:
             late = self.queries[which].write(rows) if kind == "paused" else None
             self.done(which, number, rows, late)
@@ -59,23 +67,38 @@ class Written:
                 patch.setattr(stream_sink.refs, "move_tag", kill)
             try:
                 self.queries[which].batch(number, rows)
-            except (Killed, Refused):
+            except Killed:
                 return
         self.note(which, rows)  # there was no tag to be moved
 
+    def both_killed(self, which, number, rows):
+        """Two drivers commit the batch, and are killed before either looks again.
+
+        Rows that were compacted since cannot be taken back: the query is refused then, and nobody compacts here.
+        """
+        self.twice.add(which)
+        query, real = self.queries[which], write_commit.commit_checked
+        late = query.write(rows)
+
+        def slow(job, fragments):
+            write_commit.commit_checked = real
+            self.killed(which, number, rows, before=False)
+            real(job, fragments)
+            raise Killed
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(write_commit, "commit_checked", slow)
+            with suppress(Killed):
+                commit_stream(*late, number)
+            if self.next[which] == number and write_commit.commit_checked is slow:
+                self.note(which, rows)  # an empty one, or one that was in
+
     def done(self, which, number, rows, late):
         query = self.queries[which]
-        try:
-            if late is None:
-                query.batch(number, rows)
-            else:
-                self.raced(query, number, rows, late)
-        except Refused as refused:
-            if "gone" not in refused.message:
-                raise
-            there = rows.num_rows and rows["id"][0].as_py() in self.rows()
-            resume_stream(locate(self.uri), "ingest", query.id, number if there else number - 1)
+        if late is None:
             query.batch(number, rows)
+        else:
+            self.raced(query, number, rows, late)
         self.note(which, rows)
 
     def raced(self, query, number, rows, late):
@@ -95,6 +118,7 @@ class Written:
 
     def note(self, which, rows):
         self.next[which] += 1
+        self.twice.discard(which)
         self.planned[which] = None
         self.expected += rows["id"].to_pylist()
 
@@ -111,11 +135,17 @@ class Written:
             lance.write_dataset(numbers(1, self.expected[-1]), self.branch, mode="append")
 
     def compact(self):
-        if "ingest" in lance.dataset(self.uri).branches.list():
+        if not self.twice and "ingest" in lance.dataset(self.uri).branches.list():
             self.branch.optimize.compact_files()
 
     def cleanup(self):
-        clean(self.uri, older_than=timedelta(0), commit_window=timedelta(0))
+        clean(self.uri, **POLICY)
+
+    def cleanup_killed(self):
+        made = plan(self.uri, **POLICY)
+        with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+            patch.setattr(cleanup_plan.CleanupPlan, "_delete", kill)
+            made.apply()
 
 
 @given(steps=STEPS, optimize_every=st.sampled_from([1, 3, 100]))

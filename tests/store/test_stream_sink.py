@@ -331,6 +331,21 @@ def test_of_two_drivers_the_paused_one_may_be_killed_after_its_commit(query, uri
     assert ids(uri) == through(2)
 
 
+def test_of_two_drivers_each_with_an_empty_first_batch_nobody_is_refused(query, uri, monkeypatch):
+    make_dataset(uri, numbers(1, 500))
+    mine, real = query.write(numbers(0)), write_commit.commit_checked
+
+    def slow(job, fragments):
+        monkeypatch.setattr(write_commit, "commit_checked", real)
+        query.batch(0, numbers(0))
+        return real(job, fragments)
+
+    monkeypatch.setattr(write_commit, "commit_checked", slow)
+    commit_stream(*mine, 0)
+    query.batch(1)
+    assert ids(uri) == [*range(10, 20), 500]
+
+
 def test_an_empty_batch_makes_no_version_except_for_the_first(query, uri):
     for number in range(3):
         stream, _ = query.write(numbers(0))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import lance
 import pytest
+from support.cleanup_datasets import NOW, clean
 from support.local_datasets import make_dataset, numbers
 from support.processes import PATIENCE, processes
 
@@ -54,8 +55,8 @@ def test_every_row_is_there_once(seed, uri, tmp_path):
             break
         assert process.exitcode == -signal.SIGKILL
         killed += 1
-        if os.path.exists(uri) and "branch" not in options and chance.random() < 0.3:
-            disturb(uri)
+        if os.path.exists(uri) and chance.random() < 0.5:
+            disturb(uri, options.get("branch"), chance)
     assert killed > 1
     dataset = lance.dataset(uri)
     dataset = dataset.checkout_version(("ingest", None)) if "branch" in options else dataset
@@ -63,10 +64,24 @@ def test_every_row_is_there_once(seed, uri, tmp_path):
     assert found == sorted([*range(BATCHES * ROWS), *range(10_000, 10_000 + BATCHES * ROWS)])
 
 
-def disturb(uri):
-    """Somebody else commits."""
+def disturb(uri, branch, chance):
+    """Somebody else commits, and maybe cleans up what nobody needs; two cleanups may be killed before one ends."""
     try:
-        lance.dataset(uri)
+        dataset = lance.dataset(uri)
+        dataset = dataset if branch is None else dataset.checkout_version((branch, None))
     except ValueError:  # the first batch did not come that far
         return
-    lance.write_dataset(numbers(1, 50_000), uri, mode="append")
+    for _ in range(chance.randint(1, 6)):
+        lance.write_dataset(numbers(1, 50_000), dataset, mode="append")
+    if chance.random() < 0.7:
+        for _ in range(chance.randint(0, 2)):
+            process = processes().Process(target=clean_up, args=(uri, chance.uniform(0.0, 0.1)))
+            process.start()
+            process.join(PATIENCE)
+        clean(uri, older_than=NOW)
+
+
+def clean_up(uri, seconds):
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    clean(uri, older_than=NOW)
+    os._exit(0)

@@ -414,6 +414,28 @@ def test_two_branches_in_one_query_have_a_tag_each(nine):
         assert ids(query.restart().drain()) == list(range(12))
 
 
+@pytest.mark.parametrize("changes", ["false", "true"])
+def test_a_stream_that_begins_below_the_fork_keeps_what_its_branch_committed(changes, nine):
+    """Its tag is on main as long as it reads what led to the branch."""
+    lance.dataset(nine).create_branch("exp")
+    for first in (9, 10):
+        add(nine, first, first + 1, "exp")
+    deep = lance.dataset(nine).checkout_version(("exp", None)).create_branch("exp/deep")
+    for first in (11, 12, 13):
+        lance.write_dataset(table(first, first + 1), deep, mode="append")
+    given = {"branch": "exp/deep", "starting_version": 1, "max_versions_per_trigger": 1, "changes": changes}
+    query = Query(nine, query_id="q", **given)
+    while query.plan():
+        query.run()
+        query.commit()
+        clean(nine, older_than=timedelta(0), commit_window=timedelta(0))
+        query.restart()
+    assert ids(query.rows) == list(range(14))
+    assert len(query.batches) == 7
+    clean(nine, older_than=timedelta(0), commit_window=timedelta(0))
+    assert len(deep.versions()) == 1
+
+
 def test_changes_of_a_large_version_are_compared_in_shares(nine, monkeypatch):
     from lance_spark.actions.streams import source_tasks
 

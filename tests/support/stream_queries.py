@@ -7,10 +7,13 @@ import uuid
 from pathlib import Path
 from typing import Any, NoReturn
 
+import lance
 import pyarrow as pa
+import pytest
 
 from lance_spark.actions.streams.sink import StreamJob, commit_stream, plan_stream
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.store import refs, write_commit
 from lance_spark.store.writing import write_rows
 from support.local_datasets import numbers
 
@@ -46,3 +49,44 @@ class Query:
 
 def kill(*_: Any, **__: Any) -> NoReturn:
     raise Killed
+
+
+KILLED = {
+    "before the commit": (write_commit, "commit_checked", "before"),
+    "between commit and tag": (refs, "move_tag", "before"),
+    "between the tag and Spark's note": (refs, "move_tag", "after"),
+    "at the first tag": (refs, "create_tag", "after"),
+}
+
+
+def die(query: Query, number: int, moment: str) -> None:
+    """A driver that dies at a moment of a batch."""
+    where, name, when = KILLED[moment]
+    real = getattr(where, name)
+
+    def broken(*given: Any, **named: Any) -> NoReturn:
+        if when == "after":
+            real(*given, **named)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, name, broken)
+        with pytest.raises(Killed):
+            query.batch(number)
+
+
+def on(uri: str, branch: str | None) -> lance.LanceDataset:
+    """A branch as pylance has it."""
+    dataset = lance.dataset(uri)
+    return dataset if branch is None else dataset.checkout_version((branch, None))
+
+
+def others(uri: str, count: int, branch: str | None = None, first: int = 1000) -> list[int]:
+    """Commits of others, of several kinds. Returns the rows that they add."""
+    dataset = on(uri, branch)
+    for number in range(count):
+        dataset = lance.write_dataset(numbers(1, first + number), dataset, mode="append")
+        if number % 40 == 7:
+            dataset.delete(f"id = {first + number}")
+            dataset.optimize.compact_files()
+    return [first + number for number in range(count) if number % 40 != 7]

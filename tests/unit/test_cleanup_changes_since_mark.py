@@ -141,3 +141,8 @@ def test_what_becomes_live_are_new_manifests_and_removed_ones_that_something_new
         if needed:
             expected[ROOT, f"tree/{branch}" if branch else ""] = needed
     assert live(world(before), world(after), *verdicts) == expected
+
+
+def test_what_a_stream_reads_that_began_since_is_live():
+    before, after = survey(chain()), survey(chain(), tags=[("reader-q", None, 1)])
+    assert live(before, after, verdict(False, False, True)) == {(ROOT, ""): [1, 2]}

@@ -95,6 +95,23 @@ def test_what_a_stream_has_yet_to_read_stays():
     assert judge(seen, EVERYTHING, CLOCK, {})[0].reasons == {"tagged": 3, "a stream has yet to read it": 1, "latest": 1}
 
 
+READERS_BELOW_THE_FORK = {
+    "main's history first": (("reader-q-a.b", None, 2), {"": [2, 3, 4], "tree/a": [3, 4], "tree/a/b": [4, 5]}),
+    "then that of the branch in between": (("reader-q-a.b", "a", 4), {"": [4], "tree/a": [4], "tree/a/b": [4, 5]}),
+    "of the branch in between": (("reader-q-a", None, 2), {"": [2, 3, 4], "tree/a": [3, 4], "tree/a/b": [5]}),
+    "main, by a query with an odd name": (("reader-q-a.b", None, 4), {"": [4], "tree/a": [4], "tree/a/b": [5]}),
+    "a branch that is gone": (("reader-q-c", None, 2), {"": [2, 3, 4], "tree/a": [4], "tree/a/b": [5]}),
+}
+
+
+@pytest.mark.parametrize(("tag", "kept"), READERS_BELOW_THE_FORK.values(), ids=READERS_BELOW_THE_FORK)
+def test_a_stream_that_reads_what_led_to_a_branch_has_yet_to_read_the_branch(tag, kept):
+    chains = [chain(versions=(1, 2, 3, 4)), chain("a", (3, 4)), chain("a/b", (4, 5))]
+    branches = [fork("a", 3), fork("a/b", 4, "a")]
+    policy = replace(EVERYTHING, keep_fork_versions=False)
+    assert kept_versions(survey(*chains, branches=branches, tags=[tag]), policy) == kept
+
+
 def test_a_tagged_version_stays_and_a_tag_of_another_branch_protects_nothing():
     seen = survey(chain(), chain("a"), branches=[fork("a", 3)], tags=[("t", None, 1), ("u", "a", 2)])
     assert kept_versions(seen, EVERYTHING) == {"": [1, 3], "tree/a": [2, 3]}

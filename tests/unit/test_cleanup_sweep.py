@@ -113,6 +113,18 @@ def test_what_a_run_that_never_ended_left_goes_when_it_is_old_enough():
     assert list(deleted(decide_on(files))) == ["_cleanup/p/candidates.parquet"]
 
 
+@pytest.mark.parametrize(
+    ("sinks", "stay"), [({}, []), ({1: 6}, [2, 3]), ({0: 6}, [0]), ({0: 1, 1: 7}, [0, 3]), ({0: 7}, [])]
+)
+def test_what_is_noted_for_a_stream_stays_as_long_as_the_stream_may_read_it(sinks, stay):
+    names = [("", 7), ("", 1), ("tree/a", 7), ("tree/a", 8), ("tree/a/b", 9)]
+    notes = [below(root, f"_streams/{last}-{'0' * 32}.json") for root, last in names]
+    decided = decide_on(dict.fromkeys(notes, OLD), before=None, sinks=sinks)
+    assert set(deleted(decided)) == {*notes} - {notes[number] for number in stay}
+    assert not any("no version names" in reason for _, _, reason in sums(decided))
+    assert deleted(decide_on(dict.fromkeys(notes, YOUNG))) == {}
+
+
 def test_bookkeeping_stays_whatever_its_age():
     files = dict.fromkeys(["_refs/tags/t.json", "_clones/c.json", "_versions/latest_version_hint.json"], OLD)
     assert deleted(decide_on(files, before=None)) == {}

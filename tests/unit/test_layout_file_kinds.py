@@ -74,6 +74,7 @@ def test_every_file_of_an_index_is_known_by_the_directory(rest):
         "_refs/tags/v1.json",
         "_refs/branches/a%2Fb.json",
         "_clones/c.json",
+        "_streams/7-0a1b.json",
         "_versions/latest_version_hint.json",
         "_latest.manifest",
     ],

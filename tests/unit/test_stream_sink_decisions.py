@@ -4,11 +4,8 @@ import pytest
 
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 from lance_spark.manifest.transactions import Transaction
-from lance_spark.streams.names import parse_query_id, sink_tag, source_tag
+from lance_spark.streams.names import BATCH, QUERY, TAKEN_BACK, parse_query_id, sink_tag, source_tag
 from lance_spark.streams.sink import (
-    BATCH,
-    QUERY,
-    TAKEN_BACK,
     Batch,
     BatchDecision,
     BranchLook,
@@ -45,6 +42,11 @@ TABLE = {
     "begun, nothing committed": (0, look(OTHER), BatchDecision("commit", None)),
     "begun, killed after the commit": (0, look(OTHER, OTHER, OWN[0]), BatchDecision("skip", 7)),
     "begun, and overwritten before anything was in": (0, look(OTHER, OVERWRITE), BatchDecision("commit", None)),
+    "begun, and the first batch is only in what a cleanup noted": (
+        1,
+        look(OTHER, OWN[0], OTHER),
+        BatchDecision("commit", 6),
+    ),
     "the next batch": (4, look(OWN[3]), BatchDecision("commit", 5)),
     "the next batch, others in between": (4, look(OWN[3], OTHER, FOREIGN), BatchDecision("commit", 5)),
     "after empty batches": (9, look(OWN[3]), BatchDecision("commit", 5)),

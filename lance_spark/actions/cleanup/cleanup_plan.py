@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from lance_spark.actions.cleanup.delete import Deletion, Recheck, tidy_up
+from lance_spark.actions.cleanup.noting import note_for_streams
 from lance_spark.cleanup.candidates import CANDIDATES, FAILED, OUTCOMES, add_up, to_candidates
 from lance_spark.cleanup.document import PlanFacts, to_document
 from lance_spark.cleanup.report import CleanupReport
@@ -88,14 +89,16 @@ class CleanupPlan(Shown):
         Then a record stays below the dataset's ``_cleanup``, with which the next run finishes. Raises as
         ``plan_cleanup`` if the dataset cannot be looked at again.
 
-        The plan is recorded first. Then manifests go, and then files: if the run ends in between, every version that is
-        still listed has all of its files. What the missing manifests proved is in the record, for the next run.
+        What streams have yet to learn of versions that go is noted first, and the plan is recorded. Then manifests go,
+        and then files: if the run ends in between, every version that is still listed has all of its files. What the
+        missing manifests proved is in the record, for the next run.
         """
         recheck = Recheck(self.facts, self.now_ns)
-        recheck.live_keys()  # a store that cannot be looked at stops the run before anything is written
+        now = recheck.look()  # a store that cannot be looked at stops the run before anything is written
         unfinished = plans.unfinished(self.location) if self.facts.finishes else {}
         # Other records stay: what they prove was not known to this plan, and would wait for days without them.
         finished = [stored for name, stored in unfinished.items() if name in self.facts.finishes]
+        note_for_streams(self.facts, now)
         record = plans.record(self.location, self.facts.id)
         parts = self.store(record).parts
         outcomes = add_up(self._delete(record, parts, recheck, max_deletes_per_second))

@@ -57,6 +57,7 @@ class Recheck:
         self._keys_by_span: dict[object, frozenset[str]] = {}
         self._good_until = float("-inf")
         self._live: frozenset[str] = frozenset()
+        self._seen = facts.survey
 
     def __reduce__(self) -> tuple[type[Recheck], tuple[PlanFacts, int, bool, float | None]]:
         return Recheck, self._given
@@ -72,6 +73,11 @@ class Recheck:
                 self._good_until = now + (now - began if rest is None else rest)
             return self._live
 
+    def look(self) -> Survey:
+        """The dataset as it is now, by a look that is good."""
+        self.live_keys()
+        return self._seen
+
     def _look_again(self) -> None:
         facts, _, manifests_are_done, _ = self._given
         now = survey(facts.survey.location, facts.clones, facts.clones_from)
@@ -80,6 +86,7 @@ class Recheck:
             if known not in self._keys_by_span:
                 self._keys_by_span[known] = _keys_of(now, span, facts)
         self._live = frozenset().union(*self._keys_by_span.values())
+        self._seen = now
 
 
 def _keys_of(now: Survey, span: ChainSpan, facts: PlanFacts) -> frozenset[str]:

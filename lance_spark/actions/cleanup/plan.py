@@ -20,6 +20,7 @@ from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.inventory import to_listing
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.retention import RunClock, Verdict, branches_in_quarantine, judge, removed_paths
+from lance_spark.cleanup.stream_tags import first_sinks
 from lance_spark.cleanup.survey import Survey, join
 from lance_spark.cleanup.sweep import DECIDED, FILES, MISSING, Judgement, decide, to_files
 from lance_spark.errors import CorruptData, InvalidOption
@@ -104,6 +105,7 @@ def _judgement(
         removed_manifests=frozenset(removed_paths(survey, verdicts)),
         started_ns=clock.now_ns,
         unverified_before_ns=unverified,
+        sinks=first_sinks(survey),
         whole_listing=whole,
     )
 

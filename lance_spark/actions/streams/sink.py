@@ -23,7 +23,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import refs, write_commit
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.stream_checkpoints import read_query_id
-from lance_spark.store.stream_sink import look_for, put_tag
+from lance_spark.store.stream_sink import look_for, put_tag, put_tag_if_there
 from lance_spark.streams.names import sink_tag
 from lance_spark.streams.sink import Batch, BranchLook, decide, doubled
 from lance_spark.write.plan import WriteJob
@@ -117,7 +117,7 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
             put_tag(location, batch, head.version)
             continue
         if decision.action == "skip" or (not fragments and job.plan.mode == "append" and number):
-            settle(location, batch, decision.at, alone=doubled(look, batch.query) is None)
+            settle_again(location, batch, look, decision.at)
             return None
         if untidy and doubled(look, batch.query) is None:
             tidy(location, branch)
@@ -131,18 +131,25 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
     raise overtaken(branch)
 
 
-def settle(location: DatasetLocation, batch: Batch, at: int | None, alone: bool) -> None:
-    """Move the query's tag to the version that it committed last, once no batch is in twice.
+def settle(location: DatasetLocation, batch: Batch, at: int, alone: bool) -> None:
+    """Move the query's tag to the version that it just committed, once no batch is in twice.
 
     ``alone`` says that no version came that was not looked at.
 
     The tag moves after the commit: whoever is killed in between leaves a version after the tag, where the next attempt
     finds it.
     """
-    if at is None:
-        return
     taken_back = None if alone else take_back(location, batch)
     put_tag(location, batch, taken_back or at)
+
+
+def settle_again(location: DatasetLocation, batch: Batch, look: BranchLook, at: int | None) -> None:
+    """The same where an earlier attempt committed, at the version ``at``; None if the query has not committed any."""
+    taken_back = None if doubled(look, batch.query) is None else take_back(location, batch)
+    if taken_back is not None:
+        put_tag(location, batch, taken_back)
+    elif look.mark is not None and at is not None:
+        put_tag_if_there(location, batch, look.mark, at)
 
 
 def _made(job: WriteJob) -> WriteJob:

@@ -244,12 +244,14 @@ class StreamSource:
         return begun(self._line.identity, version, False, self._line.stamp(version - 1), here.losses + 1)
 
     def _refusal(self, reason: str) -> Refused:
-        kept = "" if self._tag else " With option('query_id', ...) a tag keeps what a stream has to read."
+        kept = "With option('query_id', ...) a tag keeps what a stream has to read."
+        if self._tag:
+            kept = f"Cleanups of lance_spark keep what comes after tag '{self._tag}'; those of other tools do not."
         return Refused(
             reason,
-            hint="A new query, with a checkpoint of its own, begins with a snapshot of what is there. To go on with "
-            "the oldest version that is there, and do without what is gone, restart with "
-            f"option('fail_on_data_loss', 'false').{kept}",
+            hint="A new query, with a checkpoint of its own, begins with a snapshot of all rows that are there; those "
+            "that came and went meanwhile are lost. To go on with the oldest version that is there, and do without "
+            f"what is gone, restart with option('fail_on_data_loss', 'false'). {kept}",
         )
 
     def _hold(self, here: StreamOffset) -> None:

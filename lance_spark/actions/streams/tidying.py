@@ -22,7 +22,7 @@ def is_due(every: int | None, number: int) -> bool:
     """Whether a batch comes after as many others as are to be compacted together.
 
     It is done before the batch, not after the last one of them. A compaction makes several versions, which come after
-    the query's tag: a query that waited for new rows would be refused once a cleanup took one of them.
+    the query's tag: a query that waited for new rows would be refused once another tool's cleanup took one of them.
     """
     return every is not None and number > 0 and number % every == 0
 

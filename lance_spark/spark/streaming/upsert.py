@@ -10,7 +10,7 @@ from lance_spark.actions.attempts import overtaken
 from lance_spark.actions.streams.marking import mark
 from lance_spark.actions.streams.sink import query_id as found_query_id
 from lance_spark.actions.streams.sink import resume_stream as actions_resume
-from lance_spark.actions.streams.sink import settle
+from lance_spark.actions.streams.sink import settle, settle_again
 from lance_spark.actions.streams.tidying import is_due, tidy
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.actions.target import dataset_at
@@ -25,7 +25,7 @@ from lance_spark.spark.rows.merging import RowMerge
 from lance_spark.spark.table import LanceTable
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.stream_sink import look_for, put_tag
-from lance_spark.streams.sink import Batch, decide, doubled
+from lance_spark.streams.sink import Batch, decide
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ class UpsertBatches:
                 put_tag(self.location, batch, head.version)
                 continue
             if decision.action == "skip":
-                settle(self.location, batch, decision.at, alone=doubled(look, query) is None)
+                settle_again(self.location, batch, look, decision.at)
                 return
             if untidy:
                 tidy(self.location, self.branch)
