@@ -428,7 +428,7 @@ def test_a_branch_that_is_restored_with_the_tag_has_its_notes(uri, tmp_path):
     die(query, 1, "between commit and tag")
     rows = others(uri, 5, "ingest")
     clean(uri, **TO_TWO)
-    for words in (("tag", "-d", query.tag, "--yes"), ("branch", "-d", "ingest", "--yes")):
+    for words in (("tag", "-d", query.tag, "-f", "--yes"), ("branch", "-d", "ingest", "--yes")):
         assert call(uri, *words).code == 0
     clean(uri, **TO_TWO)
     for words in (("branch", "--restore", "ingest"), ("tag", "--restore", query.tag)):
