@@ -110,16 +110,16 @@ os.path.getsize("file")  # {}
 
 
 def test_a_page_is_typed_into_shells(tmp_path):
-    page = tmp_path / "page.md"
+    page = tmp_path / "page"
     page.write_text(PAGE.format(2))
     assert [(example.shell, example.shown) for example in examples(page)] == [("bash", ("file",)), ("python", None)]
     (tmp_path / "desk").mkdir()
     desk = Desk(tmp_path / "desk")
     assert desk.type(page) == []
-    wrong = tmp_path / "wrong.md"
+    wrong = tmp_path / "wrong"
     wrong.write_text(PAGE.format(3))
     assert desk.type(wrong) == ["line 25: it says 3, and there came 2"]
-    wrong = tmp_path / "body.md"
+    wrong = tmp_path / "body"
     wrong.write_text(PAGE.format(2).replace("    x = 1\n", "    x = 1\n\n    y = 2\n"))
     (found,) = desk.type(wrong)
     assert "IndentationError: unexpected indent" in found

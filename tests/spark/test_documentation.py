@@ -1,5 +1,6 @@
 """What the documentation says is true: each page is typed into real shells, and shows what comes out of them."""
 
+import os
 import re
 from pathlib import Path
 
@@ -15,8 +16,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TYPED = [page for page in PAGES if examples(page)]
 ONLY_CLASSIC = {"README"}
 """Pages whose later examples need one of SQL, to which a session of Spark Connect has no way."""
-AT_NIGHT = {"searching", "streaming"}
-"""Pages with many texts and many batches."""
+BY_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 THEN = {
     "README": """
@@ -49,16 +49,13 @@ def desk(request, tmp_path_factory):
     desk.close()
 
 
-def cases():
-    for page in TYPED:
-        yield pytest.param(page, id=page.stem, marks=[pytest.mark.nightly] if page.stem in AT_NIGHT else [])
-
-
-@pytest.mark.parametrize("page", cases())
+@pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
 def test_a_page_can_be_pasted_from_an_empty_directory_and_gives_what_it_shows(desk, page):
     if desk.remote and page.stem in ONLY_CLASSIC:
         pytest.skip("SQL takes a classic session")
-    assert not desk.type(page, THEN.get(page.stem, ""))
+    left_out = {"classic": desk.remote, "at night": not BY_NIGHT}
+    found = desk.type(page, THEN.get(page.stem, ""), frozenset(mark for mark, out in left_out.items() if out))
+    assert not found, "\n\n".join(found)
 
 
 def test_every_example_is_typed_or_says_why_not():

@@ -22,13 +22,16 @@ class Desk:
         self._work.mkdir()
         self._done.mkdir()
 
-    def type(self, page: Path, then: str = "") -> list[str]:
-        """Paste a page's examples until one is not as the page says; what is not. ``then`` is typed into Python."""
+    def type(self, page: Path, then: str = "", without: frozenset[str] = frozenset()) -> list[str]:
+        """Paste a page's examples until one is not as the page says; what is not.
+
+        ``then`` is typed into Python at the end; examples with a mark of ``without`` are left out.
+        """
         open_shells: dict[str, shells.Shell] = {}
         typed = [*examples(page), *([Example("python", "", tuple(then.splitlines()), 0)] if then else ())]
         try:
             for example in typed:
-                if self.remote and example.mark == "classic":
+                if example.mark in without:
                     continue
                 if example.shell not in open_shells:
                     open_shells[example.shell] = self._opened(example.shell)
