@@ -227,7 +227,11 @@ def test_the_tables_in_the_root_of_a_catalog_are_listed(spark, lake):
     make_dataset(lake.catalog.at("g").uri, numbers(1))
     lake.register_table("g", "g")
     spark.catalog.setCurrentCatalog("lake")
-    for listed in (spark.catalog.listTables(), spark.catalog.listTables("lake"), spark.catalog.listTables(pattern="g*")):
+    for listed in (
+        spark.catalog.listTables(),
+        spark.catalog.listTables("lake"),
+        spark.catalog.listTables(pattern="g*"),
+    ):
         assert [(each.name, each.catalog, each.namespace, each.isTemporary) for each in listed] == [
             ("g", "lake", [], False)
         ]

@@ -29,7 +29,6 @@ from lance_spark.rows.narrow import quoted_name
 from lance_spark.spark.jvm.bridge import from_java
 from lance_spark.spark.jvm.failures import PYTHON, Spoken, as_spark, recovered
 from lance_spark.spark.jvm.frames import data_frame
-from lance_spark.spark.jvm.looking_after import look_after
 from lance_spark.spark.jvm.room import current
 from lance_spark.spark.jvm.row_statements import Change, RowStatement
 from lance_spark.spark.jvm.source import Source
@@ -141,7 +140,11 @@ def _looked_after(room: Room, text: str, args: Any) -> DataFrame | None:
     """What a statement did that Spark's parser does not know; None for every other one."""
     try:
         opening = opened(text, args)
-        return None if opening is None else look_after(room, opening, args)
+        if opening is None:
+            return None
+        from lance_spark.spark.jvm.looking_after import look_after  # register does not wait for all that it imports
+
+        return look_after(room, opening, args)
     except LanceSparkError as error:
         raise error if isinstance(error, AnalysisException) else as_spark(error) from None
 
