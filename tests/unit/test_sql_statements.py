@@ -129,7 +129,7 @@ def test_parameters_stand_for_numbers_texts_and_names():
     assert parse(opened("RESTORE t VERSION AS OF :v", named), named) == Restore("v2013")
     found = opened("OPTIMIZE IDENTIFIER(?) WHERE a > ? AND b < ?", ["t", 1, 2])
     assert parse(found, ["t", 1, 2]) == Optimize("a > ? AND b < ?", 1)
-    with pytest.raises(InvalidOption, match=":gone.*no value"):
+    with pytest.raises(InvalidOption, match=r":gone.*no value"):
         parse(opened("VACUUM t RETAIN :gone HOURS", named), named)
     with pytest.raises(InvalidOption, match="number or a text"):
         parse(opened("VACUUM t RETAIN ? HOURS", [None]), [None])
