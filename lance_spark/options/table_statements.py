@@ -49,7 +49,7 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class History:
+class DescribeHistory:
     """``DESCRIBE HISTORY``."""
 
     limit: int | None = None
@@ -99,7 +99,7 @@ class AlterRef:
     retain_versions: int | None = None
 
 
-Statement: TypeAlias = History | Optimize | Vacuum | Restore | AlterRef
+Statement: TypeAlias = DescribeHistory | Optimize | Vacuum | Restore | AlterRef
 
 
 def opened(text: str, args: Args = None) -> Opening | None:
@@ -144,8 +144,8 @@ def _verb(words: Words) -> Verb | None:
     return None
 
 
-def _history(words: Words) -> History:
-    return History(words.whole() if words.take("LIMIT") else None)
+def _history(words: Words) -> DescribeHistory:
+    return DescribeHistory(words.whole() if words.take("LIMIT") else None)
 
 
 def _optimize(words: Words) -> Optimize:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from lance_spark.errors import InvalidOption
-from lance_spark.options.table_statements import AlterRef, History, Optimize, Restore, Vacuum, opened, parse
+from lance_spark.options.table_statements import AlterRef, DescribeHistory, Optimize, Restore, Vacuum, opened, parse
 from lance_spark.spark.jvm.statements import may_change_rows, with_all_rows
 
 CASES = {
@@ -89,8 +89,8 @@ def test_many_comments_take_no_time():
 
 
 READ = {
-    "DESCRIBE HISTORY t": History(),
-    "DESCRIBE HISTORY t LIMIT 5 ;": History(5),
+    "DESCRIBE HISTORY t": DescribeHistory(),
+    "DESCRIBE HISTORY t LIMIT 5 ;": DescribeHistory(5),
     "OPTIMIZE t": Optimize(),
     "OPTIMIZE t WHERE day > '2026-01-01' AND (a = 1 OR zorder.by = 2)": Optimize(
         "day > '2026-01-01' AND (a = 1 OR zorder.by = 2)"

@@ -121,7 +121,7 @@ class _Work:
 
     def carry_out(self, statement: said.Statement) -> tuple[pa.Schema, Rows]:
         """The columns and rows of the answer."""
-        if isinstance(statement, said.History):
+        if isinstance(statement, said.DescribeHistory):
             return _HISTORY, _history_rows(self.place.location, self._pin(), statement.limit)
         if isinstance(statement, said.Optimize):
             return OPTIMIZE.columns, self._optimize(statement)
