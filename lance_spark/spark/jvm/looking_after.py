@@ -28,7 +28,7 @@ from lance_spark.compaction.ordering import ordering_of
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.options import table_statements as said
 from lance_spark.refs.model import RefSpec
-from lance_spark.refs.names import MAIN, is_own_tag
+from lance_spark.refs.names import MAIN, is_service_tag
 from lance_spark.refs.typed import DEFAULT, MARK, parse_moment, parse_version_text
 from lance_spark.rows.narrow import quoted_name
 from lance_spark.spark.caches import refresh
@@ -283,7 +283,7 @@ def _history_rows(location: DatasetLocation, start: PinnedVersion, count: int | 
             "message": entry.message,
             "branch": entry.branch or MAIN,
             "rows": entry.total_rows,
-            "tags": [tag for tag in entry.tags if not is_own_tag(tag)],
+            "tags": [tag for tag in entry.tags if not is_service_tag(tag, entry.tags)],
         }
 
 
