@@ -55,4 +55,10 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "errors":
+        return import_module("lance_spark.errors")
     raise AttributeError(f"module 'lance_spark' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "errors"]

@@ -16,6 +16,7 @@ from lance_spark.freezing.keys import canonical_bytes, check_key_type
 from lance_spark.freezing.spec import Lineage
 from lance_spark.history.columns import key_columns
 from lance_spark.location import DatasetLocation
+from lance_spark.options.text import names_of
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import plan_branch, plan_tag
 from lance_spark.refs.parse import BRANCHES, TAGS
@@ -104,7 +105,7 @@ def plan_reading(
     source = plan.lineage.source
     stored = scanning.schema_of(location, source)
     blobs = scanning.blob_columns(location, source)
-    names = tuple(stored.names if columns is None else [columns] if isinstance(columns, str) else columns)
+    names = tuple(stored.names) if columns is None else names_of(columns)
     if not names or len({*names}) < len(names):
         raise InvalidOption(f"columns={list(names)!r} names no columns, or one twice.")
     for name in names:

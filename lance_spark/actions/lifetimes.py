@@ -9,6 +9,7 @@ from lance_spark.actions.resolve import check_branch
 from lance_spark.actions.sync.write_guards import check_own
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.options.text import names_of
 from lance_spark.refs.edit import check_tag_stays
 from lance_spark.refs.lifetime import EXPIRE_AFTER, Lifetime, changed_metadata, read_lifetime
 from lance_spark.refs.names import MAIN, is_service_tag, is_stream_tag
@@ -32,7 +33,11 @@ def branch_lifetime(location: DatasetLocation, branch: str | None) -> Lifetime:
 
 
 def alter_branch(
-    location: DatasetLocation, branch: str | None, settings: Settings, unset: Sequence[str] = (), dry_run: bool = False
+    location: DatasetLocation,
+    branch: str | None,
+    settings: Settings,
+    unset: str | Sequence[str] = (),
+    dry_run: bool = False,
 ) -> Lifetime:
     """Set and remove settings of a branch (None for main); returns those that it has then.
 
@@ -42,7 +47,7 @@ def alter_branch(
     check_branch(location, branch)
     check_own(location, branch)
     before = refs.read_metadata(location, branch) or {}
-    after = changed_metadata(before, settings, unset)
+    after = changed_metadata(before, settings, names_of(unset))
     if branch is None and EXPIRE_AFTER in after:
         raise Refused(
             f"Branch '{MAIN}' cannot expire: it is the dataset.",
@@ -58,7 +63,7 @@ def alter_branch(
 
 
 def alter_tag(
-    location: DatasetLocation, tag: str, settings: Settings, unset: Sequence[str] = (), dry_run: bool = False
+    location: DatasetLocation, tag: str, settings: Settings, unset: str | Sequence[str] = (), dry_run: bool = False
 ) -> Lifetime:
     """Set and remove settings of a tag; returns those that it has then.
 
@@ -68,7 +73,7 @@ def alter_tag(
     known = table.tags.get(tag)
     if known is None:
         raise missing("tag", tag, table.tags)
-    after = changed_metadata(known.metadata, settings, unset, tag=True)
+    after = changed_metadata(known.metadata, settings, names_of(unset), tag=True)
     if EXPIRE_AFTER in after and after.get(EXPIRE_AFTER) != known.metadata.get(EXPIRE_AFTER):
         check_tag_stays(table, tag)
         _check_no_service(tag)

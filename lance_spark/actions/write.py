@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from lance_spark import hints
 from lance_spark.actions.branches import check_new, create_branch_at
-from lance_spark.actions.evolving_append import append_evolved, check_evolution
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.actions.target import take_target
@@ -69,6 +68,8 @@ def _plan(
     if not overwrite:
         evolution = plan_merged(target.schema, frame) if options.merge_schema else None
         if evolution is not None:
+            from lance_spark.actions.evolving_append import check_evolution  # few writes wait for what it imports
+
             check_evolution(location, start, target.data_storage_version, evolution)
         stored = append_schema(target.schema if evolution is None else evolution.schema, frame)
     elif options.merge_schema:
@@ -153,7 +154,11 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
     if job.plan.mode == "append" and not fragments and not evolves:
         return None
     try:
-        return append_evolved(job, fragments) if evolves else write_commit.commit(job, fragments)
+        if evolves:
+            from lance_spark.actions.evolving_append import append_evolved
+
+            return append_evolved(job, fragments)
+        return write_commit.commit(job, fragments)
     except Conflict as conflict:
         try:
             _discard(job, fragments)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
+from lance_spark.options.text import names_of
 from lance_spark.schema.blobs import is_blob
 from lance_spark.schema.casts import why_not
 from lance_spark.schema.column_changes import COMMENT
@@ -56,16 +57,15 @@ def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
     return pa.schema(found)
 
 
-def check_read(table: pa.Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
+def check_read(table: pa.Schema, columns: str | Sequence[str] | None) -> tuple[str, ...]:
     """The columns that a function reads; all but blobs if none were named. Raises NotFound."""
     if columns is None:
         return tuple(field.name for field in table if not is_blob(field))
-    if isinstance(columns, str):
-        raise InvalidOption("columns is a list of names.", hint=f"Write columns=[{columns!r}].")
-    for name in columns:
+    names = names_of(columns)
+    for name in names:
         if table.get_field_index(name) < 0:
             raise unknown_column(name, table.names)
-    return tuple(columns)
+    return names
 
 
 def columns_in(expressions: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 from lance_spark.errors import InvalidOption
+from lance_spark.options.text import names_of
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.reflog import DEFAULT_UNDO_WINDOW
 
@@ -96,6 +97,8 @@ class CleanupPolicy:
     """What a tag of that name or pattern does to a version that would go: ``error`` or ``keep``."""
 
     def __post_init__(self) -> None:
+        for name in ("clones", "clones_from", "known_bases"):
+            object.__setattr__(self, name, names_of(getattr(self, name)))
         if self.versions is not None:
             object.__setattr__(self, "versions", frozenset(self.versions))
         for name in ("unverified_age", "commit_window", "undo_window"):

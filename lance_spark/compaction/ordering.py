@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.errors import InvalidOption
+from lance_spark.options.text import names_of
 from lance_spark.schema.projection import ROW_ADDRESS
 
 _MOST_BITS = 10
@@ -61,7 +62,7 @@ def ordering_of(sort_by: Sequence[str] | str | None, zorder: Sequence[str] | str
     name, given = ("sort_by", sort_by) if zorder is None else ("zorder", zorder)
     if given is None:
         return None
-    columns = (given,) if isinstance(given, str) else tuple(given)
+    columns = names_of(given)
     if not columns or not all(str(column).strip() for column in columns):
         raise InvalidOption(f"{name} is a list of columns.", hint=f"For example {name}=['day', 'carrier'].")
     if len(set(columns)) < len(columns):

@@ -63,7 +63,9 @@ class Section:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """A list of texts, or one."""
+        if isinstance(self.given[name], str):
+            return (self.text(name),)
         return tuple(
             self._typed(name, text, str, "a list of texts") for text in self.typed(name, list, "a list of texts")
         )

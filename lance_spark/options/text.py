@@ -101,6 +101,11 @@ def to_columns(option: str, value: str) -> tuple[str, ...]:
     return paths
 
 
+def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Names that were given as a list. One text is one name: taken as a list, it would be its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def path_segments(path: str) -> tuple[str, ...]:
     """The segments of a column path: ``a.b`` is ('a', 'b'), ```a.b``` is ('a.b',); a backtick in quotes is doubled."""
     return tuple(

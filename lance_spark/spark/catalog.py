@@ -94,7 +94,7 @@ class LanceCatalog(CatalogUpkeep, Shown):
         return namespaces.describe_namespace(self.catalog, name)
 
     def alter_namespace(
-        self, name: Name, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()
+        self, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
     ) -> NamespaceInfo:
         """Set and remove properties of a namespace, or of the root. Raises NotFound."""
         return properties.alter_namespace(self.catalog, name, put, unset)
@@ -129,7 +129,9 @@ class LanceCatalog(CatalogUpkeep, Shown):
         """A table's location and properties. Raises NotFound."""
         return lookup.describe_table(self.catalog, name)
 
-    def alter_table(self, name: Name, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()) -> TableInfo:
+    def alter_table(
+        self, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
+    ) -> TableInfo:
         """Set and remove properties of a table. Raises NotFound, Refused for a table that is a directory only."""
         return properties.alter_table(self.catalog, name, put, unset)
 

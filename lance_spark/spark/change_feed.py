@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lance_spark.actions.changes import Point, feed_frame, find_ends, plan_changes
 from lance_spark.feed.model import FeedOptions, FeedPlan, Images
+from lance_spark.options.text import names_of
 from lance_spark.spark.session import needed_session
 from lance_spark.spark.shown import with_metadata
 from lance_spark.spark.types import to_spark, wire_schema
@@ -52,13 +53,9 @@ class ChangeFeed:
         is taken back first. Raises NotFound where a version in between is gone, Refused, InvalidOption.
         """
         spark = needed_session(self.spark, _HINT)
-        options = FeedOptions(None if columns is None else _names(columns), images, net, _names(key))
+        options = FeedOptions(None if columns is None else names_of(columns), images, net, names_of(key))
         ends = find_ends(self.location, self._pin(), since, until)
         return _as_dataframe(spark, plan_changes(self.location, ends, options))
-
-
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _as_dataframe(spark: SparkSession, plan: FeedPlan) -> DataFrame:

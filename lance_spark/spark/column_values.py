@@ -13,6 +13,7 @@ from lance_spark.backfill.columns import check_read, columns_in, existing_column
 from lance_spark.backfill.options import BackfillOptions
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.location import DatasetLocation
+from lance_spark.options.text import names_of
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.rows.narrow import set_where
 from lance_spark.scan.plan import batch_rows
@@ -40,7 +41,7 @@ class Asked:
     on: str | Sequence[str] | None = None
     schema: Any = None
     """DDL, a StructType or an Arrow schema; of an update also a list of columns."""
-    columns: Sequence[str] | None = None
+    columns: str | Sequence[str] | None = None
     vector: Mapping[str, int] | None = None
     existing: bool = False
     """Whether the columns are there already."""
@@ -100,7 +101,7 @@ def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: Back
 
     if not asked.on:
         raise InvalidOption("A DataFrame needs the key that it shares with the table.", hint="on='flight_id'.")
-    keys = (asked.on,) if isinstance(asked.on, str) else tuple(asked.on)
+    keys = names_of(asked.on)
     frame = asked.values
     own = stored_schema(target.location, pin)
     for key in keys:
@@ -168,6 +169,8 @@ def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:
     given = asked.schema
     if isinstance(given, pa.Schema):
         return given
+    if asked.existing and given in own.names:
+        given = names_of(given)
     if isinstance(given, str):
         given = spark.createDataFrame([], given).schema
     if isinstance(given, Struct):

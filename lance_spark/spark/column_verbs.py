@@ -13,7 +13,7 @@ from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.backfill.options import BackfillOptions, parse_backfill_options
 from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
-from lance_spark.options.text import path_segments
+from lance_spark.options.text import names_of, path_segments
 from lance_spark.schema.column_changes import AlterColumn, ColumnChange, DropColumn, RenameColumn
 from lance_spark.schema.type_names import number_type
 from lance_spark.spark.caches import refreshing
@@ -43,7 +43,7 @@ class ColumnVerbs:
         values: Mapping[str, str] | Callable[[pa.RecordBatch], Any] | type | DataFrame,
         on: str | Sequence[str] | None = None,
         schema: Any = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         vector: Mapping[str, int] | None = None,
         **options: Any,
     ) -> BackfillResult:
@@ -73,7 +73,7 @@ class ColumnVerbs:
         values: Mapping[str, str] | Callable[[pa.RecordBatch], Any] | type | DataFrame,
         on: str | Sequence[str] | None = None,
         schema: Any = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         where: str | None = None,
         **options: Any,
     ) -> BackfillResult:
@@ -92,11 +92,9 @@ class ColumnVerbs:
         computed = self._values(branch, Asked(values, on, schema, columns, existing=True, where=where), parsed)
         return backfill.update_filled_columns(self.location, branch, computed, parsed)
 
-    def drop_columns(self, columns: Sequence[str], message: str | None = None) -> AlterResult:
+    def drop_columns(self, columns: str | Sequence[str], message: str | None = None) -> AlterResult:
         """Drop columns; ``a.b`` is a field inside of a struct. The values stay in older versions. Raises NotFound."""
-        if isinstance(columns, str):
-            raise InvalidOption("drop_columns takes a list of names.", hint=f"Write drop_columns([{columns!r}]).")
-        return self._altered([DropColumn(_path(name)) for name in columns], message)
+        return self._altered([DropColumn(_path(name)) for name in names_of(columns)], message)
 
     def rename_columns(self, names: Mapping[str, str], message: str | None = None) -> AlterResult:
         """Rename columns, from old names to new ones; values and indexes stay. Raises NotFound, AlreadyExists."""

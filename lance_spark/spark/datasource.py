@@ -129,6 +129,9 @@ def register(spark: SparkSession, name: str = "lance") -> None:
 
 def register_class(spark: SparkSession, source: type[DataSource]) -> None:
     """Let a session know a data source, unless Spark finds it by itself."""
+    from lance_spark.spark.jvm.quiet import expect_replacement
+
+    expect_replacement(spark, source.name())
     try:
         spark.dataSource.register(source)
     except AnalysisException as problem:

@@ -11,6 +11,7 @@ from lance_spark.actions.freeze import freeze, unfreeze
 from lance_spark.actions.frozen import diff_frozen, list_frozen, needed_plan, plan_reading, read_task, tasks_of
 from lance_spark.freezing.difference import DIFFERENCES
 from lance_spark.freezing.spec import make_spec
+from lance_spark.options.text import names_of
 from lance_spark.show.card import Card, Grid, Shown
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.session import needed_session, session_or_none
@@ -87,7 +88,7 @@ class FrozenSets(Shown):
         Rows are the same if the columns of ``key`` say so; by default their ids if both sets are of one version, or
         of one branch with stable row ids, else the table's key. Raises NotFound, and Refused if nothing tells.
         """
-        columns = (key,) if isinstance(key, str) else tuple(key)
+        columns = names_of(key)
         found = diff_frozen(self.location, (before, after), columns, engine_of(self.spark))
         spark = session_or_none(self.spark)
         if spark is None:

@@ -34,7 +34,7 @@ class OptimizeVerb:
         partial_progress: int = 10,
         dry_run: bool = False,
         *,
-        zorder: Sequence[str] | None = None,
+        zorder: Sequence[str] | str | None = None,
         progress: Callable[[OptimizeProgress], object] | None = None,
     ) -> OptimizeResult:
         """Rewrite small fragments, and those with many deleted rows, into fragments of ``target_rows`` rows.

@@ -62,7 +62,7 @@ class Branches(Shown):
         alter_branch(self.location, name, settings)
         return branch_actions.find_branch(self.location, name) or made
 
-    def alter(self, name: str, unset: Sequence[str] = (), **settings: Unpack[BranchSettings]) -> Lifetime:
+    def alter(self, name: str, unset: str | Sequence[str] = (), **settings: Unpack[BranchSettings]) -> Lifetime:
         """Change how long a branch lives and who may write to it; returns what holds then. "main" is a name, too.
 
         ``expire_after`` is a span (``"30d"``, a timedelta) from the newest version to when
@@ -143,7 +143,7 @@ class Tags(Shown):
         if settings:
             alter_tag(self.location, name, settings)
 
-    def alter(self, name: str, unset: Sequence[str] = (), **settings: Unpack[TagSettings]) -> Lifetime:
+    def alter(self, name: str, unset: str | Sequence[str] = (), **settings: Unpack[TagSettings]) -> Lifetime:
         """Change how long a tag lives; returns what holds then.
 
         ``expire_after`` is a span (``"30d"``, a timedelta) after the tag was made or moved, ``owner`` a text. What is

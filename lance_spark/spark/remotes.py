@@ -16,6 +16,7 @@ from lance_spark.actions.sync.write_guards import ORIGIN, known_remotes
 from lance_spark.actions.target import dataset_at
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.location import DatasetLocation
+from lance_spark.options.text import names_of
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none
 from lance_spark.show.card import Card, Shown
@@ -66,13 +67,13 @@ class Remotes(Shown):
 
     @refreshing
     def fetch(
-        self, remote: str | Remote = ORIGIN, branches: Sequence[str] | None = None, dry_run: bool = False
+        self, remote: str | Remote = ORIGIN, branches: str | Sequence[str] | None = None, dry_run: bool = False
     ) -> FetchResult:
         """Bring the branches that follow a remote's to what it has now; all, or those whose names are given.
 
         Metadata only: data files stay where they are. Raises NotFound, StorageFailure, Refused.
         """
-        names = None if branches is None else [branch_or_none(branch) for branch in branches]
+        names = None if branches is None else [branch_or_none(branch) for branch in names_of(branches)]
         options = FetchOptions(branches=names, dry_run=dry_run)
         return fetch(self.location, self._remote(remote), engine_of(self.spark), options)
 

@@ -7,7 +7,7 @@ needs its own access to the store. Spark is for DataFrames (``to_df``, ``version
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import ReadOptions
 from lance_spark.options.storage import PREFIX
+from lance_spark.options.text import names_of
 from lance_spark.refs.model import PinnedVersion, RefSpec
 from lance_spark.refs.names import MAIN
 from lance_spark.schema.projection import ROW_ID
@@ -50,7 +51,7 @@ from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.row_verbs import RowVerbs
-from lance_spark.spark.search import Searching
+from lance_spark.spark.search import Columns, Searching
 from lance_spark.spark.session import needed_session, session_or_none
 from lance_spark.spark.types import to_spark
 from lance_spark.spark.upkeep import UpkeepVerbs
@@ -147,7 +148,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         moving = spec.tag is None and spec.version is None and spec.as_of is None
         return LanceTable(self.spark, self.location, spec if moving else RefSpec(pin.branch, version=pin.version))
 
-    def to_df(self, columns: Sequence[str] | None = None, filter: str | None = None, **options: object) -> DataFrame:
+    def to_df(self, columns: Columns = None, filter: str | None = None, **options: object) -> DataFrame:
         """A DataFrame of the version this handle stands at now; later commits never change it.
 
         ``options`` are the other read options: limit, with_row_id, with_row_address, batch_size, split_size,
@@ -158,7 +159,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         pin = self._pin()
         given: dict[str, object] = {**options, "branch": pin.branch or MAIN, "version": pin.version}
         if columns is not None:
-            given["columns"] = ",".join(columns)
+            given["columns"] = ",".join(names_of(columns))
         if filter is not None:
             given["filter"] = filter
         given |= {PREFIX + key: secret for key, secret in self.location.options}

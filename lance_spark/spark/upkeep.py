@@ -12,6 +12,7 @@ from lance_spark.actions.fsck.repairing import RepairOptions, fsck_and_repair
 from lance_spark.actions.fsck.undo import undo
 from lance_spark.actions.storage import storage
 from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.options.text import names_of
 from lance_spark.spark.engines import Progressing, engine_of
 from lance_spark.spark.maintaining import maintain_table
 from lance_spark.spark.ref_verbs import RefVerbs
@@ -39,20 +40,20 @@ class UpkeepVerbs(RefVerbs):
     spark: SparkSession | None
     location: DatasetLocation
 
-    def storage(self, clones: Sequence[str] = (), where: Where = "auto") -> StorageReport:
+    def storage(self, clones: str | Sequence[str] = (), where: Where = "auto") -> StorageReport:
         """What the whole dataset takes, main and all branches, and what each branch, tag and clone costs.
 
         ``clones`` are URIs of shallow clones that are not recorded. Where it runs is chosen as for
         :meth:`plan_cleanup`. Raises CorruptData, NotFound and StorageFailure if what is there cannot be understood.
         """
-        report = storage(self.location, CleanupPolicy(clones=tuple(clones)), engine_of(self.spark, where))
+        report = storage(self.location, CleanupPolicy(clones=names_of(clones)), engine_of(self.spark, where))
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(data_frame, session))
 
     def fsck(
         self,
         deep: bool = False,
-        clones: Sequence[str] = (),
+        clones: str | Sequence[str] = (),
         where: Where = "auto",
         repair: bool | RepairOptions = False,
         *,
@@ -67,7 +68,7 @@ class UpkeepVerbs(RefVerbs):
         ``progress`` is told how far it is. Raises NotFound, Conflict, Refused for a repair that lacks evidence, and
         StorageFailure if the store does not answer.
         """
-        options, now = FsckOptions(deep, tuple(clones)), time.time_ns()
+        options, now = FsckOptions(deep, names_of(clones)), time.time_ns()
         engine = engine_of(self.spark, where, progress)
         if repair:
             chosen = repair if isinstance(repair, RepairOptions) else RepairOptions()

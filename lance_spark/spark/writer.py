@@ -1,4 +1,8 @@
-"""The writing half of the data source: executors write fragments, the driver commits once."""
+"""The writing half of the data source: executors write fragments, the driver commits once.
+
+Spark starts processes of their own to plan a write, to write and to commit. Each waits for what it imports, so each
+method imports only what it needs.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lance_spark.actions.write import begin, finish, give_up, plan_write
 from lance_spark.spark.failures import plainly
-from lance_spark.spark.types import to_arrow
 from lance_spark.store.writing import write_rows
 
 
@@ -26,6 +28,9 @@ class LanceWriter(DataSourceArrowWriter):
     """One write job. Made on the driver, carried to the executors, and back to the driver for the commit."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        from lance_spark.actions.write import begin, plan_write
+        from lance_spark.spark.types import to_arrow
+
         # Spark asks for a writer when the write is executed, right before its first task, and never to plan it.
         with plainly():
             self._job = begin(plan_write(options, to_arrow(schema), overwrite))
@@ -37,6 +42,8 @@ class LanceWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit all tasks' fragments as one version; runs on the driver."""
+        from lance_spark.actions.write import finish
+
         with plainly():
             finish(self._job, _fragments(messages))
 
@@ -46,6 +53,8 @@ class LanceWriter(DataSourceArrowWriter):
         When every task has a message, what failed was the commit, which has cleaned up already if that was safe: see
         lance_spark.actions.write.finish.
         """
+        from lance_spark.actions.write import give_up
+
         if any(message is None for message in messages):
             with plainly():
                 give_up(self._job, _fragments(messages))

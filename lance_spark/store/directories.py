@@ -12,7 +12,6 @@ from lance_spark.location import DatasetLocation, is_within
 from lance_spark.store import refs
 from lance_spark.store.filesystem import entries
 from lance_spark.store.uri import locate
-from lance_spark.store.workspace import open_workspace
 from lance_spark.workspace.place import OpenWorkspace, PlainDataset
 
 _BRANCHES = "/tree/"
@@ -27,6 +26,8 @@ def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
     Raises NotFound for a directory that is gone, InvalidOption for a workspace's file that makes no sense,
     StorageFailure for what cannot be read.
     """
+    from lance_spark.store.workspace import open_workspace  # what reads the file takes longer to import than all else
+
     dataset: PlainDataset | None = None
     for directory in _upwards(start):
         workspace = open_workspace(directory)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lance_spark.location import is_uri
-from lance_spark.workspace.model import Workspace
+
+if TYPE_CHECKING:
+    from lance_spark.workspace.model import Workspace
 
 
 @dataclass(frozen=True)

@@ -256,3 +256,23 @@ def test_views_and_temporary_views(session, table):
     last = "id IN (SELECT max(id) FROM ten)"
     query = f"SELECT id FROM ten WHERE {last} OR EXISTS (SELECT 1 FROM ten b WHERE b.id = ten.id + 8)"
     assert sorted(row.id for row in session.sql(query).collect()) == [0, 1, 9]
+
+
+def test_spark_does_not_warn_that_our_data_source_replaces_itself(spark):
+    register(spark)
+    jvm = spark.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    appenders = log4j.LogManager.getContext(False).getConfiguration().getRootLogger().getAppenders().values()
+
+    def is_kept_back(text):
+        event = log4j.core.impl.Log4jLogEvent.newBuilder().setLevel(log4j.Level.WARN).setLoggerName("Any")
+        made = event.setMessage(log4j.message.SimpleMessage(text)).build()
+        found = {appender.isFiltered(made) for appender in appenders}
+        assert len(found) == 1
+        return found.pop()
+
+    for kind in ("statically", "previously"):
+        for known in ("lance", "lance_spark"):
+            assert is_kept_back(f"The data source {known} replaced a {kind} registered data source.")
+        assert not is_kept_back(f"The data source mine replaced a {kind} registered data source.")
+    assert not is_kept_back("The data source lance cannot be loaded.")

@@ -104,3 +104,8 @@ def test_a_negative_unverified_age_is_refused():
 
 def test_versions_may_be_given_as_any_collection():
     assert CleanupPolicy(versions=[3, 5, 3]).versions == frozenset({3, 5})
+
+
+@pytest.mark.parametrize("field", ["clones", "clones_from", "known_bases"])
+def test_one_place_is_one_place(field):
+    assert getattr(CleanupPolicy(**{field: "s3://lake/clone"}), field) == ("s3://lake/clone",)

@@ -47,7 +47,7 @@ def test_an_empty_file_is_the_default_policy():
         ("retain_versions = 0", ("retain_versions",)),
         ("versions = []", ("versions",)),
         ("versions = ['a']", ("versions",)),
-        ("clones = 's3://b/c'", ("clones", "a list of texts")),
+        ("clones = 3", ("clones", "a list of texts")),
         ("delete_unverified = 'yes'", ("delete_unverified", "true or false")),
         ("on_tagged = 'ignore'", ("on_tagged", "keep")),
         ("[tags]\n'a*' = 1", ("tags.a*",)),
@@ -62,3 +62,7 @@ def test_a_bad_file_is_refused_with_the_key(text, words):
     with pytest.raises(InvalidOption) as caught:
         parse_policy(text)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_one_text_stands_for_a_list_of_one():
+    assert parse_policy("clones = 's3://lake/clone'").clones == ("s3://lake/clone",)

@@ -102,3 +102,12 @@ def test_the_changelog_has_the_version_and_what_comes_after_it():
     assert all(date for _, date in sections[1:])
     assert sections[1][0] == project["version"]
     assert [date for _, date in sections[1:]] == sorted((date for _, date in sections[1:]), reverse=True)
+
+
+def test_the_package_shows_its_own_names_and_each_is_there():
+    import lance_spark
+
+    shown = dir(lance_spark)
+    assert not {"Any", "TYPE_CHECKING", "import_module", "annotations"} & {*shown}
+    assert {"register", "LanceTable", "errors", "__version__"} <= {*shown}
+    assert all(hasattr(lance_spark, name) for name in shown)

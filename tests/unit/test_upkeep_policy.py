@@ -109,7 +109,7 @@ def test_a_dictionary_has_the_words_of_the_file():
         ("[compaction]\ntarget_rows = true", "'compaction.target_rows'"),
         ("[compaction]\nsmall_fragments = 0", "small_fragments"),
         ("[indexes]\nstale_percent = 101", "stale_percent"),
-        ('[compaction]\nsort_by = "day"', "sort_by"),
+        ("[compaction]\nsort_by = 1", "sort_by"),
         ('[compaction]\nsort_by = ["day"]\nzorder = ["a", "b"]', "zorder"),
         ("[fsck]\nevery = 7", "'fsck.every'"),
         ('[fsck]\nevery = "soon"', "fsck.every"),

@@ -14,6 +14,7 @@ from lance_spark.catalog.model import Catalog, NamespaceInfo, TableInfo
 from lance_spark.catalog.names import NAMESPACE, TABLE, Name, identify_namespace, identify_table
 from lance_spark.catalog.properties import AlterProperties
 from lance_spark.errors import Refused
+from lance_spark.options.text import names_of
 from lance_spark.store.catalog import manifest
 
 
@@ -32,14 +33,14 @@ class Alteration:
 
 
 def plan_alteration(
-    catalog: Catalog, kind: str, name: Name, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()
+    catalog: Catalog, kind: str, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
 ) -> Alteration:
     """Set and remove properties of a ``table`` or a ``namespace``, or of the root. Changes nothing.
 
     Raises NotFound, InvalidOption, and Refused for a table that is a directory only.
     """
     identifier = identify_table(name) if kind == TABLE else identify_namespace(name)
-    change = AlterProperties(identifier, kind, check_properties(put), tuple(unset))
+    change = AlterProperties(identifier, kind, check_properties(put), names_of(unset))
     need_manifest(catalog, change.doing)
     if kind != TABLE:
         return Alteration(catalog, change, describe_namespace(catalog, identifier).properties)
@@ -61,7 +62,7 @@ def alter(plan: Alteration) -> None:
 
 
 def alter_table(
-    catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()
+    catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
 ) -> TableInfo:
     """Plan and alter; returns the table as it is then."""
     alter(plan_alteration(catalog, TABLE, name, put, unset))
@@ -69,7 +70,7 @@ def alter_table(
 
 
 def alter_namespace(
-    catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()
+    catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
 ) -> NamespaceInfo:
     """Plan and alter; returns the namespace as it is then."""
     alter(plan_alteration(catalog, NAMESPACE, name, put, unset))

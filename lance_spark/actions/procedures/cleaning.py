@@ -13,13 +13,20 @@ from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.procedures.procedure import TABLE, Context, Parameter, Procedure, Rows
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.cleanup.sweep import KEEP
+from lance_spark.location import DatasetLocation
 from lance_spark.options.text import to_span
+from lance_spark.runner.interface import Engine
 
 
 def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
-    plan = plan_cleanup(context.table(given["table"]), _policy(given), context.engine, time.time_ns())
+    return cleanup_rows(context.table(given["table"]), _policy(given), context.engine, given["execute"])
+
+
+def cleanup_rows(location: DatasetLocation, policy: CleanupPolicy, engine: Engine, execute: bool) -> Rows:
+    """What a cleanup deletes, or would delete, by kind and reason. Raises as ``LanceTable.cleanup``."""
+    plan = plan_cleanup(location, policy, engine, time.time_ns())
     try:
-        report = plan.apply() if given["execute"] else plan.report()
+        report = plan.apply() if execute else plan.report()
     finally:
         plan.runner.release()
     rows = report.outcomes if report.executed else [row for row in report.planned if row["action"] != KEEP]

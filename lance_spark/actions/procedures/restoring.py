@@ -9,13 +9,20 @@ import pyarrow as pa
 
 from lance_spark.actions.procedures.procedure import TABLE, Context, Parameter, Procedure, Rows, pin_of
 from lance_spark.actions.restore import restore_version
+from lance_spark.location import DatasetLocation
+from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import MAIN
+from lance_spark.runner.interface import Engine
 
 
 def _restore(context: Context, given: Mapping[str, Any]) -> Rows:
     location = context.table(given["table"])
-    pin = pin_of(location, given["ref"])
-    done = restore_version(location, pin, context.engine)
+    return restore_rows(location, pin_of(location, given["ref"]), context.engine)
+
+
+def restore_rows(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Rows:
+    """What a restore of a version made. Raises as ``restore_version``."""
+    done = restore_version(location, pin, engine)
     yield {
         "branch": pin.branch or MAIN,
         "restored_version": pin.version,

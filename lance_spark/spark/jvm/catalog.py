@@ -46,6 +46,11 @@ class NativeCatalog(Creating, Altering, Procedures):
         self._name, self._places = name, places
         self._asked: dict[tuple[str, ...], str] = {}
 
+    @property
+    def places(self) -> Places:
+        """Where its tables are."""
+        return self._places
+
     def to_string(self) -> str:
         """Java's toString."""
         return f"{type(self).__name__} {self._name}"

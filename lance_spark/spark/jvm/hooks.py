@@ -1,9 +1,10 @@
 """Where PySpark itself is changed, for as long as a session is registered.
 
-Four functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a
+Five functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a
 reader that loads natively; ``SparkSession.sql`` and ``MergeIntoWriter.merge``, which carry out an UPDATE, DELETE or
-MERGE of a table of ours; and the conversion of Java's exceptions, which knows ours again. For everything else all four
-do what they did. They are put back when the last session is unregistered.
+MERGE of a table of ours, and the former also OPTIMIZE, VACUUM and their like; ``Catalog.listTables``, which lists the
+root of a catalog; and the conversion of Java's exceptions, which knows ours again. For everything else all of them do
+what they did. They are put back when the last session is unregistered.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.sql import SparkSession
+from pyspark.sql.catalog import Catalog
 from pyspark.sql.merge import MergeIntoWriter
 from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from lance_spark.actions.read import pin_read
 from lance_spark.errors import LanceSparkError
+from lance_spark.options.table_statements import opened
+from lance_spark.rows.narrow import quoted_name
 from lance_spark.spark.jvm.bridge import from_java
 from lance_spark.spark.jvm.failures import PYTHON, Spoken, as_spark, recovered
 from lance_spark.spark.jvm.frames import data_frame
@@ -32,11 +36,12 @@ from lance_spark.spark.jvm.statements import may_change_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.catalog import Table
 
     from lance_spark.spark.jvm.room import Room
 
 _format = DataFrameReader.format
-_sql, _merge = SparkSession.sql, MergeIntoWriter.merge
+_sql, _merge, _list_tables = SparkSession.sql, MergeIntoWriter.merge, Catalog.listTables
 _convert: Any = captured.convert_exception
 _names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Names of our format, in lower case, of each session."""
@@ -91,13 +96,15 @@ def _native_format(self: DataFrameReader, source: str) -> DataFrameReader:
 @wraps(_sql)
 def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803
     room = current(self)
-    known = room is not None and room.bridge.no_row_changes is None and (args is None or isinstance(args, dict | list))
-    if room is None or not known or not may_change_rows(sqlQuery):
+    known = args is None or isinstance(args, dict | list)
+    if room is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
         return _sql(self, sqlQuery, args, **kwargs)
     formatter = SQLStringFormatter(self)
     try:
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
-        found = _executed(RowStatement(room.bridge, text, args))
+        found = _looked_after(room, text, args)
+        if found is None and may_change_rows(text) and room.bridge.no_row_changes is None:
+            found = _executed(RowStatement(room.bridge, text, args))
         if found is not None:
             return found
     finally:
@@ -112,6 +119,34 @@ def _native_merge(self: MergeIntoWriter) -> None:
     known = room is not None and room.bridge.no_row_changes is None and room.bridge.plans_merges
     if room is None or not known or _executed(RowStatement(room.bridge, "", plan=self._jwriter.mergeCommand())) is None:
         _merge(self)
+
+
+@wraps(_list_tables)
+def _native_list_tables(self: Catalog, dbName: str | None = None, pattern: str | None = None) -> list[Table]:  # noqa: N803
+    try:
+        return _list_tables(self, dbName, pattern)
+    except ParseException as problem:
+        # Spark reads the name of each table's namespace as SQL, which the name of a catalog's root, "", is not.
+        catalog = self.currentCatalog() if dbName is None else dbName.strip("`")
+        room = current(self._sparkSession)
+        if room is None or catalog not in room.catalogs or problem.getCondition() != "PARSE_EMPTY_STATEMENT":
+            raise
+    like = "" if pattern is None else " LIKE '" + pattern.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    found = _sql(self._sparkSession, f"SHOW TABLES IN {quoted_name(catalog)}{like}").collect()
+    return [self.getTable(f"{quoted_name(catalog)}.{quoted_name(row.tableName)}") for row in found]
+
+
+def _looked_after(room: Room, text: str, args: Any) -> DataFrame | None:
+    """What a statement did that Spark's parser does not know; None for every other one."""
+    try:
+        opening = opened(text, args)
+        if opening is None:
+            return None
+        from lance_spark.spark.jvm.looking_after import look_after  # register does not wait for all that it imports
+
+        return look_after(room, opening, args)
+    except LanceSparkError as error:
+        raise error if isinstance(error, AnalysisException) else as_spark(error) from None
 
 
 def _executed(statement: RowStatement) -> DataFrame | None:
@@ -138,6 +173,7 @@ def install(spark: SparkSession, name: str) -> None:
     DataFrameReader.format = _native_format  # type: ignore[method-assign]
     SparkSession.sql = _native_sql  # type: ignore[method-assign]
     MergeIntoWriter.merge = _native_merge  # type: ignore[method-assign]
+    Catalog.listTables = _native_list_tables  # type: ignore[method-assign]
     captured.convert_exception = _recovering  # type: ignore[assignment]
 
 
@@ -148,4 +184,5 @@ def forget(spark: SparkSession) -> None:
         DataFrameReader.format = _format  # type: ignore[method-assign]
         SparkSession.sql = _sql  # type: ignore[method-assign]
         MergeIntoWriter.merge = _merge  # type: ignore[method-assign]
+        Catalog.listTables = _list_tables  # type: ignore[method-assign]
         captured.convert_exception = _convert

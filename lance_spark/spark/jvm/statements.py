@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_COMMENTS = re.compile(r"/\*|\*/")
+from lance_spark.options.sql_words import without_comments
+
 _VERBS = ("UPDATE", "DELETE", "MERGE")
 _ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
@@ -12,7 +13,7 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 def may_change_rows(text: str) -> bool:
     """Whether this may be an UPDATE, a DELETE or a MERGE. Only then is it parsed here, before Spark does it."""
-    rest = _without_comments(text)
+    rest = without_comments(text)
     first = _WORD.match(rest)
     if first is None:
         return False
@@ -29,24 +30,3 @@ def with_all_rows(merge: str) -> str | None:
     if ";" in text[:-1]:
         return None  # a comment may follow
     return text.rstrip(";") + "\nWHEN NOT MATCHED BY SOURCE AND false THEN DELETE"
-
-
-def _without_comments(text: str) -> str:
-    """The text from its first word on. Comments in brackets may hold others."""
-    rest = text.lstrip()
-    while True:
-        if rest.startswith("--"):
-            rest = rest.partition("\n")[2].lstrip()
-        elif rest.startswith("/*"):
-            rest = rest[_end_of_comment(rest) :].lstrip()
-        else:
-            return rest
-
-
-def _end_of_comment(text: str) -> int:
-    depth = 0
-    for mark in _COMMENTS.finditer(text):
-        depth += 1 if mark[0] == "/*" else -1
-        if depth == 0:
-            return mark.end()
-    return len(text)

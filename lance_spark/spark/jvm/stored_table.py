@@ -87,7 +87,7 @@ class StoredTable(NativeTable):
 
     def can_delete_where(self, predicates: Any) -> bool:
         """Whether Lance can tell which rows these are. If not, Spark looks for them."""
-        return self._filter(predicates) is not None or not [*predicates]
+        return self.filter_of(predicates) is not None or not [*predicates]
 
     def delete_where(self, predicates: Any, *_options: Any) -> None:
         """Delete the rows that match; all of them without a condition."""
@@ -104,12 +104,12 @@ class StoredTable(NativeTable):
         branch = self._place.branch_to_change("delete rows of it")
         if not wanted:
             return truncate(self._place.location, branch, message)
-        sql = self._filter(wanted)
+        sql = self.filter_of(wanted)
         if sql is None:
             raise Refused("Lance could take other rows for this condition than Spark.")
         return delete_where(self._place.location, branch, sql, engine_of(self.bridge.spark), message)
 
-    def _filter(self, predicates: Iterable[Any]) -> str | None:
+    def filter_of(self, predicates: Iterable[Any]) -> str | None:
         """Lance's SQL; None where it could mean other rows than Spark's predicates."""
         found: list[PushedFilter] = []
         for predicate in predicates:

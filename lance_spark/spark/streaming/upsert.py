@@ -16,6 +16,7 @@ from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.actions.target import dataset_at
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.location import DatasetLocation
+from lance_spark.options.text import names_of
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import branch_or_none
 from lance_spark.spark.caches import refresh
@@ -122,7 +123,7 @@ def upsert_batches(
     Raises InvalidOption for what makes no sense, and NotFound without a table. A batch is to have one row for each key:
     of several with the key of one row of the table, it is Refused which one counts.
     """
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys = names_of(key)
     if not keys:
         raise InvalidOption("An upsert needs the columns that tell rows apart.", hint="Give key='id'.")
     if checkpoint is None and query_id is None:
