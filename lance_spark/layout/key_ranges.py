@@ -49,6 +49,21 @@ class KeyRange:
         )
 
 
+def clip(ranges: Sequence[KeyRange], directories: Sequence[str]) -> tuple[KeyRange, ...]:
+    """The parts of tiled ranges that hold paths below any of the directories (no slash at their ends), without overlap.
+
+    A directory inside another one of them adds nothing.
+    """
+    outer = [one for one in directories if not any(one.startswith(f"{other}/") for other in directories)]
+    below = [KeyRange.below(directory) for directory in sorted(outer)]
+    return tuple(
+        KeyRange(max(part.after or "", wanted.after or ""), min(part.until or wanted.until, wanted.until))
+        for directory, wanted in zip(sorted(outer), below, strict=True)
+        for part in ranges
+        if part.meets(directory)
+    )
+
+
 def tile(roots: Sequence[str], splits: int) -> tuple[KeyRange, ...]:
     """Ranges that hold every possible path below the dataset's root exactly once, in ascending order.
 
