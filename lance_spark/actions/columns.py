@@ -9,7 +9,7 @@ from typing import Any
 
 from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.errors import Conflict, LanceSparkError, Refused, StorageFailure
+from lance_spark.errors import Conflict, LanceSparkError, Refused, StorageFailure, may_have_happened
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.refs.model import PinnedVersion
@@ -128,7 +128,7 @@ class CastFiles:
 
     def discard(self, failure: LanceSparkError) -> None:
         """Delete all files unless the commit may have happened although it seemed to fail: then cleanup finds them."""
-        if not isinstance(failure, StorageFailure):
+        if not may_have_happened(failure):
             self._discard(list(self._made.values()))
 
     def _discard(self, files: Sequence[str]) -> None:

@@ -17,7 +17,15 @@ from lance_spark.backfill.model import (
     RecordPlace,
 )
 from lance_spark.backfill.options import NULL, BackfillOptions
-from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotFound, Refused, StorageFailure
+from lance_spark.errors import (
+    Conflict,
+    CorruptData,
+    LanceSparkError,
+    NotFound,
+    Refused,
+    StorageFailure,
+    may_have_happened,
+)
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.merge.snapshot import same_deletion
@@ -144,7 +152,7 @@ class FilledFiles:
         try:
             yield
         except LanceSparkError as failure:
-            if self._call is None and not isinstance(failure, StorageFailure):
+            if self._call is None and not may_have_happened(failure):
                 with suppress(StorageFailure):
                     self._discard([*self._unused, *(made.file for made in self._made.values())])
             raise

@@ -135,7 +135,7 @@ def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
 
 def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
     """Write a small file at once; on local disks it is on the disk before this returns."""
-    with reachable(directory):
+    with reachable(directory, name):
         filesystem = open_filesystem(directory)
         if not directory.is_local:
             filesystem.pipe_file(whole_path(directory, name), content)

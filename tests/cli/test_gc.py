@@ -30,7 +30,9 @@ def test_a_dry_run_deletes_nothing_and_a_run_what_was_said(flights):
 
 
 def test_a_branch_can_be_cleaned_alone(flights):
-    planned = call(flights, "gc", "--branch", "exp", "--older-than", "0s", *AT_ONCE, "--execute", "--yes", "--json").json
+    planned = call(
+        flights, "gc", "--branch", "exp", "--older-than", "0s", *AT_ONCE, "--execute", "--yes", "--json"
+    ).json
     assert list(planned["versions"]) == ["exp"]
     assert {row["outcome"] for row in planned["outcomes"]} == {"deleted"}
     assert versions(flights) == [1, 2, 3, 4]

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: Any) -> int:
     """Remove old versions, and files nothing needs.
 
-    Works on main and all branches, or with --branch on some, and then writes nowhere else. Only says what would go, unless --execute is given. Kept: the newest version of
-    every branch, those of the last day, tagged versions, the versions branches were made from, and what clones need.
+    Works on main and all branches, or with --branch on some, and then writes nowhere else. Only says what would go,
+    unless --execute is given. Kept: the newest version of every branch, those of the last day, tagged versions, the
+    versions branches were made from, and what clones need.
     """
     from lance_spark.actions.cleanup.plan import plan_cleanup
     from lance_spark.show.words import readable
