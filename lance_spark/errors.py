@@ -113,9 +113,14 @@ class PermissionDenied(StorageFailure):
         """The same error, which also says what became of the verb; the first one who knows that is believed."""
         if self._outcome:
             return self
-        made = PermissionDenied(f"{self.message} {outcome}", self.hint)
-        made.missing, made.before_commit, made.of_change = self.missing, self.before_commit, self.of_change
+        made = self.reworded(f"{self.message} {outcome}", self.hint)
         made._outcome = True
+        return made
+
+    def reworded(self, message: str, hint: str | None) -> PermissionDenied:
+        """The same denial in other words."""
+        made = PermissionDenied(message, hint)
+        made.missing, made.before_commit, made.of_change = self.missing, self.before_commit, self.of_change
         return made
 
     _outcome = False

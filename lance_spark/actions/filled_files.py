@@ -22,6 +22,7 @@ from lance_spark.errors import (
     CorruptData,
     LanceSparkError,
     NotFound,
+    PermissionDenied,
     Refused,
     StorageFailure,
     may_have_happened,
@@ -152,6 +153,9 @@ class FilledFiles:
         try:
             yield
         except LanceSparkError as failure:
+            if self._call is None and isinstance(failure, PermissionDenied) and failure.before_commit:
+                files = [*self._unused, *(made.file for made in self._made.values())]
+                raise failure.saying(left_after(lambda: self._discard(files), "files of columns")) from None
             if self._call is None and not may_have_happened(failure):
                 with suppress(StorageFailure):
                     self._discard([*self._unused, *(made.file for made in self._made.values())])

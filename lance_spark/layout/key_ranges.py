@@ -54,11 +54,10 @@ def clip(ranges: Sequence[KeyRange], directories: Sequence[str]) -> tuple[KeyRan
 
     A directory inside another one of them adds nothing.
     """
-    outer = [one for one in directories if not any(one.startswith(f"{other}/") for other in directories)]
-    below = [KeyRange.below(directory) for directory in sorted(outer)]
+    outer = sorted(one for one in directories if not any(one.startswith(f"{other}/") for other in directories))
     return tuple(
-        KeyRange(max(part.after or "", wanted.after or ""), min(part.until or wanted.until, wanted.until))
-        for directory, wanted in zip(sorted(outer), below, strict=True)
+        KeyRange(max(part.after or "", f"{directory}/"), min(part.until or f"{directory}0", f"{directory}0"))
+        for directory in outer
         for part in ranges
         if part.meets(directory)
     )
