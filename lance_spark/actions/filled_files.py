@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from lance_spark.actions.denied import left_after
 from lance_spark.backfill.keys import call_key, field_ids, fragment_key, same_sources
 from lance_spark.backfill.model import (
     BackfillProgress,
