@@ -54,7 +54,7 @@ def clip(ranges: Sequence[KeyRange], directories: Sequence[str]) -> tuple[KeyRan
 
     A directory inside another one of them adds nothing.
     """
-    outer = sorted(one for one in directories if not any(one.startswith(f"{other}/") for other in directories))
+    outer = sorted({one for one in directories if not any(one.startswith(f"{other}/") for other in directories)})
     return tuple(
         KeyRange(max(part.after or "", f"{directory}/"), min(part.until or f"{directory}0", f"{directory}0"))
         for directory in outer

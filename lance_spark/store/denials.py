@@ -32,9 +32,10 @@ _WHO_ARE_YOU = re.compile(
 _TOLD_BY_S3 = re.compile(r"not authorized to perform: (s3:\w+) on resource: \"?arn:[\w-]+:s3:::([^\s\"]+)")
 _BY_PYLANCE = re.compile(r"Error performing (\w+) (\S+) in ")
 _PATH_BY_PYLANCE = re.compile(r"for path (\S+?): ")
+_DELETION_BY_PYLANCE = re.compile(r"DeleteObjects request failed for key (\S+?): ")
 _BY_BOTOCORE = re.compile(r"when calling the (\w+) operation")
 _AGAIN = re.compile(r"after \d+ retr")
-_SAID = re.compile(r"(?:AccessDenied|operation|Forbidden): *(.{12,}?)\s*$", re.S)
+_SAID = re.compile(r"(?:AccessDenied|operation): (?!.*AccessDenied: )(.+)$", re.S)
 _METHODS = {"GET": READ, "HEAD": READ, "PUT": WRITE, "POST": WRITE, "PATCH": WRITE, "DELETE": DELETE}
 _FLAT = frozenset({"data", VERSIONS, "_transactions", "_deletions", "_indices", "_cleanup", "_backfill", "_quarantine"})
 _COMMITTED = frozenset({"data", VERSIONS, "_transactions", "_deletions", "_indices"})
@@ -75,14 +76,20 @@ def denial(text: str, location: DatasetLocation, path: str | None = None) -> Den
     known = None if path is None else f"{location.uri}/{path}"
     if told := _TOLD_BY_S3.search(text):
         verb = next((verb for verb, word in words.items() if word == told[1]), WRITE)
-        return Denial(verb, told[1], _directory(f"s3://{told[2]}", verb))
+        return Denial(verb, told[1], _directory(f"s3://{told[2]}", verb), _said(text))
     found = _request(text, location)
     if found is None:
         return None
     verb, uri = found
-    said = _SAID.search(text)
     place = _directory(uri or known or f"{location.uri}/", verb)
-    return Denial(verb, words[verb], place, said[1] if said else "", bool(_AGAIN.search(text)))
+    return Denial(verb, words[verb], place, _said(text), bool(_AGAIN.search(text)))
+
+
+def _said(text: str) -> str:
+    """The store's own words, if they tell more than that access was denied."""
+    found = _SAID.search(text)
+    said = found[1].rstrip(".") if found else ""
+    return "" if said.lower() == "access denied" else said
 
 
 def _request(text: str, location: DatasetLocation) -> tuple[str, str | None] | None:
@@ -96,6 +103,8 @@ def _request(text: str, location: DatasetLocation) -> tuple[str, str | None] | N
             verb = DELETE
         path = _PATH_BY_PYLANCE.search(text)
         return None if verb is None else (verb, f"{location.store}/{path[1]}" if path else None)
+    if told := _DELETION_BY_PYLANCE.search(text):
+        return DELETE, f"{location.store}/{told[1]}"
     if asked := _BY_BOTOCORE.search(text):
         name = asked[1]
         if name.startswith("List"):

@@ -269,12 +269,14 @@ IN_ONE_GO = [
 ]
 """What can be done one after the other on one branch."""
 CELLS = [(verb, role) for verb, row in TABLE.items() for role in row]
-AT_THE_BORDER = set(borders())
+LIKE_ALL_RIGHTS = {"write to main and to other branches", "optimize main", "create an index on main"}
+"""Done with all rights in other tests on S3: by day only that they are denied."""
+BY_DAY = {(verb, role) for verb, role in borders() if TABLE[verb][role] == NO or verb not in LIKE_ALL_RIGHTS}
 
 
 @pytest.mark.parametrize(
     ("verb", "role"),
-    [pytest.param(*cell, marks=() if cell in AT_THE_BORDER else pytest.mark.nightly) for cell in CELLS],
+    [pytest.param(*cell, marks=() if cell in BY_DAY else pytest.mark.nightly) for cell in CELLS],
 )
 def test_a_role_can_do_what_the_table_says_and_nothing_else(client, denied, act, verb, role):
     if verb == "repair":
@@ -301,3 +303,103 @@ def test_what_a_branch_writer_may_do_leaves_all_else_as_it_was(client, denied, a
     after = objects(client, BUCKET)
     assert {key: etag for key, etag in after.items() if not key.startswith(f"{ROOT}tree/exp/")} == before
     assert denied == []
+
+
+def allowed(*patterns: str, verbs: tuple[str, ...] = ("s3:PutObject", "s3:DeleteObject")) -> dict[str, Any]:
+    """A policy to read everything, and to write and delete below these patterns."""
+    below = [f"arn:aws:s3:::{BUCKET}/{ROOT}{pattern}" for pattern in patterns]
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Action": ["s3:ListBucket", "s3:GetObject"], "Resource": "*"},
+            {"Effect": "Allow", "Action": list(verbs), "Resource": below},
+        ],
+    }
+
+
+ALL_BUT_VERSIONS = ("data/*", "_transactions/*", "_deletions/*", "_indices/*", "_refs/*", "_clones/*", "tree/*")
+ALL_BUT_REFS = ("data/*", "_transactions/*", "_deletions/*", "_indices/*", "_versions/*", "tree/*")
+LAST_STEPS: dict[str, tuple[tuple[str, ...], Callable[[Actor], object], str]] = {
+    "a write": (ALL_BUT_VERSIONS, lambda who: write(URI, who.storage, [7]), "_versions/"),
+    "a merge": (ALL_BUT_VERSIONS, lambda who: who.merge("exp", None), "_versions/"),
+    "a merge by reference": (
+        ALL_BUT_VERSIONS,
+        lambda who: who.main.branches.merge("exp", reference=True),
+        "_versions/",
+    ),
+    "an index": (ALL_BUT_VERSIONS, lambda who: who.main.indexes.create("id"), "_versions/"),
+    "a transaction": (ALL_BUT_VERSIONS, Actor.transaction, "_versions/"),
+    "a branch": (ALL_BUT_REFS, lambda who: who.main.branches.create("new"), "_refs/branches/"),
+    "a write to a new branch": (
+        ALL_BUT_REFS,
+        lambda who: write(URI, who.storage, [7], branch="new", create_branch="true"),
+        "_refs/branches/",
+    ),
+    "a transaction's branch": (ALL_BUT_REFS, Actor.transaction, "_refs/branches/"),
+    "a stream": (ALL_BUT_REFS, Actor.stream, "_refs/tags/"),
+    "a tag that moves": (("_refs/lance_spark/*",), Actor.own_tags, "_refs/tags/"),
+    "a tag that is deleted": (("_refs/lance_spark/*",), lambda who: who.main.tags.delete("exp-1"), "_refs/tags/"),
+    "a branch that is deleted": (("tree/*",), lambda who: delete_branch(who.main.location, "spare"), "_refs/branches/"),
+    "a branch that is set aside": (
+        ("tree/*", "_refs/lance_spark/*"),
+        lambda who: who.main.branches.delete("spare", keep_files=True),
+        "_refs/branches/",
+    ),
+    "a clone's tag": (
+        ("_clones/*", "../copy.lance/*"),
+        lambda who: who.main.shallow_clone(f"s3://{BUCKET}/copy.lance"),
+        "_refs/tags/",
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", LAST_STEPS)
+def test_what_is_denied_at_its_last_step_leaves_nothing_behind(client, denied, faulty, tmp_path, verb):
+    patterns, act, place = LAST_STEPS[verb]
+    policy = json.loads(json.dumps(allowed(*patterns)).replace(f"{ROOT}../", ""))
+    faulty.rule = enforced({"AKIDpart": policy})
+    before = objects(client, BUCKET)
+    with pytest.raises(PermissionDenied, match="Nothing was changed") as caught:
+        act(Actor({**storage_options(faulty.endpoint), "aws_access_key_id": "AKIDpart"}, tmp_path))
+    assert objects(client, BUCKET) == before
+    assert caught.value.missing.endswith(f" on {URI}/{place}")
+
+
+def test_a_clone_whose_target_is_denied_leaves_no_tag_at_its_source(client, denied, faulty, tmp_path):
+    faulty.rule = enforced({"AKIDpart": allowed("*")})
+    before = objects(client, BUCKET)
+    who = Actor({**storage_options(faulty.endpoint), "aws_access_key_id": "AKIDpart"}, tmp_path)
+    for clones in (who.main.shallow_clone, who.main.clone):
+        with pytest.raises(PermissionDenied) as caught:
+            clones(f"s3://{BUCKET}/copy.lance")
+        assert caught.value.missing.startswith(f"s3:PutObject on s3://{BUCKET}/copy.lance/")
+    assert objects(client, BUCKET) == before
+
+
+def test_files_that_may_not_be_deleted_are_named_and_nothing_else_is_claimed(client, denied, faulty):
+    faulty.rule = enforced({"AKIDpart": allowed("data/*", "_transactions/*", verbs=("s3:PutObject",))})
+    before = objects(client, BUCKET)
+    storage = {**storage_options(faulty.endpoint), "aws_access_key_id": "AKIDpart"}
+    with pytest.raises(PermissionDenied) as caught:
+        write(URI, storage, [7])
+    assert f"files that were written are left, as s3:DeleteObject on {URI}/data/ is missing" in caught.value.message
+    assert "Nothing was changed" not in caught.value.message
+    left = {key for key in objects(client, BUCKET) if key not in before}
+    assert {key.split("/")[1] for key in left} <= {"data", "_transactions"}
+    assert lance.dataset(URI, storage_options=storage).version == 3
+
+
+def test_copies_that_were_made_before_another_one_was_denied_are_counted(client, denied, faulty, tmp_path):
+    world_writes = allowed("data/*", "_versions/*", "_transactions/*")
+    rule, copies = enforced({"AKIDpart": world_writes}), []
+
+    def deny_the_second_copy(request):
+        if request.writes and "/data/" in request.key and request.access_key == "AKIDpart":
+            copies.append(request.key)
+            return "403 AccessDenied" if len(copies) > 1 else None
+        return rule(request)
+
+    faulty.rule = deny_the_second_copy
+    with pytest.raises(PermissionDenied, match=r"No version was made; a cleanup takes the 1 file copied") as caught:
+        Actor({**storage_options(faulty.endpoint), "aws_access_key_id": "AKIDpart"}, tmp_path).merge("exp", None)
+    assert "Nothing was changed" not in caught.value.message

@@ -75,7 +75,7 @@ def _left(request: Request, plan: ReplayPlan) -> str:
     copied = sum(files.exists(root, copy.target) for copy in plan.copies)
     where = f" at {request.location.uri}" if request.remote is not None else ""
     if copied:
-        return f"No version was made{where}; {counted(copied, 'copied file')} stay there until a cleanup takes them."
+        return f"No version was made{where}; a cleanup takes the {counted(copied, 'file')} copied so far."
     return f"Nothing was changed{where}."
 
 
