@@ -10,7 +10,7 @@ from lance_spark.store.failures import from_fsspec, from_pylance
 S3, GS, AZ = (DatasetLocation.at(f"{scheme}://b/lake/x.lance") for scheme in ("s3", "gs", "az"))
 BY_PYLANCE = (
     "LanceError(IO): single PUT of lake/x.lance/{path} failed after 1ms: The operation lacked the necessary privileges "
-    "to complete for path lake/x.lance/{path}: Error performing {method} http://h:1/b/lake/x.lance/{path} in 1ms{again} "
+    "to complete for path lake/x.lance/{path}: Error performing {method} http://h/b/lake/x.lance/{path} in 1ms{again} "
     "- Server returned non-2xx status code: 403 Forbidden: AccessDenied: Told so"
 )
 BY_BOTOCORE = "PermissionError: An error occurred (AccessDenied) when calling the {operation} operation: Access Denied"
