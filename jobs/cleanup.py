@@ -34,7 +34,7 @@ from lance_spark.actions.cleanup.multi_table import FleetOptions
 from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
 from lance_spark.actions.target import dataset_at
 from lance_spark.cleanup.catalog_report import LakeReport
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.policy import CleanupPolicy, of_branches
 from lance_spark.cleanup.policy_file import parse_policy
 from lance_spark.cleanup.report import CleanupReport
 from lance_spark.errors import InvalidOption, LanceSparkError
@@ -77,7 +77,7 @@ def run_catalog(arguments: argparse.Namespace, place: Place) -> LakeReport:
     """Clean all tables of a catalog."""
     if arguments.uri is not None:
         raise InvalidOption("A dataset and --catalog do not go together.", hint="Leave one of them out.")
-    _check_plain(arguments, ("version", "before_version", "plan_dir", "apply_plan", "inventory"), "--catalog")
+    _check_plain(arguments, ("version", "before_version", "branch", "plan_dir", "apply_plan", "inventory"), "--catalog")
     catalog = open_catalog(arguments.catalog, storage_from(arguments.storage), arguments.catalog_mode)
     options = FleetOptions(
         _policy(arguments), arguments.execute, max_deletes_per_second=arguments.max_deletes_per_second
@@ -129,7 +129,8 @@ def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
         "clones_from": (*base.clones_from, *arguments.clones_from),
         "known_bases": (*base.known_bases, *arguments.known_base),
     }
-    return replace(base, **{name: value for name, value in given.items() if value is not None})
+    policy = replace(base, **{name: value for name, value in given.items() if value is not None})
+    return of_branches(policy, arguments.branch)
 
 
 def _check_alone(arguments: argparse.Namespace) -> None:
@@ -237,6 +238,13 @@ def parser() -> argparse.ArgumentParser:
     )
     which.add_argument(
         "--undo-window", metavar="SPAN", help="how long moved or deleted refs can be restored (default 7d)"
+    )
+    which.add_argument(
+        "--branch",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="clean this branch, or those of a pattern, alone, and write nowhere else (repeatable)",
     )
     which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
     files = made.add_argument_group("files that no version names")

@@ -101,6 +101,35 @@ class PermissionDenied(StorageFailure):
     """The store refused access with the credentials given."""
 
     exit_code = 21
+    missing: str | None = None
+    """The permission that is missing and where, ``s3:PutObject on s3://bucket/x.lance/_refs/tags/``; None if the store
+    did not say it."""
+    before_commit = False
+    """Whether files of a version, or its manifest, could not be written: then that version was never committed."""
+    of_change = False
+    """Whether something could not be written or deleted, rather than read."""
+
+    def saying(self, outcome: str) -> PermissionDenied:
+        """The same error, which also says what became of the verb; the first one who knows that is believed."""
+        if self._outcome:
+            return self
+        made = self.reworded(f"{self.message} {outcome}", self.hint)
+        made._outcome = True
+        return made
+
+    def reworded(self, message: str, hint: str | None) -> PermissionDenied:
+        """The same denial in other words."""
+        made = PermissionDenied(message, hint)
+        made.missing, made.before_commit, made.of_change = self.missing, self.before_commit, self.of_change
+        return made
+
+    _outcome = False
+
+
+def may_have_happened(failure: LanceSparkError) -> bool:
+    """Whether what failed may have been committed all the same: a request whose answer was lost may have arrived."""
+    denied = isinstance(failure, PermissionDenied) and failure.before_commit
+    return isinstance(failure, StorageFailure) and not denied
 
 
 class CorruptData(LanceSparkError):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from lance_spark.actions.denied import UNCHANGED, left_after, unchanged
 from lance_spark.actions.reflog import give_up_name, keep_deleted, recorded
 from lance_spark.actions.resolve import resolve
-from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
+from lance_spark.errors import AlreadyExists, Conflict, NotFound, PermissionDenied, StorageFailure
 from lance_spark.layout.names import versions_directory
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_create_branch, check_delete_branch
@@ -16,7 +17,7 @@ from lance_spark.refs.names import check_branch_name, check_new_branch_name
 from lance_spark.refs.parse import BRANCHES, ref_file
 from lance_spark.refs.resolve import missing
 from lance_spark.store import files, refs
-from lance_spark.store.dropping import drop_branch, drop_ref
+from lance_spark.store.dropping import drop_files, drop_ref
 from lance_spark.store.unfinished import clear_unfinished
 
 
@@ -45,6 +46,8 @@ def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -
     _check_free(location, name)
     try:
         refs.create_branch(location, name, pin)
+    except PermissionDenied as denied:
+        raise (denied.saying(_take_back(location, name, denied)) if denied.of_change else denied) from None
     except (AlreadyExists, Conflict, NotFound, StorageFailure):
         # Whoever loses the race to create a branch is told one of four things, by how far the winner was.
         if refs.read_branch(location, name) is not None:
@@ -56,6 +59,18 @@ def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -
         raise AlreadyExists(f"Branch '{name}' was deleted while it was created.", hint="Create it again.")
     _check_one_start(location, name)
     return created
+
+
+def _take_back(location: DatasetLocation, name: str, denied: PermissionDenied) -> str:
+    """Remove what a creation made that was denied; returns what is to be said of it.
+
+    Where the ref file was refused, the first manifest was written. It is this process's own, as pylance writes no
+    manifest over another one: nobody else can have made the branch.
+    """
+    if denied.before_commit or refs.read_branch(location, name) is not None:
+        return UNCHANGED
+    files_of = f"files in {location.branch_uri(name)}"
+    return left_after(lambda: drop_files(location, name), files_of, f"whoever creates '{name}' next clears them")
 
 
 def _check_one_start(location: DatasetLocation, name: str) -> None:
@@ -99,7 +114,9 @@ def delete_branch(location: DatasetLocation, name: str) -> None:
     check_branch_name(name)
     table = refs.read_refs(location)
     check_delete_branch(table, name)
-    drop_branch(location, name, partial(check_unneeded, location, table.branches[name]))
+    with unchanged():
+        drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
+    drop_files(location, name)
 
 
 def set_aside_branch(location: DatasetLocation, name: str) -> None:

@@ -7,9 +7,18 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from lance_spark.actions.attempts import attempts, overtaken
-from lance_spark.errors import Conflict, LanceSparkError, Refused, StorageFailure
+from lance_spark.actions.denied import left_after
+from lance_spark.errors import (
+    Conflict,
+    LanceSparkError,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+    may_have_happened,
+)
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.rows.messages import Prepared
@@ -63,13 +72,16 @@ def finish(work: Finish) -> ChangeResult:
     """Commit the change on the newest version of its branch, and return what it did.
 
     Raises Conflict where commits in between changed the same rows, or rows that the change would have met; then its
-    files are deleted. After a StorageFailure it is not certain whether it was committed: the files stay for cleanup.
+    files are deleted. After most StorageFailures it is not certain whether it was committed: files stay for cleanup.
     """
     tried: list[Prepared] = [work.change]
     try:
         version, change = _commit(work, tried)
     except LanceSparkError as failure:
-        if not isinstance(failure, StorageFailure):
+        if isinstance(failure, PermissionDenied) and failure.before_commit:
+            undo = partial(discard, work.location, work.start.branch, tried)
+            raise failure.saying(left_after(undo, "files that were written")) from None
+        if not may_have_happened(failure):
             with suppress(StorageFailure):  # why it failed is worth more to the user
                 discard(work.location, work.start.branch, tried)
         raise

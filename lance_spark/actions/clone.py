@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from lance_spark import hints
+from lance_spark.actions.denied import unchanged
 from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
+from lance_spark.refs.parse import TAGS, ref_file
 from lance_spark.show.progress import Tell, WorkProgress, untold
 from lance_spark.show.words import counted
 from lance_spark.store import clones, refs, version_reader
 from lance_spark.store.datasets import find_latest
+from lance_spark.store.permissions import check_may_commit, check_may_put
 
 
 def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, record: bool = True) -> None:
@@ -29,16 +32,19 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
             hint=hints.of("Copy the data: ", hints.deep_clone(target.uri), "; or choose a target in the same bucket."),
         )
     _check_free(target)
-    if not record:
-        clones.shallow_clone(source, pin, target)
-        return
-    _protect(source, pin, target)
+    with unchanged():
+        if not record:
+            clones.shallow_clone(source, pin, target)
+            return
+        check_may_commit(target, None)  # before the source is told of a clone
+        check_may_put(source, ref_file(TAGS, clones.record_name(target)))
+        _protect(source, pin, target)
     try:
         clones.shallow_clone(source, pin, target)
     except LanceSparkError:
         if find_latest(target, None) is None:
-            clones.delete_record(source, target)
             refs.delete_tag(source, clones.record_name(target))
+            clones.delete_record(source, target)
         raise
 
 

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lance_spark.actions.attempts import attempts, overtaken
+from lance_spark.actions.denied import left_after
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.errors import Conflict, LanceSparkError, Refused, StorageFailure
+from lance_spark.errors import (
+    Conflict,
+    LanceSparkError,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+    may_have_happened,
+)
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.refs.model import PinnedVersion
@@ -78,6 +86,8 @@ def alter_columns(
             casting.keep(files)
             return AlterResult(made, plan)
     except LanceSparkError as failure:
+        if isinstance(failure, PermissionDenied) and failure.before_commit:
+            raise failure.saying(left_after(casting.delete, "files of columns")) from None
         casting.discard(failure)
         raise
     raise overtaken(branch)
@@ -128,8 +138,12 @@ class CastFiles:
 
     def discard(self, failure: LanceSparkError) -> None:
         """Delete all files unless the commit may have happened although it seemed to fail: then cleanup finds them."""
-        if not isinstance(failure, StorageFailure):
+        if not may_have_happened(failure):
             self._discard(list(self._made.values()))
+
+    def delete(self) -> None:
+        """Delete all files. Raises StorageFailure."""
+        discard_casts(self._location, self._branch, list(self._made.values()))
 
     def _discard(self, files: Sequence[str]) -> None:
         with suppress(StorageFailure):  # what was done, or why it failed, is worth more to the user

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from lance_spark.actions.denied import left_after
 from lance_spark.backfill.keys import call_key, field_ids, fragment_key, same_sources
 from lance_spark.backfill.model import (
     BackfillProgress,
@@ -17,7 +18,16 @@ from lance_spark.backfill.model import (
     RecordPlace,
 )
 from lance_spark.backfill.options import NULL, BackfillOptions
-from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotFound, Refused, StorageFailure
+from lance_spark.errors import (
+    Conflict,
+    CorruptData,
+    LanceSparkError,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+    may_have_happened,
+)
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.merge.snapshot import same_deletion
@@ -144,7 +154,10 @@ class FilledFiles:
         try:
             yield
         except LanceSparkError as failure:
-            if self._call is None and not isinstance(failure, StorageFailure):
+            if self._call is None and isinstance(failure, PermissionDenied) and failure.before_commit:
+                files = [*self._unused, *(made.file for made in self._made.values())]
+                raise failure.saying(left_after(lambda: self._discard(files), "files of columns")) from None
+            if self._call is None and not may_have_happened(failure):
                 with suppress(StorageFailure):
                     self._discard([*self._unused, *(made.file for made in self._made.values())])
             raise

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.clustering import cluster
+from lance_spark.actions.denied import unchanged
 from lance_spark.actions.optimize_plan import OPERATION, plan_optimize, work_of
 from lance_spark.actions.rehoming import rehome
 from lance_spark.actions.sync.write_guards import check_mergeable
@@ -108,7 +110,10 @@ class _Rewriting:
             standing = [task for task in group if same_sources(task, now)]
             left += [task for task in group if not same_sources(task, now)]
             if standing:
-                left += self._commit(plan, self._rewrite(plan, standing))
+                is_first = not self.result.commits and not self.result.rehomed
+                with unchanged() if is_first else nullcontext():
+                    rewritten = self._rewrite(plan, standing)
+                left += self._commit(plan, rewritten)
             progress = OptimizeProgress(
                 f"commit {number} of {len(plan.groups)}",
                 self.result.fragments_removed,

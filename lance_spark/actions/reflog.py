@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from lance_spark import hints
+from lance_spark.actions.denied import left_after, unchanged
 from lance_spark.actions.resolve import check_branch
-from lance_spark.errors import AlreadyExists, NotFound, Refused
+from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, Refused
 from lance_spark.layout.names import versions_directory
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.edit import check_tag_stays
@@ -54,12 +55,36 @@ def new_change(kind: str, name: str, action: str) -> RefChange:
 def recorded(location: DatasetLocation, change: RefChange) -> Iterator[None]:
     """Write a change down, let it happen, and write down that it did.
 
-    After an error it is not known whether it happened, so the record stays as it is. If not even the record can be
-    written, nothing happens.
+    After an error it is not known whether it happened, so the record stays as it is; except for what was denied, if it
+    did not happen. If not even the record can be written, nothing happens.
     """
-    reflog.write_change(location, change)
-    yield
+    with unchanged():
+        reflog.write_change(location, change)
+    try:
+        yield
+    except PermissionDenied as denied:
+        if not denied.of_change or not _is_as_before(location, change):
+            raise
+        raise denied.saying(left_after(lambda: _forget(location, change), "records of it")) from None
     reflog.write_change(location, replace(change, state=DONE))
+
+
+def _is_as_before(location: DatasetLocation, change: RefChange) -> bool:
+    """Whether a tag is where it was before a change, or a branch is there that was to be deleted."""
+    if change.kind == BRANCH:
+        return change.action == DELETED and refs.read_branch(location, change.name) is not None
+    now = refs.read_tag(location, change.name)
+    if change.before is None or now is None:
+        return change.before is None and now is None
+    return now.target.reference == change.before.target.reference
+
+
+def _forget(location: DatasetLocation, change: RefChange) -> None:
+    """Remove a record; who may not delete it says in it that it tells of nothing."""
+    try:
+        reflog.remove_change(location, change)
+    except PermissionDenied:
+        reflog.write_change(location, replace(change, state=FORGOTTEN))
 
 
 def tag_change(location: DatasetLocation, name: str, before: Tag, after: PinnedVersion | None) -> RefChange:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_spark.actions.attempts import attempts, overtaken
+from lance_spark.actions.denied import unchanged
 from lance_spark.actions.merge.ancestry import Graph, trace_of
 from lance_spark.actions.merge.copying import copy_files
 from lance_spark.actions.merge.plan import plan_replay
@@ -113,6 +114,9 @@ def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, eng
     """Carry the plan out. None if it has to be made again: a place is new, or another process was faster."""
     copy_files(plan, lambda uri: DatasetLocation(uri, location.options), engine)
     try:
+        if not plan.copies and not plan.placed.new_bases:
+            with unchanged():
+                return PinnedVersion(pin.branch, merge_commit.commit(location, location, plan))
         if plan.placed.new_bases:
             relocate_commit.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
             return None
@@ -170,7 +174,8 @@ def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersi
     """
     check_nothing_missing(location, head)
     check_unprotected(location, pin.branch)
-    restored = datasets.restore(location, pin)
+    with unchanged():
+        restored = datasets.restore(location, pin)
     if restored != head.version + 1:
         between = ", ".join(str(version) for version in range(head.version + 1, restored))
         raise Conflict(

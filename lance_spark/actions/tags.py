@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lance_spark.actions.denied import unchanged
 from lance_spark.actions.reflog import recorded, tag_change
 from lance_spark.actions.resolve import resolve
 from lance_spark.location import DatasetLocation
@@ -33,7 +34,9 @@ def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
     """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
     check_new_tag_name(name)
     check_create_tag(refs.read_refs(location), name)
-    refs.create_tag(location, name, resolve(location, target))
+    pin = resolve(location, target)
+    with unchanged():
+        refs.create_tag(location, name, pin)
 
 
 def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> RefTable:

@@ -9,10 +9,19 @@ import pyarrow as pa
 
 from lance_spark import hints
 from lance_spark.actions.branches import check_new, create_branch_at
+from lance_spark.actions.denied import left_after
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.sync.write_guards import check_writable
 from lance_spark.actions.target import take_target
-from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, LanceSparkError, NotFound, StorageFailure
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    PermissionDenied,
+    StorageFailure,
+)
 from lance_spark.location import DatasetLocation
 from lance_spark.options.write import WriteOptions, parse_write_options
 from lance_spark.refs.model import PinnedVersion
@@ -167,6 +176,10 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
                 f"{conflict.message} Cleaning up after it failed: {failure.message}", conflict.hint
             ) from failure
         raise
+    except PermissionDenied as denied:
+        if not denied.before_commit:
+            raise
+        raise denied.saying(left_after(lambda: _discard(job, fragments), "files that were written")) from None
 
 
 def give_up(job: WriteJob, fragments: Sequence[str]) -> None:

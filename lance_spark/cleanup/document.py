@@ -16,6 +16,7 @@ from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import Branch, RefTable, Tag
+from lance_spark.refs.names import MAIN
 from lance_spark.refs.reflog import decode, encode
 
 FORMAT = 1
@@ -42,6 +43,13 @@ class PlanFacts:
     """Unfinished plans whose evidence went into this one. They are finished once this one is carried out."""
     commit_window: timedelta = DEFAULT_COMMIT_WINDOW
     """That of the policy."""
+    branches: tuple[str, ...] = ()
+    """The branches that alone are cleaned, in order; all of the dataset if empty."""
+
+    @property
+    def home(self) -> str | None:
+        """The branch (None for main) below whose directory the plan is recorded while it is carried out."""
+        return None if not self.branches or MAIN in self.branches else self.branches[0]
 
 
 def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
@@ -58,6 +66,7 @@ def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
         "warnings": list(facts.warnings),
         "finishes": list(facts.finishes),
         "commit_window_s": facts.commit_window.total_seconds(),
+        "branches": list(facts.branches),
         "totals": facts.sums.to_pylist(),
         "parts": list(parts),
         "survey": _survey(facts.survey),
@@ -90,6 +99,7 @@ def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tup
             warnings=tuple(document["warnings"]),
             finishes=tuple(document["finishes"]),
             commit_window=timedelta(seconds=document["commit_window_s"]),
+            branches=tuple(document.get("branches", ())),  # a plan of an older version cleans all of them
         )
         return facts, list(document["parts"])
     except (KeyError, TypeError, ValueError, IndexError) as problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -93,6 +93,10 @@ class CleanupPolicy:
     branches: Mapping[str, VersionRule] = field(default_factory=dict)
     """Rules for branches by name or pattern (``exp/*``). The first one that matches replaces the rule above. An empty
     rule means 14 days as well."""
+    only_branches: Sequence[str] = ()
+    """Names or patterns (``exp/*``) of branches that alone are cleaned; all of the dataset if empty. Then nothing is
+    deleted or written outside of the directories of these branches. All else is read all the same: what may go is
+    decided by all versions, tags and clones."""
     tags: Mapping[str, OnTagged] = field(default_factory=dict)
     """What a tag of that name or pattern does to a version that would go: ``error`` or ``keep``."""
 
@@ -101,6 +105,9 @@ class CleanupPolicy:
             object.__setattr__(self, name, names_of(getattr(self, name)))
         if self.versions is not None:
             object.__setattr__(self, "versions", frozenset(self.versions))
+        if isinstance(self.only_branches, str):
+            object.__setattr__(self, "only_branches", (self.only_branches,))
+        object.__setattr__(self, "only_branches", tuple(self.only_branches))
         for name in ("unverified_age", "commit_window", "undo_window"):
             if getattr(self, name) < timedelta(0):
                 raise InvalidOption(f"{name} cannot be negative.")
@@ -111,6 +118,8 @@ class CleanupPolicy:
 
     def rule_for(self, branch: str | None) -> VersionRule | None:
         """The rule for a branch (None for main); None where nothing goes."""
+        if not self.takes(branch):
+            return None
         for pattern, rule in self.branches.items():
             if fnmatchcase(branch or MAIN, pattern):
                 return _or_default(rule)
@@ -118,6 +127,10 @@ class CleanupPolicy:
         if branch is None or not rule.names_numbers:
             return rule
         return None
+
+    def takes(self, branch: str | None) -> bool:
+        """Whether a branch (None for main) is cleaned at all."""
+        return not self.only_branches or any(fnmatchcase(branch or MAIN, pattern) for pattern in self.only_branches)
 
     def on_tagged(self, tag: str) -> OnTagged:
         """What a tag does to a version that would go."""
@@ -128,6 +141,12 @@ class CleanupPolicy:
 
     def _rule(self) -> VersionRule:
         return _or_default(VersionRule(self.older_than, self.before_version, self.retain_versions, self.versions))
+
+
+def of_branches(policy: CleanupPolicy | None, branches: Sequence[str] | str) -> CleanupPolicy:
+    """The policy (the default one for None) for these branches alone, if any are given; one string is one branch."""
+    base = policy or CleanupPolicy()
+    return replace(base, only_branches=branches) if branches else base
 
 
 def _or_default(rule: VersionRule) -> VersionRule:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from fnmatch import fnmatchcase
 
 from lance_spark import hints
 from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
@@ -15,7 +16,8 @@ from lance_spark.cleanup.survey import Chain, Survey, VersionFile
 from lance_spark.errors import Refused
 from lance_spark.refs.lifetime import Lifetime
 from lance_spark.refs.model import Branch, RefTable, Tag
-from lance_spark.refs.names import is_frozen_tag, is_own_tag, is_stream_tag
+from lance_spark.refs.names import MAIN, is_frozen_tag, is_own_tag, is_stream_tag
+from lance_spark.refs.resolve import missing
 from lance_spark.sync.merge_notes import merged_notes
 
 CLOCK_MARGIN = timedelta(hours=1)
@@ -316,9 +318,27 @@ def removed_paths(survey: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield from (chain.path(chain.files[position]) for position in verdicts[index].removed)
 
 
-def version_counts(survey: Survey, verdicts: Sequence[Verdict]) -> dict[str, dict[str, int]]:
-    """By branch of the dataset: how many versions go, and why the others stay."""
+def version_counts(
+    survey: Survey, verdicts: Sequence[Verdict], branches: Collection[str] = ()
+) -> dict[str, dict[str, int]]:
+    """By branch of the dataset, or by those of ``branches``: how many versions go, and why the others stay."""
     return {
         chain.name: {"removed": len(verdicts[index].removed), **verdicts[index].reasons}
         for index, chain in survey.owned()
+        if not branches or chain.name in branches
     }
+
+
+def chosen_chains(survey: Survey, policy: CleanupPolicy) -> dict[int, Chain]:
+    """The chains of the dataset that are cleaned, by index; all of them unless the policy names branches.
+
+    Raises NotFound for a name or pattern that no branch has.
+    """
+    if not policy.only_branches:
+        return dict(survey.owned())
+    chosen = {index: chain for index, chain in survey.owned() if chain.has_ref and policy.takes(chain.branch)}
+    names = [chain.name for chain in chosen.values()]
+    for pattern in policy.only_branches:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise missing("branch", pattern, [MAIN, *survey.refs.branches])
+    return chosen

@@ -91,6 +91,11 @@ class Survey:
         """The branch of every chain, as users know it."""
         return tuple(chain.name for chain in self.chains)
 
+    @property
+    def branches(self) -> tuple[str | None, ...]:
+        """Main, which is None, and the other branches of the dataset that have a ref."""
+        return tuple(chain.branch for _, chain in self.owned() if chain.has_ref)
+
     def owned(self) -> Iterator[tuple[int, Chain]]:
         """The chains of the dataset itself with their index; files are deleted only there."""
         return ((index, chain) for index, chain in enumerate(self.chains) if chain.repository == 0)

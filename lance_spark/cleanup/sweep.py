@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lance_spark.cleanup.references import ANYWHERE, LEFTOVER
 from lance_spark.cleanup.retention import Verdict
 from lance_spark.cleanup.stream_tags import is_needed_note
+from lance_spark.cleanup.survey import join
 from lance_spark.layout import file_kinds
 from lance_spark.layout.file_kinds import Roots, classify
 from lance_spark.layout.names import STREAMS
@@ -69,6 +70,8 @@ class Judgement:
     """Whether a file that is not listed is missing. Not so for an inventory, which may be older than the file."""
     sinks: Mapping[int, int] = field(default_factory=dict)
     """Where the first tag of a query is that writes to a chain, by chain: what was noted of later versions stays."""
+    listed_roots: tuple[str, ...] | None = None
+    """Roots of all chains, by index, if of each chain only the files below its own root were listed."""
 
 
 def to_files(listing: pa.RecordBatch, roots: Roots, chains: Mapping[str, int]) -> pa.RecordBatch:
@@ -198,6 +201,8 @@ def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table
     placed = pc.invert(pc.starts_with(own["key"], ANYWHERE))
     data = pc.or_(pc.starts_with(own["local"], "data/"), pc.starts_with(own["local"], "_deletions/"))
     needed = own.filter(pc.and_(pc.and_(covers, placed), data)).select(["chain", "key", "local"])
+    if judgement.listed_roots is not None:
+        needed = needed.filter(_in_own_root(needed, judgement.listed_roots))
     lost = needed.filter(pc.invert(pc.is_in(needed["key"], value_set=_listed(files))))
     count = lost.num_rows
     return _shaped(
@@ -214,6 +219,12 @@ def _missing(files: pa.Table, marks: pa.Table, judgement: Judgement) -> pa.Table
         ),
         MISSING,
     )
+
+
+def _in_own_root(marks: pa.Table, roots: Sequence[str]) -> pa.ChunkedArray:
+    """Which marks name a file below the root of the chain that names it: inherited files are elsewhere."""
+    prefixes = pa.array([join(root, "") for root in roots], pa.string()).take(marks["chain"].combine_chunks())
+    return pc.equal(marks["key"], pc.binary_join_element_wise(prefixes, marks["local"].combine_chunks(), ""))
 
 
 def _listed(files: pa.Table) -> pa.Array:

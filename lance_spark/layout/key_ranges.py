@@ -49,6 +49,20 @@ class KeyRange:
         )
 
 
+def clip(ranges: Sequence[KeyRange], directories: Sequence[str]) -> tuple[KeyRange, ...]:
+    """The parts of tiled ranges that hold paths below any of the directories (no slash at their ends), without overlap.
+
+    A directory inside another one of them adds nothing.
+    """
+    outer = sorted({one for one in directories if not any(one.startswith(f"{other}/") for other in directories)})
+    return tuple(
+        KeyRange(max(part.after or "", f"{directory}/"), min(part.until or f"{directory}0", f"{directory}0"))
+        for directory in outer
+        for part in ranges
+        if part.meets(directory)
+    )
+
+
 def tile(roots: Sequence[str], splits: int) -> tuple[KeyRange, ...]:
     """Ranges that hold every possible path below the dataset's root exactly once, in ascending order.
 

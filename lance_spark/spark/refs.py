@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lance_spark.actions import branches as branch_actions
 from lance_spark.actions import tags as tag_actions
+from lance_spark.actions.denied import unchanged
 from lance_spark.actions.glance import look_at_branches, look_at_tags
 from lance_spark.actions.lifetimes import alter_branch, alter_tag, check_settings
 from lance_spark.actions.merge.merge import MergeOptions, merge
@@ -71,7 +72,8 @@ class Branches(Shown):
         stays; ``unset`` removes settings by name.
         Raises InvalidOption, NotFound, and Refused for main, which cannot expire.
         """
-        return alter_branch(self.location, branch_or_none(name), settings, unset)
+        with unchanged():
+            return alter_branch(self.location, branch_or_none(name), settings, unset)
 
     def delete(self, name: str, keep_files: bool = False) -> None:
         """Delete a branch and its own files. Refused while another branch or a tag needs it, or it is protected.
@@ -149,7 +151,8 @@ class Tags(Shown):
         ``expire_after`` is a span (``"30d"``, a timedelta) after the tag was made or moved, ``owner`` a text. What is
         left out stays; ``unset`` removes settings by name. Raises InvalidOption, NotFound and Refused.
         """
-        return alter_tag(self.location, name, settings, unset)
+        with unchanged():
+            return alter_tag(self.location, name, settings, unset)
 
     def move(self, name: str, branch: str | None = None, version: int | None = None) -> None:
         """Point an existing tag at another version. Raises NotFound, and Refused for one that something relies on."""

@@ -26,7 +26,7 @@ from lance_spark.actions.sync.tracking_branches import Remote
 from lance_spark.actions.sync.write_guards import ORIGIN
 from lance_spark.actions.target import dataset_at
 from lance_spark.actions.transaction import transaction
-from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW
+from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW, of_branches
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.read import ReadOptions
@@ -297,25 +297,37 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         return relocate(self.location, old, new, dry_run)
 
     def plan_cleanup(
-        self, policy: CleanupPolicy | None = None, where: Where = "auto", inventory: DataFrame | pa.Table | None = None
+        self,
+        policy: CleanupPolicy | None = None,
+        where: Where = "auto",
+        inventory: DataFrame | pa.Table | None = None,
+        branches: Sequence[str] | str = (),
     ) -> CleanupPlan:
         """What a cleanup of the whole dataset would delete, main and all branches; nothing is changed.
 
+        With ``branches``, names or patterns, only what these branches alone own: see ``CleanupPolicy.only_branches``.
         It runs on threads of this process if that is quick, else on Spark; or as ``where`` says: "spark" or "local".
         ``inventory`` has the columns path, size and last_modified, and is used instead of listing the store, except for
         manifests. Raises Refused, CorruptData, NotFound or StorageFailure if evidence is missing.
         """
-        return cleanup.plan(self.spark, self.location, policy, where, inventory)
+        return cleanup.plan(self.spark, self.location, of_branches(policy, branches), where, inventory)
 
     def open_cleanup_plan(self, directory: str, where: Where = "auto") -> CleanupPlan:
         """A plan that was stored with ``plan.store(...)`` or ``--plan-dir``."""
         return cleanup.stored(self.spark, self.location, directory, where)
 
     def cleanup(
-        self, policy: CleanupPolicy | None = None, execute: bool = False, where: Where = "auto"
+        self,
+        policy: CleanupPolicy | None = None,
+        execute: bool = False,
+        where: Where = "auto",
+        branches: Sequence[str] | str = (),
     ) -> CleanupReport:
-        """Plan a cleanup and, with ``execute``, carry it out. Without, the report says what would go."""
-        plan = self.plan_cleanup(policy, where)
+        """Plan a cleanup and, with ``execute``, carry it out. Without, the report says what would go.
+
+        ``branches`` are those that alone are cleaned, by their names or patterns: nothing is written elsewhere.
+        """
+        plan = self.plan_cleanup(policy, where, branches=branches)
         try:
             return plan.apply() if execute else plan.report()
         finally:

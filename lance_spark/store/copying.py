@@ -27,7 +27,7 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
     Paths are relative to the locations. ``size`` is the size in the manifest, 0 if the manifest does not record it.
     Raises NotFound for a source that is gone.
     """
-    with reachable(target), reachable(source):
+    with reachable(target), reachable(source, path):
         # A copy inside of S3 fails if the source is gone; every other copy is checked by its size.
         if not size or not _inside_s3(source, target):
             original = _look(source, path)
@@ -37,10 +37,12 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
         there = _look(target, target_path)
         if there is not None and there[0] == size and time.time() - there[1] < _FRESH:
             return size
-        if _inside_s3(source, target) and size <= _ONE_REQUEST:
-            _copy_inside_s3(source, path, target, target_path)
-            return size
-        _copy(source, whole_path(source, path), target, whole_path(target, target_path))
+        # The source could be looked at: what is refused from here on is the copy.
+        with reachable(target, target_path):
+            if _inside_s3(source, target) and size <= _ONE_REQUEST:
+                _copy_inside_s3(source, path, target, target_path)
+                return size
+            _copy(source, whole_path(source, path), target, whole_path(target, target_path))
         after = _look(target, target_path)
     found_size = None if after is None else after[0]
     if found_size != size:

@@ -23,6 +23,7 @@ from lance_spark.errors import (
     StorageFailure,
 )
 from lance_spark.location import DatasetLocation
+from lance_spark.store.denials import DELETE, WRITE, Denial, denial
 
 _SOURCE_LINE = re.compile(r",? ?(?:location: )?/[^\s,]*\.rs:\d+(?::\d+)?")
 _DENIED = re.compile(
@@ -90,16 +91,19 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
         return Conflict(
             f"A concurrent commit to {where} cannot be combined with this one: {text}", hint="Run it again."
         )
-    return _refusal(told, text, where) or _absent_or_broken(told, text, where, doing)
+    return _refusal(told, text, where, location) or _absent_or_broken(told, text, where, doing)
 
 
-def from_fsspec(problem: BaseException, location: DatasetLocation) -> LanceSparkError:
-    """The error that an exception from fsspec or botocore amounts to; those have no base class in common."""
+def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | None = None) -> LanceSparkError:
+    """The error that an exception from fsspec or botocore amounts to; those have no base class in common.
+
+    ``path`` is the file that was asked for, relative to the location, if it was one.
+    """
     # s3fs keeps the store's error code only in what it raises from.
     text = clean(f"{type(problem).__name__}: {problem.__cause__ or problem}", location)
     told = _without_paths(text, location)
     if isinstance(problem, PermissionError) or _DENIED.search(told):
-        return _denied(text, location.uri)
+        return _denied(text, location.uri, denial(text, location, path))
     return _no_answer(told, text, location.uri) or StorageFailure(f"The store of {location.uri} failed: {text}")
 
 
@@ -126,11 +130,17 @@ def _no_answer(told: str, text: str, where: str) -> StorageFailure | None:
     return None
 
 
-def _denied(text: str, where: str) -> PermissionDenied:
-    return PermissionDenied(
-        f"The store denied access to {where}: {text}",
-        hint="Check the credentials (storage.<key> options or the environment) and what they may read and write.",
+def _denied(text: str, where: str, missing: Denial | None) -> PermissionDenied:
+    said = text if missing is None else f"{missing} is missing.{f' It said: {missing.said}.' if missing.said else ''}"
+    problem = PermissionDenied(
+        f"The store denied access to {where}: {said}",
+        hint="Check the credentials (storage.<key> options or the environment) and what they may read and write: see "
+        "docs/permissions.md.",
     )
+    if missing is not None:
+        problem.missing, problem.before_commit = str(missing), missing.before_commit
+        problem.of_change = missing.verb in (WRITE, DELETE)
+    return problem
 
 
 def _blames_user(told: str) -> bool:
@@ -138,12 +148,12 @@ def _blames_user(told: str) -> bool:
     return told.lower().startswith("invalid user input")
 
 
-def _refusal(told: str, text: str, where: str) -> LanceSparkError | None:
+def _refusal(told: str, text: str, where: str, location: DatasetLocation) -> LanceSparkError | None:
     """The error for a request that pylance or the store refused; None when the text tells of something else."""
     if _blames_user(told):
         return InvalidOption(f"{text} ({where})")
     if _DENIED.search(told):
-        return _denied(text, where)
+        return _denied(text, where, denial(text, location))
     if _NO_BUCKET.search(told):
         return NotFound(f"The bucket of {where} does not exist: {text}", hint="Check the bucket name and the endpoint.")
     if _BAD_INPUT.search(told):

@@ -27,7 +27,7 @@ def list_files(location: DatasetLocation) -> list[str]:
 
 def read(location: DatasetLocation, path: str) -> bytes | None:
     """The content of a file below the root; None where the store says it is not there."""
-    with reachable(location):
+    with reachable(location, path):
         try:
             if location.is_local:
                 with open(whole_path(location, path), "rb") as file:
@@ -64,7 +64,7 @@ def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
     filesystem = open_filesystem(location)
     for path in paths:
         whole = whole_path(location, path)
-        with reachable(location):
+        with reachable(location, path):
             try:
                 if location.is_local:
                     filesystem.rm(whole, recursive=True)

@@ -58,7 +58,7 @@ def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]
 
     Raises StorageFailure for whatever could not be listed.
     """
-    with reachable(location):
+    with reachable(location, directory):
         try:
             if location.uri.startswith("s3://"):
                 return list(_entries_on_s3(location, directory))
@@ -96,14 +96,14 @@ def checked_page(location: DatasetLocation, page: dict[str, Any]) -> dict[str, A
 
 
 @contextmanager
-def reachable(location: DatasetLocation) -> Iterator[None]:
-    """Every failure except for "not there" becomes a StorageFailure."""
+def reachable(location: DatasetLocation, path: str | None = None) -> Iterator[None]:
+    """Every failure except for "not there" becomes a StorageFailure; ``path`` is the one that is asked for."""
     try:
         yield
     except (LanceSparkError, FileNotFoundError, NotADirectoryError):
         raise
     except Exception as problem:  # noqa: BLE001 - turned into an error that says so, never swallowed
-        raise from_fsspec(problem, location) from None
+        raise from_fsspec(problem, location, path) from None
 
 
 def _quick_session() -> Any:

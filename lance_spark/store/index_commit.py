@@ -59,9 +59,14 @@ def _commit(
 
 def discard_segments(location: DatasetLocation, branch: str | None, uuids: Iterable[str]) -> None:
     """Delete segments that no version names. What cannot be deleted now is a cleanup's."""
-    root = DatasetLocation(location.branch_uri(branch), location.options)
     with suppress(StorageFailure):
-        files.delete(root, [f"_indices/{uuid}" for uuid in uuids])
+        delete_segments(location, branch, uuids)
+
+
+def delete_segments(location: DatasetLocation, branch: str | None, uuids: Iterable[str]) -> None:
+    """Delete segments that no version names. Raises StorageFailure."""
+    root = DatasetLocation(location.branch_uri(branch), location.options)
+    files.delete(root, [f"_indices/{uuid}" for uuid in uuids])
 
 
 def as_index(record: IndexRecord) -> Any:

@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,14 +19,17 @@ import pyarrow.parquet as pq
 from lance_spark import hints
 from lance_spark.cleanup.candidates import CANDIDATES, is_manifest
 from lance_spark.errors import CorruptData, NotFound
+from lance_spark.layout.names import branch_root
 from lance_spark.location import DatasetLocation
 from lance_spark.store import files
 from lance_spark.store.deleting import BATCH, delete_batch
 from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
+from lance_spark.store.parallel import each
 from lance_spark.store.uri import locate
 
 RECORDS = "_cleanup"
-"""Directory below the dataset's root with the plans that are being executed; pylance never looks there."""
+"""Directory with the plans that are being executed, below the dataset's root, or that of a branch which alone is
+cleaned; pylance never looks there."""
 _DOCUMENT = "_plan.json"
 """Begins with an underscore, so that Spark reads the directory as Parquet and passes it over."""
 WRITTEN = pa.schema([("part", pa.string())])
@@ -86,23 +89,38 @@ def _document(directory: DatasetLocation) -> dict[str, Any] | None:
     return document
 
 
-def unfinished(location: DatasetLocation) -> dict[str, tuple[DatasetLocation, tuple[str, ...]]]:
-    """Plans that a run began to execute and did not finish: by name, the directory and the parts.
+class Unfinished(NamedTuple):
+    """A plan that a run began to execute and did not finish."""
 
-    Raises CorruptData for a document that cannot be read.
+    directory: DatasetLocation
+    parts: tuple[str, ...]
+    branches: tuple[str, ...]
+    """The branches that it cleans; all of the dataset if empty."""
+
+
+def unfinished(location: DatasetLocation, branches: Sequence[str | None]) -> dict[str, Unfinished]:
+    """Plans that were begun and not finished, by name, which are recorded below the directories of these branches.
+
+    None is main, below whose directory are the records of cleanups of the whole dataset. Raises CorruptData for a
+    document that cannot be read.
     """
+    listed = each(location, lambda branch: files.list_names(location, branch_root(branch) + RECORDS), branches)
     records = {}
-    for name in files.list_names(location, RECORDS):
-        directory = record(location, name)
-        document = _document(directory)
-        if document is not None:
-            records[name] = directory, tuple(document.get("parts", ()))
+    for branch, names in zip(branches, listed, strict=True):
+        for name in names:
+            directory = record(location, name, branch)
+            document = _document(directory)
+            if document is not None:
+                parts, cleaned = document.get("parts", ()), document.get("branches", ())
+                key = name if branch is None else f"{branch_root(branch)}{RECORDS}/{name}"
+                records[key] = Unfinished(directory, tuple(parts), tuple(cleaned))
     return records
 
 
-def record(location: DatasetLocation, name: str) -> DatasetLocation:
-    """The directory in which a plan is recorded while it is executed."""
-    return DatasetLocation(f"{location.uri}/{RECORDS}/{name}", location.options)
+def record(location: DatasetLocation, name: str, branch: str | None = None) -> DatasetLocation:
+    """The directory in which a plan is recorded while it is executed, below that of a branch (None for main)."""
+    below = location if branch is None else DatasetLocation(location.branch_uri(branch), location.options)
+    return DatasetLocation(f"{below.uri}/{RECORDS}/{name}", location.options)
 
 
 def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
@@ -117,7 +135,7 @@ def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
 
 def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
     """Write a small file at once; on local disks it is on the disk before this returns."""
-    with reachable(directory):
+    with reachable(directory, name):
         filesystem = open_filesystem(directory)
         if not directory.is_local:
             filesystem.pipe_file(whole_path(directory, name), content)

@@ -29,6 +29,17 @@ def test_a_dry_run_deletes_nothing_and_a_run_what_was_said(flights):
     assert ids(flights, "exp") == [10, 20, 31, 32]
 
 
+def test_a_branch_can_be_cleaned_alone(flights):
+    planned = call(
+        flights, "gc", "--branch", "exp", "--older-than", "0s", *AT_ONCE, "--execute", "--yes", "--json"
+    ).json
+    assert list(planned["versions"]) == ["exp"]
+    assert {row["outcome"] for row in planned["outcomes"]} == {"deleted"}
+    assert versions(flights) == [1, 2, 3, 4]
+    gone = call(flights, "gc", "--branch", "exq")
+    assert (gone.code, "'exp'" in gone.err) == (10, True)
+
+
 def test_versions_of_deleted_tags_stay_for_a_week(flights):
     for name in ("v1", "both"):
         call(flights, "tag", "-d", name, "--yes")

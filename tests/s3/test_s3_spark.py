@@ -55,6 +55,29 @@ def test_a_branch_is_written_by_spark_with_permission_for_its_directory_only(spa
     assert rows(table, storage) == [1]
 
 
+@pytest.mark.nightly
+def test_rows_and_columns_of_a_branch_change_with_permission_for_its_directory_only(
+    spark, table, bucket, client, storage, faulty, storage_through
+):
+    write(table, storage, [1, 2, 3])
+    opened(table, storage).create_branch("b", storage_options=storage)
+    faulty.rule = only_below("tree/b/")
+    main = LanceTable.for_path(spark, table, storage_through)
+    branch = main.checkout(branch="b")
+    before = {key: etag for key, etag in objects(client, bucket).items() if "/tree/b/" not in key}
+    branch.delete("id = 1")
+    branch.update({"id": "id + 10"}, "id = 2")
+    branch.merge(spark.createDataFrame([(3,), (4,)], "id bigint"), "id").when_not_matched_insert_all().execute()
+    branch.add_columns({"twice": "id * 2"})
+    branch.optimize(own_only=False)
+    branch.indexes.create("id")
+    for change in (main.delete, lambda where: main.update({"id": "0"}, where), lambda _: main.add_columns({"x": "id"})):
+        with pytest.raises(Exception, match=r"s3:PutObject on s3://.*/table.lance/\w+/ is missing"):
+            change("id = 3")
+    assert {key: etag for key, etag in objects(client, bucket).items() if "/tree/b/" not in key} == before
+    assert ids(branch.to_df(columns=["twice"])) == [6, 8, 24]
+
+
 @pytest.mark.parametrize(
     "more",
     [{}, {"branch": "b"}, {"branch": "n", "create_branch": "true"}, None],

@@ -63,6 +63,17 @@ def test_cleanup_ends_with_6_where_a_table_was_left_and_with_its_code_where_all_
     assert cleanup.main([*command, "--on-tagged", "keep"]) == 0
 
 
+def test_cleanup_of_some_branches_leaves_main_and_the_others_as_they_are(lake, capsys):
+    uri = str(lake / "b.lance")
+    for name in ("exp/a", "other"):
+        lance.dataset(uri).create_branch(name)
+        lance.write_dataset(numbers(1), f"{uri}/tree/{name}", mode="overwrite")
+    assert job("cleanup").main([uri, *AT_ONCE, "--local", "--execute", "--branch", "exp/*"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("2 deleted")
+    there = [len(lance.dataset(place).versions()) for place in (uri, f"{uri}/tree/exp/a", f"{uri}/tree/other")]
+    assert there == [2, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -33,6 +33,10 @@ class Request:
     token: str
     after: str = ""
     """The key after which a listing begins."""
+    batched: bool = False
+    """Whether it is one key of a request that deletes many."""
+    ends_upload: bool = False
+    """Whether it gives up an upload in parts, and deletes no object."""
 
     @property
     def writes(self) -> bool:
@@ -156,9 +160,11 @@ def _parse(method: str, path: str, headers: Message, body: bytes) -> list[Reques
         access_key=headers.get("Authorization", "").partition("Credential=")[2].partition("/")[0],
         token=headers.get("x-amz-security-token", ""),
         after=query.get("start-after", [""])[0],
+        ends_upload=method == "DELETE" and "uploadId" in query,
     )
     if "delete" not in query:
         return [request]
     return [
-        replace(request, method="DELETE", key=unescape(key.decode())) for key in re.findall(b"<Key>(.*?)</Key>", body)
+        replace(request, method="DELETE", key=unescape(key.decode()), batched=True)
+        for key in re.findall(b"<Key>(.*?)</Key>", body)
     ]

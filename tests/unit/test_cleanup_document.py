@@ -106,7 +106,7 @@ def test_a_document_of_another_format_is_refused(number):
         from_document({**stored(FACTS), "format": number}, LOCATION)
 
 
-@pytest.mark.parametrize("name", sorted(set(stored(FACTS)) - {"format", "created", "dataset"}))
+@pytest.mark.parametrize("name", sorted(set(stored(FACTS)) - {"format", "created", "dataset", "branches"}))
 def test_a_document_without_something_is_refused(name):
     document = stored(FACTS)
     del document[name]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lance_spark.layout.key_ranges import KeyRange, tile
+from lance_spark.layout.key_ranges import KeyRange, clip, tile
 
 ROOTS = ["", "tree/a", "tree/a/b", "tree/a-b", "tree/é", "tree/日本/x", "tree/a.b", "tree/a0"]
 BITS = st.text("01", min_size=24, max_size=24)
@@ -132,3 +132,12 @@ def test_every_path_of_a_range_begins_with_its_prefix(after, until, path):
     part = KeyRange(after, until)
     assert not part.holds(path) or path.startswith(part.prefix)
     assert KeyRange("data/000", "data/001").prefix == "data/00"
+
+
+@given(roots=SETS_OF_ROOTS, splits=SPLITS, paths=PATHS, chosen=st.lists(st.sampled_from(ROOTS[1:]), max_size=4))
+def test_clipped_ranges_hold_each_path_below_the_directories_once_and_nothing_else(roots, splits, paths, chosen):
+    clipped = clip(tile(roots, splits), chosen)
+    for path in [*paths, *(f"{directory}/data/1" for directory in ROOTS[1:])]:
+        below = any(path.startswith(f"{directory}/") and path != f"{directory}/" for directory in chosen)
+        at_the_end = path in {f"{directory}0" for directory in chosen}
+        assert sum(part.holds(path) for part in clipped) == (below or at_the_end), path

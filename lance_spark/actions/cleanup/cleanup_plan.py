@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lance_spark.actions.cleanup.delete import Deletion, Recheck, tidy_up
 from lance_spark.actions.cleanup.noting import note_for_streams
+from lance_spark.actions.denied import unchanged
 from lance_spark.cleanup.candidates import CANDIDATES, FAILED, OUTCOMES, add_up, to_candidates
 from lance_spark.cleanup.document import PlanFacts, to_document
 from lance_spark.cleanup.report import CleanupReport
@@ -77,7 +78,7 @@ class CleanupPlan(Shown):
             dataset=self.location.uri,
             executed=False,
             planned=self.facts.sums.to_pylist(),
-            versions=version_counts(self.facts.survey, self.facts.verdicts),
+            versions=version_counts(self.facts.survey, self.facts.verdicts, self.facts.branches),
             warnings=self.facts.warnings,
             ran_on=self.runner.name,
         )
@@ -86,21 +87,22 @@ class CleanupPlan(Shown):
         """Delete the candidates, except for those that became live since; the report says what became of every file.
 
         Safe to repeat: files that are gone already count as gone. Files that could not be deleted are in the report.
-        Then a record stays below the dataset's ``_cleanup``, with which the next run finishes. Raises as
-        ``plan_cleanup`` if the dataset cannot be looked at again.
+        Then a record stays below the dataset's ``_cleanup``, or below that of the branch which alone is cleaned, with
+        which the next run finishes. Raises as ``plan_cleanup`` if the dataset cannot be looked at again.
 
-        What streams have yet to learn of versions that go is noted first, and the plan is recorded. Then manifests go,
+        The plan is recorded first, then what streams have yet to learn of versions that go. Then manifests go,
         and then files: if the run ends in between, every version that is still listed has all of its files. What the
         missing manifests proved is in the record, for the next run.
         """
         recheck = Recheck(self.facts, self.now_ns)
         now = recheck.look()  # a store that cannot be looked at stops the run before anything is written
-        unfinished = plans.unfinished(self.location) if self.facts.finishes else {}
+        unfinished = plans.unfinished(self.location, self.facts.survey.branches) if self.facts.finishes else {}
         # Other records stay: what they prove was not known to this plan, and would wait for days without them.
-        finished = [stored for name, stored in unfinished.items() if name in self.facts.finishes]
+        finished = [stored[:2] for name, stored in unfinished.items() if name in self.facts.finishes]
+        record = plans.record(self.location, self.facts.id, self.facts.home)
+        with unchanged():
+            parts = self.store(record).parts
         note_for_streams(self.facts, now)
-        record = plans.record(self.location, self.facts.id)
-        parts = self.store(record).parts
         outcomes = add_up(self._delete(record, parts, recheck, max_deletes_per_second))
         if FAILED not in outcomes["outcome"].to_pylist():
             tidy_up(self.location, record, parts, outcomes["kind"].to_pylist(), self.runner)

@@ -18,6 +18,7 @@ from lance_spark.cleanup.retention import Ages, RunClock, Verdict, positions_of_
 from lance_spark.cleanup.survey import Survey
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.location import DatasetLocation, is_within
+from lance_spark.refs.names import branch_or_none
 from lance_spark.runner.interface import Frame, Runner
 from lance_spark.store import files, plans
 from lance_spark.store.uri import locate
@@ -61,13 +62,19 @@ class Marking:
 
     def marks(self) -> Frame:
         """All marks, with the evidence that unfinished runs left."""
-        unfinished = plans.unfinished(self._survey.location)
-        self.finishes = tuple(unfinished)
-        parts = [(directory, part) for directory, names in unfinished.values() for part in names]
+        unfinished = plans.unfinished(self._survey.location, self._survey.branches)
+        self.finishes = tuple(name for name, plan in unfinished.items() if self._takes_all(plan.branches))
+        parts = [(plan.directory, part) for plan in unfinished.values() for part in plan.parts]
         frames = list(self._frames)
         if parts or not frames:
             frames.append(self._runner.flat_map("read unfinished plans", parts, _leftovers, MARKS))
         return self._runner.union(frames)
+
+    def _takes_all(self, branches: Sequence[str]) -> bool:
+        """Whether a run with this policy deletes all that a plan for some branches (or for all, if none) would."""
+        if not self._policy.only_branches:
+            return True
+        return bool(branches) and all(self._policy.takes(branch_or_none(branch)) for branch in branches)
 
     def _mark(self, stage: str, positions: dict[int, list[int]]) -> dict[int, dict[int, int]]:
         spans = cut_spans(self._survey, positions, 2 * self._runner.parallelism, self._read)

@@ -19,13 +19,20 @@ from lance_spark.cleanup.document import PlanFacts, from_document
 from lance_spark.cleanup.evidence import manifest_at
 from lance_spark.cleanup.inventory import to_listing
 from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.retention import RunClock, Verdict, branches_in_quarantine, judge, removed_paths
+from lance_spark.cleanup.retention import (
+    RunClock,
+    Verdict,
+    branches_in_quarantine,
+    chosen_chains,
+    judge,
+    removed_paths,
+)
 from lance_spark.cleanup.stream_tags import first_sinks
-from lance_spark.cleanup.survey import Survey, join
+from lance_spark.cleanup.survey import Chain, Survey, join
 from lance_spark.cleanup.sweep import DECIDED, FILES, MISSING, Judgement, decide, to_files
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.layout.file_kinds import MANIFEST, Roots
-from lance_spark.layout.key_ranges import KeyRange, tile
+from lance_spark.layout.key_ranges import KeyRange, clip, tile
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.reflog import kept_branches
@@ -52,12 +59,14 @@ def plan_cleanup(
     """
     clock = RunClock(now_ns)
     survey = take_survey(location, policy.clones, policy.clones_from)
+    chosen = chosen_chains(survey, policy)
     runner = engine.for_work(OPERATION, work_of_survey(survey, policy, clock))
     marking = Marking(survey, policy, runner)
     verdicts = tuple(judge(survey, policy, clock, marking.ages(clock)))
     marking.mark_the_rest(verdicts, clock)
     judgement = _judgement(survey, policy, clock, verdicts, whole=inventory is None)
-    files = list_all(survey, runner) if inventory is None else _inventoried(survey, runner, inventory)
+    lister = ListFiles.of(survey, chosen)
+    files = _list(survey, runner, lister) if inventory is None else _inventoried(survey, runner, inventory, lister)
     deciding = partial(decide, judgement=judgement)
     decided = runner.keep(runner.match("decide", (files, marking.marks()), deciding, DECIDED, about_rows(survey)))
     facts = PlanFacts(
@@ -72,6 +81,7 @@ def plan_cleanup(
         warnings=tuple(_warnings(survey, policy, now_ns)),
         finishes=marking.finishes,
         commit_window=policy.commit_window,
+        branches=tuple(chain.name for chain in chosen.values()) if policy.only_branches else (),
     )
     return CleanupPlan(facts, runner, now_ns, decided)
 
@@ -101,27 +111,38 @@ def _judgement(
     return Judgement(
         verdicts=verdicts,
         # What a deleted branch left may lack files; it says nothing about the listing.
-        latest={index: len(chain.versions) - 1 for index, chain in survey.owned() if chain.has_ref},
+        latest={
+            index: len(chain.versions) - 1
+            for index, chain in survey.owned()
+            if chain.has_ref and policy.takes(chain.branch)
+        },
         removed_manifests=frozenset(removed_paths(survey, verdicts)),
         started_ns=clock.now_ns,
         unverified_before_ns=unverified,
         sinks=first_sinks(survey),
         whole_listing=whole,
+        listed_roots=tuple(chain.root for chain in survey.chains) if policy.only_branches else None,
     )
 
 
 def list_all(survey: Survey, runner: Runner) -> Frame:
     """FILES of all files of the dataset."""
+    return _list(survey, runner, ListFiles.of(survey))
+
+
+def _list(survey: Survey, runner: Runner, lister: ListFiles) -> Frame:
     roots = [chain.root for _, chain in survey.owned()]
     worth = _ROWS_OF_A_WALK if survey.location.is_local else _ROWS_OF_A_REQUEST
     # Each range costs a request, or a walk through the directories.
     splits = min(runner.parallelism, 1 + about_files(survey) // worth)
-    return runner.flat_map("list files", tile(roots, splits), ListFiles.of(survey), FILES)
+    ranges = tile(roots, splits)
+    if lister.wanted is not None and "" not in lister.wanted:
+        ranges = clip(ranges, sorted(lister.wanted))
+    return runner.flat_map("list files", ranges, lister, FILES)
 
 
-def _inventoried(survey: Survey, runner: Runner, inventory: Frame) -> Frame:
+def _inventoried(survey: Survey, runner: Runner, inventory: Frame, lister: ListFiles) -> Frame:
     """FILES of an inventory, and of all manifests: an inventory may be older than a version that goes."""
-    lister = ListFiles.of(survey)
     directories = [join(chain.root, "_versions") for _, chain in survey.owned()]
     ranges = [KeyRange(f"{directory}/", f"{directory}0") for directory in directories]
     files = runner.map("read the inventory", inventory, lister.inventory, FILES)
@@ -135,11 +156,15 @@ class ListFiles:
     location: DatasetLocation
     chains: Mapping[str, int]
     """Index of each chain of the dataset by its root."""
+    wanted: frozenset[str] | None = None
+    """Roots of the chains whose files are wanted; None for all."""
 
     @classmethod
-    def of(cls, survey: Survey) -> ListFiles:
-        """For the chains of a dataset."""
-        return cls(survey.location, {chain.root: index for index, chain in survey.owned()})
+    def of(cls, survey: Survey, chosen: Mapping[int, Chain] | None = None) -> ListFiles:
+        """For the chains of a dataset; only files of the chosen ones come out."""
+        chains = {chain.root: index for index, chain in survey.owned()}
+        wanted = None if chosen is None else frozenset(chain.root for chain in chosen.values())
+        return cls(survey.location, chains, None if wanted == chains.keys() else wanted)
 
     def __call__(self, part: KeyRange) -> Iterator[pa.RecordBatch]:
         """FILES of one range."""
@@ -156,7 +181,11 @@ class ListFiles:
 
     def _files(self, listing: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         roots = Roots(self.chains)
-        return (to_files(batch, roots, self.chains) for batch in listing if batch.num_rows)
+        files = (to_files(batch, roots, self.chains) for batch in listing if batch.num_rows)
+        if self.wanted is None:
+            return files
+        chosen = pa.array([self.chains[root] for root in sorted(self.wanted)], pa.int32())
+        return (batch.filter(pc.is_in(batch["chain"], value_set=chosen)) for batch in files)
 
 
 def _sums(runner: Runner, survey: Survey, decided: Frame) -> pa.Table:

@@ -11,6 +11,7 @@ from importlib import import_module
 from uuid import uuid4
 
 from lance_spark import hints
+from lance_spark.actions.denied import unchanged
 from lance_spark.actions.fsck.facts import facts_of
 from lance_spark.actions.fsck.fsck import FsckOptions, examine
 from lance_spark.actions.fsck.repair_steps import StepContext, carry_out
@@ -18,7 +19,7 @@ from lance_spark.checkup.record import RepairRecord
 from lance_spark.checkup.repair import RepairPlan, plan_repair
 from lance_spark.checkup.repaired import DONE, Outcome, RepairResult
 from lance_spark.checkup.report import FsckReport
-from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused, StorageFailure
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, PermissionDenied, Refused, StorageFailure
 from lance_spark.location import DatasetLocation
 from lance_spark.runner.interface import Engine
 from lance_spark.show.moments import moment_at
@@ -66,17 +67,19 @@ def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairR
         software=f"lance-spark {import_module('lance_spark').__version__}",
         steps=plan.steps,
     )
-    write_record(location, record)
+    with unchanged():
+        write_record(location, record)
     context = StepContext(location, record)
     outcomes = []
     for number in range(len(plan.steps)):
         try:
             outcomes.append(_outcome(context, number))
         except StorageFailure as problem:
-            raise type(problem)(
-                f"The repair {record.id} stopped at step {number + 1} of {len(plan.steps)}: {problem.message}",
-                hint=hints.of("Run it again to go on, or take it back: ", hints.undo_repair(record.id), "."),
-            ) from None
+            stopped = f"The repair {record.id} stopped at step {number + 1} of {len(plan.steps)}: {problem.message}"
+            hint = hints.of("Run it again to go on, or take it back: ", hints.undo_repair(record.id), ".")
+            if isinstance(problem, PermissionDenied):
+                raise problem.reworded(stopped, hint) from None
+            raise type(problem)(stopped, hint=hint) from None
     if not any(outcome.state == DONE for outcome in outcomes) and not holds_the_only_copy(location, record):
         forget_record(location, record)
         return RepairResult("", tuple(outcomes))

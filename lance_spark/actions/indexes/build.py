@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+from lance_spark.actions.denied import left_after
 from lance_spark.actions.indexes.look import Look
 from lance_spark.backfill.keys import field_ids
-from lance_spark.errors import LanceSparkError, StorageFailure
+from lance_spark.errors import LanceSparkError, PermissionDenied, may_have_happened
 from lance_spark.indexing.coverage import merge_groups, task_count, task_groups
 from lance_spark.indexing.kinds import find_column, find_kind
 from lance_spark.indexing.training import plan_training
@@ -20,7 +21,7 @@ from lance_spark.runner.interface import Engine, Runner
 from lance_spark.runner.local import LOCAL
 from lance_spark.runner.work import Work
 from lance_spark.store.index_build import BUILT, SegmentOrder, build_segment, merge_built, train, unpack
-from lance_spark.store.index_commit import discard_segments
+from lance_spark.store.index_commit import delete_segments, discard_segments
 
 OPERATION = "index"
 
@@ -73,7 +74,10 @@ class SegmentBuilder:
         try:
             yield
         except LanceSparkError as failure:
-            if not isinstance(failure, StorageFailure):
+            if isinstance(failure, PermissionDenied) and failure.before_commit:
+                undo = partial(delete_segments, self._location, self._branch, self._written)
+                raise failure.saying(left_after(undo, "files of the index")) from None
+            if not may_have_happened(failure):
                 discard_segments(self._location, self._branch, self._written)
             raise
 

@@ -10,15 +10,17 @@ from lance_spark.actions.attempts import attempts, overtaken
 from lance_spark.actions.merge.copying import copy_files
 from lance_spark.actions.merge.plan import plan_replay
 from lance_spark.actions.merge.request import Request, open_root
-from lance_spark.errors import Conflict
+from lance_spark.errors import Conflict, PermissionDenied
 from lance_spark.merge.hints import hint_for
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.result import MergeResult
 from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
 from lance_spark.show.progress import WorkProgress
-from lance_spark.store import merge_commit
+from lance_spark.show.words import counted
+from lance_spark.store import files, merge_commit
 from lance_spark.store.indexes import carry_indexes
+from lance_spark.store.permissions import check_may_commit
 
 
 def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -> MergeResult:
@@ -38,10 +40,12 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
             if plan.placed.new_bases:
                 merge_commit.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
                 continue  # the bases have ids now
-            ran_on = copy_files(plan, partial(open_root, request), engine)
-            engine.tell(WorkProgress("commit"))
             try:
+                ran_on = _copied(request, plan, engine)
+                engine.tell(WorkProgress("commit"))
                 version = merge_commit.commit(request.location, request.their_location, plan)
+            except PermissionDenied as denied:
+                raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
             except Conflict:
                 if not left:
                     raise
@@ -52,6 +56,27 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         engine.tell(WorkProgress("carry indexes"))
         return _with_indexes(request, plan, result)
     raise overtaken(make().ours.branch)
+
+
+def _copied(request: Request, plan: ReplayPlan, engine: Engine) -> str | None:
+    """Copy the files, unless no version that names them may be committed: nobody else could use the copies.
+
+    They cannot be deleted once they are there. They have the names of their originals, and another process may be
+    committing the same merge.
+    """
+    if plan.copies:
+        check_may_commit(request.location, request.ours.branch)
+    return copy_files(plan, partial(open_root, request), engine)
+
+
+def _left(request: Request, plan: ReplayPlan) -> str:
+    """What is there of a plan that could not be carried out."""
+    root = open_root(request, plan.ours.root.uri)
+    copied = sum(files.exists(root, copy.target) for copy in plan.copies)
+    where = f" at {request.location.uri}" if request.remote is not None else ""
+    if copied:
+        return f"No version was made{where}; a cleanup takes the {counted(copied, 'file')} copied so far."
+    return f"Nothing was changed{where}."
 
 
 def _check(plan: ReplayPlan, request: Request) -> None:

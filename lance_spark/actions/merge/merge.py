@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from lance_spark.actions.denied import unchanged
 from lance_spark.actions.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.actions.merge.execute import replay
 from lance_spark.actions.merge.request import Request
 from lance_spark.actions.resolve import check_branch
 from lance_spark.actions.sync.write_guards import check_mergeable
-from lance_spark.errors import InvalidOption, Refused
+from lance_spark.errors import InvalidOption, PermissionDenied, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.merge.ancestry import Node
 from lance_spark.merge.placement import InPlacePolicy
@@ -21,6 +22,7 @@ from lance_spark.refs.names import MAIN
 from lance_spark.runner.interface import Engine
 from lance_spark.store import refs
 from lance_spark.store.datasets import pin_latest
+from lance_spark.store.permissions import check_may_commit
 from lance_spark.sync.merge_notes import MergeNote, with_note
 
 
@@ -79,10 +81,21 @@ def merge(
         )
 
     if options.reference and not options.dry_run:
-        protect(location, source)
+        with unchanged():
+            check_may_commit(location, into)
+            protect(location, source)
     result = replay(make, engine, options.dry_run)
-    if result.version is not None:
+    if result.version is None:
+        return result
+    try:
         remember(location, into, source, result.version)
+    except PermissionDenied as denied:
+        why = denied.message if denied.missing is None else f"{denied.missing} is missing"
+        note = (
+            f"The merge is committed, but not noted on a branch, as {why}. Only version {result.version} tells of "
+            "it: once a cleanup removes that version, the next merge may find conflicts."
+        )
+        return replace(result, notes=(*result.notes, note))
     return result
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_spark.actions.cleanup.plan import plan_cleanup
 from lance_spark.actions.procedures.procedure import TABLE, Context, Parameter, Procedure, Rows
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.policy import CleanupPolicy, of_branches
 from lance_spark.cleanup.sweep import KEEP
 from lance_spark.location import DatasetLocation
 from lance_spark.options.text import to_span
@@ -41,7 +41,8 @@ def _policy(given: Mapping[str, Any]) -> CleanupPolicy:
     for name in ("older_than", "commit_window"):
         if given[name] is not None:
             wanted[name] = to_span(name, given[name])
-    return replace(CleanupPolicy(), **wanted)
+    names = [name.strip() for name in (given["branches"] or "").split(",") if name.strip()]
+    return of_branches(replace(CleanupPolicy(), **wanted), names)
 
 
 CLEANUP = Procedure(
@@ -53,6 +54,7 @@ CLEANUP = Procedure(
         Parameter("retain_versions", "BIGINT", "how many of the newest versions of each branch stay"),
         Parameter("commit_window", "STRING", "the age up to which versions stay in any case; a day"),
         Parameter("execute", "BOOLEAN", "whether to delete", default=False),
+        Parameter("branches", "STRING", "branches or patterns that alone are cleaned, with commas in between; all"),
     ),
     pa.schema(
         [

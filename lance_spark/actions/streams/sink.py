@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
 from lance_spark.actions.attempts import attempts, overtaken
+from lance_spark.actions.denied import left_after
 from lance_spark.actions.evolving_append import append_evolved
 from lance_spark.actions.streams.doubles import take_back
 from lance_spark.actions.streams.tidying import is_due, tidy
 from lance_spark.actions.target import NamedTable, take_target
 from lance_spark.actions.write import begin, give_up, plan_write
-from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
+from lance_spark.errors import Conflict, InvalidOption, NotFound, PermissionDenied, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.options.storage import split_storage
 from lance_spark.options.stream import NEW_BRANCH, take_stream_options
@@ -114,7 +116,14 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
         look = look_for(location, batch, head.version)
         decision = decide(batch, look)
         if decision.action == "begin":
-            put_tag(location, batch, head.version)
+            try:
+                put_tag(location, batch, head.version)
+            except PermissionDenied as denied:
+                if stream.job.start is None or not denied.of_change:
+                    raise
+                # Nothing of this query is in, and without its tag nothing can be.
+                undo = partial(give_up, job, fragments)
+                raise denied.saying(left_after(undo, "files of the batch")) from None
             continue
         if decision.action == "skip" or (not fragments and job.plan.mode == "append" and number):
             settle_again(location, batch, look, decision.at)

@@ -15,6 +15,7 @@ from lance_spark.actions.branches import (
     list_branches,
     set_aside_branch,
 )
+from lance_spark.actions.denied import unchanged
 from lance_spark.actions.lifetimes import alter_branch, branch_lifetime, check_settings
 from lance_spark.actions.reflog import find_restorable, restore_branch
 from lance_spark.actions.rename import check_rename, rename_branch
@@ -142,7 +143,8 @@ def _restore(session: Session, asked: BranchArguments, name: str) -> None:
 
 
 def _alter(session: Session, asked: BranchArguments, name: str) -> None:
-    after = alter_branch(session.location, branch_or_none(name), asked.settings, asked.unset, asked.dry_run)
+    with unchanged():
+        after = alter_branch(session.location, branch_or_none(name), asked.settings, asked.unset, asked.dry_run)
     would = "would be" if asked.dry_run else "was"
     session.output.show(
         {"action": "alter", "branch": name, **after.as_record(), "dry_run": asked.dry_run},

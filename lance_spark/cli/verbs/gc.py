@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 )
 @click.option("--undo-window", metavar="SPAN", help="How long reflog's versions can be restored.  [default: 7d]")
 @click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
+@click.option(
+    "--branch", "branches", multiple=True, metavar="NAME", help="Clean this branch, or those of a pattern, alone."
+)
 @click.option("--known-base", multiple=True, metavar="URI", help="A base path, with all below it, to ignore.")
 @click.option("--execute", is_flag=True, help="Delete; without, only say what would go.")
 @dry_run_option
@@ -44,8 +47,9 @@ if TYPE_CHECKING:
 def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: Any) -> int:
     """Remove old versions, and files nothing needs.
 
-    Works on main and all branches. Only says what would go, unless --execute is given. Kept: the newest version of
-    every branch, those of the last day, tagged versions, the versions branches were made from, and what clones need.
+    Works on main and all branches, or with --branch on some, and then writes nowhere else. Only says what would go,
+    unless --execute is given. Kept: the newest version of every branch, those of the last day, tagged versions, the
+    versions branches were made from, and what clones need.
     """
     from lance_spark.actions.cleanup.plan import plan_cleanup
     from lance_spark.show.words import readable
@@ -68,9 +72,14 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
 
 
 def _policy(
-    older_than: str | None, retain: int | None, policy: Any, known_base: tuple[str, ...], **windows: str | None
+    older_than: str | None,
+    retain: int | None,
+    policy: Any,
+    known_base: tuple[str, ...],
+    branches: tuple[str, ...],
+    **windows: str | None,
 ) -> CleanupPolicy:
-    from lance_spark.cleanup.policy import CleanupPolicy
+    from lance_spark.cleanup.policy import CleanupPolicy, of_branches
     from lance_spark.cleanup.policy_file import parse_policy
 
     base = parse_policy(policy.read()) if policy is not None else CleanupPolicy()
@@ -81,7 +90,7 @@ def _policy(
     }
     for name, text in windows.items():
         given[name] = None if text is None else to_span(f"--{name.replace('_', '-')}", text)
-    return replace(base, **{name: value for name, value in given.items() if value is not None})
+    return of_branches(replace(base, **{name: value for name, value in given.items() if value is not None}), branches)
 
 
 def _show(output: Output, report: CleanupReport) -> None:

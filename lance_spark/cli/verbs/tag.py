@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from lance_spark.actions.denied import unchanged
 from lance_spark.actions.expressions import resolve_expression
 from lance_spark.actions.lifetimes import alter_tag, check_settings
 from lance_spark.actions.reflog import find_former, restore_tag
@@ -116,7 +117,8 @@ def _restore(session: Session, asked: TagArguments, name: str) -> None:
 
 def _alter(session: Session, asked: TagArguments, name: str) -> None:
     check_tag_name(name)
-    after = alter_tag(session.location, name, asked.settings, asked.unset, asked.dry_run)
+    with unchanged():
+        after = alter_tag(session.location, name, asked.settings, asked.unset, asked.dry_run)
     told_of = {key: value for key, value in after.as_record().items() if key in TAG_SETTINGS}
     session.output.show(
         {"action": "alter", "tag": name, **told_of, "dry_run": asked.dry_run},
