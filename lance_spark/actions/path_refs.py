@@ -13,6 +13,7 @@ from lance_spark.metadata.names import METADATA_TABLES
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.typed import DEFAULT, TypedRef, split_refs
 from lance_spark.store.datasets import find_latest, open_latest
+from lance_spark.store.uri import check_typed
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def read_path(text: str, storage_options: Mapping[str, str] | None = None, trave
         location = dataset_at(text, storage_options)
         open_latest(location)
         return PathRef(location, find_spec(location, travel))
+    check_typed(text)  # what follows takes an InvalidOption for one way to read the text that does not fit
     candidates = []
     for path, ref in ((text, DEFAULT), *ways):
         try:

@@ -15,7 +15,7 @@ from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.maintaining import maintain_table
 from lance_spark.spark.ref_verbs import RefVerbs
-from lance_spark.spark.session import session_or_none
+from lance_spark.spark.session import check_places, session_or_none
 from lance_spark.spark.types import to_spark
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class UpkeepVerbs(RefVerbs):
         ``clones`` are URIs of shallow clones that are not recorded. Where it runs is chosen as for
         :meth:`plan_cleanup`. Raises CorruptData, NotFound and StorageFailure if what is there cannot be understood.
         """
+        check_places(self.spark, *clones)
         report = storage(self.location, CleanupPolicy(clones=tuple(clones)), engine_of(self.spark, where))
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(data_frame, session))
@@ -64,6 +65,7 @@ class UpkeepVerbs(RefVerbs):
         nothing is changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` takes it back. Raises
         NotFound, Conflict, Refused for a repair that lacks evidence, and StorageFailure if the store does not answer.
         """
+        check_places(self.spark, *clones)
         options, now = FsckOptions(deep, tuple(clones)), time.time_ns()
         engine = engine_of(self.spark, where)
         if repair:

@@ -8,12 +8,15 @@ from typing import cast
 from lance_spark.actions.target import NamedTable
 from lance_spark.catalog.model import Catalog, Mode
 from lance_spark.errors import Refused
-from lance_spark.store.uri import locate
+from lance_spark.store.uri import locate_typed
 
 
 def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
-    """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write."""
-    return Catalog(locate(uri, storage_options), mode)
+    """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write.
+
+    Raises InvalidOption for what cannot be the place of a catalog.
+    """
+    return Catalog(locate_typed(uri, storage_options), mode)
 
 
 def catalog_of(table: NamedTable) -> Catalog:
