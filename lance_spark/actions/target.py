@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.options.catalog import take_catalog
+from lance_spark.options.session_tables import check_named, nothing_named
 from lance_spark.options.storage import split_storage
+from lance_spark.refs.typed import MARK
 from lance_spark.store.directories import branch_of_directory
 from lance_spark.store.uri import check_absolute, locate_typed
 
@@ -31,6 +33,8 @@ class Target:
     place: DatasetLocation | NamedTable
     options: dict[str, str]
     """The options that are left, for the read or the write itself."""
+    typed: str = ""
+    """The path, as it was typed, where it may name a ref as well: behind an ``@``."""
 
 
 def take_target(options: Mapping[str, str], call: str) -> Target:
@@ -39,13 +43,14 @@ def take_target(options: Mapping[str, str], call: str) -> Target:
     ``call`` is ``load`` or ``save``, for errors. Raises InvalidOption.
     """
     rest, storage = split_storage(options)
+    check_named(rest, call)
     table, rest = take_catalog(rest, call)
     if table is not None:
         return Target(NamedTable(locate_typed(table.root, storage), table.name, table.mode), rest)
     path = rest.pop("path", None)
     if path is None:
-        raise InvalidOption("No dataset was named.", hint=f"Give a path or a URI, e.g. {call}('s3://bucket/t.lance').")
-    return Target(dataset_at(path, storage), rest)
+        raise nothing_named(call)
+    return Target(dataset_at(path, storage), rest, path if MARK in path else "")
 
 
 def check_target(options: Mapping[str, str]) -> None:

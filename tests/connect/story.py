@@ -57,7 +57,11 @@ def first_line(call: Callable[[], object]) -> str:
 def main(uri: str, kind: str, master: str, chapters: str) -> dict[str, object]:
     spark = session(kind, master)
     chosen = [name for name in chapters.split(",") if name]
-    return basics(spark, uri) | {"relative": relative(spark, uri, kind)} | {name: CHAPTERS[name](spark, f"{uri}-{name}") for name in chosen}
+    return (
+        basics(spark, uri)
+        | {"relative": relative(spark, uri, kind)}
+        | {name: CHAPTERS[name](spark, f"{uri}-{name}") for name in chosen}
+    )
 
 
 def basics(spark: SparkSession, uri: str) -> dict[str, object]:
