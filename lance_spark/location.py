@@ -18,6 +18,16 @@ from lance_spark.errors import InvalidOption
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
 _BUCKET_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "abfs", "abfss"})
+_OPENED = _BUCKET_SCHEMES | {"file"}
+_WHERE = "local (or mounted) paths, s3://, gs://, az:// and abfss://"
+_INSTEAD = {
+    "hdfs": "HDFS does not work: put the dataset into an object store, or onto a file system that all machines mount "
+    "at the same path.",
+    "dbfs": "Databricks mounts it at /dbfs: write /dbfs{path}.",
+    "gcs": "Write gs://bucket/path.",
+    "wasb": "Write abfss://container@account.dfs.core.windows.net/path.",
+}
+_SAME = {"viewfs": "hdfs", "webhdfs": "hdfs", "swebhdfs": "hdfs", "wasbs": "wasb"}
 _BUCKET = re.compile(r"[^\s?#%\\\[\]]+")
 _PATH_CHARACTERS = "/-._~!$&'()*+,;=:@"
 
@@ -68,8 +78,47 @@ class DatasetLocation:
 
 
 def is_uri(text: str) -> bool:
-    """Whether a text is a URI, ``s3://...`` or ``file:...``, and no plain path. Raises InvalidOption for ``s3:/b``."""
+    """Whether a text is a URI, ``s3://...`` or ``file:...``, and no plain path.
+
+    Raises InvalidOption for ``s3:/b`` and as :func:`check_scheme`.
+    """
+    check_scheme(text)
     return _split_scheme(text.strip())[0] is not None
+
+
+def check_scheme(text: str) -> None:
+    """Raise InvalidOption for what a user typed that begins with ``scheme:/`` of a store that is not opened here.
+
+    Taken for a path, ``dbfs:/x`` became the directory ``./dbfs:/x``. The text may hold a password, so the error names
+    the scheme only, and the path where there is neither user nor host in front of it.
+    """
+    head, colon, rest = text.strip().partition(":")
+    scheme = head.lower()
+    if not colon or not rest.startswith("/") or not _SCHEME.fullmatch(head) or scheme in _OPENED:
+        return
+    instead = _INSTEAD.get(_SAME.get(scheme, scheme), "Put the dataset into one of these places.")
+    path = "/..." if rest.startswith("//") and not rest.startswith("///") else f"/{rest.lstrip('/')}"
+    raise InvalidOption(f"Datasets are opened at {_WHERE}, not at {head}:.", hint=instead.replace("{path}", path))
+
+
+def is_relative(text: str) -> bool:
+    """Whether a text is the path of something below whatever directory a process happens to work in."""
+    scheme, rest = _split_scheme(text.strip())
+    if scheme not in (None, "file"):
+        return False
+    path = rest if scheme is None else _strip_file_authority(rest)
+    return bool(path) and not path.startswith("/")
+
+
+def refused_relative(text: str, whole: str | None = None) -> InvalidOption:
+    """What to raise for a relative path on Spark Connect; ``whole`` is it in the process of the user, if known."""
+    path = text.strip()
+    known = f"os.path.abspath({path.removeprefix('file:')!r})" if whole is None else repr(whole)
+    return InvalidOption(
+        f"'{path}' is a relative path, and on Spark Connect it would lead to a temporary directory of the server. "
+        "Nothing was read or written.",
+        hint=f"Give an absolute path that the server can reach, such as {known}, or a URI: s3://bucket/t.lance.",
+    )
 
 
 def is_within(uri: str, root: str) -> bool:

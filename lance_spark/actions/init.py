@@ -15,7 +15,7 @@ from lance_spark.store.datasets import find_latest
 from lance_spark.store.directories import dataset_around
 from lance_spark.store.scanning import column_names
 from lance_spark.store.schemas import read_schema_of
-from lance_spark.store.uri import locate
+from lance_spark.store.uri import locate_typed
 from lance_spark.write.plan import check_names
 
 
@@ -34,7 +34,7 @@ def init_location(uri: str, storage_options: Mapping[str, str]) -> DatasetLocati
 
     Whoever is in ``flights.lance/data`` and says ``init .`` does not want a second dataset among the first one's files.
     """
-    location = locate(uri, storage_options)
+    location = locate_typed(uri, storage_options)
     around = dataset_around(location.uri) if location.is_local else None
     if around is not None and around.uri != location.uri:
         raise Refused(

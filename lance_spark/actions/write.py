@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,7 +13,7 @@ from lance_spark.actions.branches import check_new, create_branch_at
 from lance_spark.actions.denied import left_after
 from lance_spark.actions.resolve import resolve
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.actions.target import take_target
+from lance_spark.actions.target import Target, take_target
 from lance_spark.errors import (
     AlreadyExists,
     Conflict,
@@ -23,8 +24,8 @@ from lance_spark.errors import (
     StorageFailure,
 )
 from lance_spark.location import DatasetLocation
-from lance_spark.options.write import WriteOptions, parse_write_options
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.options.write import WriteOptions, cannot_change, parse_write_options
+from lance_spark.refs.model import PinnedVersion, RefSpec
 from lance_spark.store import write_commit, writing
 from lance_spark.store.datasets import find_latest, pin_latest
 from lance_spark.store.dropping import drop_branch
@@ -50,11 +51,29 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
     target = take_target(options, "save")
     parsed, place = parse_write_options(target.options), target.place
     if isinstance(place, DatasetLocation):
+        if target.typed:
+            place, parsed = _at_ref(target, parsed)
         return _plan(place, parsed, frame, overwrite)
     from lance_spark.actions.catalog.writing import claim_table  # a write to a path does not wait for catalogs
 
     claim = claim_table(place, parsed)
     return _plan(claim.location, parsed, frame, overwrite, claim)
+
+
+def _at_ref(target: Target, options: WriteOptions) -> tuple[DatasetLocation, WriteOptions]:
+    """The dataset of a path with ``@`` and, if that names a branch, the options of a write to it.
+
+    Raises InvalidOption for a branch there and in the options, Refused for a tag or a version.
+    """
+    from lance_spark.actions.path_refs import settle
+
+    settled = settle(target)
+    spec = settled.spec
+    if spec is None:
+        return settled.location, options
+    if spec != RefSpec(branch=spec.branch):
+        raise cannot_change("a version" if spec.tag is None else "a tag")
+    return settled.location, replace(options, branch=spec.branch)
 
 
 def _plan(

@@ -10,7 +10,7 @@ from typing import Literal
 from lance_spark.errors import InvalidOption
 from lance_spark.options import text
 from lance_spark.options.catalog import CATALOG_OPTIONS
-from lance_spark.options.stream_read import STREAM_READ_OPTIONS
+from lance_spark.options.stream_read import STREAM_READ_OPTIONS, refuse_changes
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import branch_or_none, check_tag_name
 
@@ -56,6 +56,7 @@ class ReadOptions:
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     """Read options from text. Raises InvalidOption for unknown, malformed and contradicting ones."""
+    refuse_changes(options)
     text.check_known(options, [*READ_OPTIONS, *_ALIASES], "reading", CATALOG_OPTIONS, STREAM_READ_OPTIONS)
     given = _without_aliases(options)
     columns = given.get("columns")

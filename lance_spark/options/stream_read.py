@@ -20,6 +20,8 @@ _ALIASES = {
     "skipChangeCommits": "skip_change_commits",
     "failOnDataLoss": "fail_on_data_loss",
     "checkpoint_location": "checkpointLocation",
+    "readChangeFeed": "changes",
+    "readChangeData": "changes",
 }
 STREAM_READ_OPTIONS = (
     "starting_version",
@@ -36,6 +38,10 @@ STREAM_READ_OPTIONS = (
     "checkpointLocation",
 )
 """Every option of a stream that a read does not have."""
+_CHANGES = {
+    name.lower(): name for name in ("changes", "readChangeFeed", "readChangeData", "endingVersion", "endingTimestamp")
+}
+"""Options that ask for changes, by their names in lower case."""
 _NOT_IN_STREAMS = {
     "tag": "starting_version",
     "version": "starting_version",
@@ -83,8 +89,33 @@ def split_stream_options(options: Mapping[str, str]) -> tuple[dict[str, str], di
     return own, rest
 
 
+def refuse_changes(options: Mapping[str, str]) -> None:
+    """Raise InvalidOption, with the call that does it, for a read of changes that is no stream, as Delta has it."""
+    given = {key.lower(): value for key, value in options.items()}
+    asked = next((key for key in given if key in _CHANGES), None)
+    if asked is None or given[asked].strip().lower() == "false":
+        return
+    first = (given.get("startingversion") or given.get("starting_version") or "").strip()
+    moment = given.get("startingtimestamp") or given.get("starting_timestamp")
+    # Delta's first version is the first whose changes are wanted; here it is the last one before them.
+    since = str(max(1, int(first) - 1)) if first.isdecimal() else "since" if moment is None else _moment(moment)
+    last = given.get("endingtimestamp")
+    until = given.get("endingversion") if last is None else _moment(last)
+    span = since if until is None else f"{since}, {until}"
+    raise InvalidOption(
+        f"Option '{_CHANGES[asked]}' is not for a read, which is of one version.",
+        hint=f"LanceTable.for_path(spark, path).changes({span}) is a DataFrame of what changed after that version; "
+        "spark.readStream with option('changes', 'true') follows the changes.",
+    )
+
+
+def _moment(text: str) -> str:
+    return f"datetime.fromisoformat({text!r})"
+
+
 def refuse_stream_options(options: Mapping[str, str]) -> None:
     """Raise InvalidOption for an option of a stream in a read that is none."""
+    refuse_changes(options)
     own, _ = split_stream_options(options)
     for name in own:
         raise InvalidOption(f"Option '{name}' is for streams.", hint="Read with spark.readStream, or leave it out.")

@@ -29,6 +29,9 @@ WRITE_OPTIONS = (
 )
 """Every option of a write except for ``path``, a catalog's and ``storage.<key>``."""
 
+_ALIASES = {"mergeSchema": "merge_schema", "overwriteSchema": "overwrite_schema"}
+"""What Delta's users type."""
+
 FILE_FORMATS = ("0.1", "2.0", "2.1", "2.2", "2.3", "legacy", "stable", "next")
 """File formats that pylance writes, and its names for the oldest, the recommended and the newest."""
 
@@ -73,13 +76,10 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Write options from text. Raises InvalidOption, and Refused for writing to a tag or a version."""
     for key in options:
         if what := _IMMUTABLE.get(key.lower()):
-            raise Refused(
-                f"Cannot write to {what}: versions and tags never change.",
-                hint="Write to a branch made from it: option('branch', 'name'), option('create_branch', 'true') "
-                "and option('from_tag', ...) or option('from_version', ...).",
-            )
-    text.check_known(options, WRITE_OPTIONS, "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
-    given = {key.lower(): value for key, value in options.items()}
+            raise cannot_change(what)
+    _answer_replace_where(options)
+    text.check_known(options, [*WRITE_OPTIONS, *_ALIASES], "writing", CATALOG_OPTIONS, STREAM_WRITE_OPTIONS)
+    given = _without_aliases(options)
     stable = given.get("enable_stable_row_ids")
     branch = branch_or_none(given.get("branch"))
     return WriteOptions(
@@ -92,6 +92,38 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         overwrite_schema=text.to_bool("overwrite_schema", given.get("overwrite_schema", "true")),
         merge_schema=text.to_bool("merge_schema", given.get("merge_schema", "false")),
     )
+
+
+def cannot_change(what: str) -> Refused:
+    """What to raise for a write to what never changes: ``a tag``, ``a version``."""
+    return Refused(
+        f"Cannot write to {what}: versions and tags never change.",
+        hint="Write to a branch made from it: option('branch', 'name'), option('create_branch', 'true') "
+        "and option('from_tag', ...) or option('from_version', ...).",
+    )
+
+
+def _answer_replace_where(options: Mapping[str, str]) -> None:
+    """Raise InvalidOption for Delta's option, with what does the same: deletion and append have to be one commit."""
+    for key, value in options.items():
+        if key.lower() in ("replacewhere", "replace_where"):
+            raise InvalidOption(
+                "Option 'replaceWhere' is not one of a write by Spark, which cannot see the rows that are there.",
+                hint="LanceTable.for_path(spark, path)"
+                f".write(df, mode='overwrite', replace_where={value!r}) replaces those rows in one version.",
+            )
+
+
+def _without_aliases(options: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names in lower case; refuses one value given under two names."""
+    names = {alias.lower(): name for alias, name in _ALIASES.items()}
+    given: dict[str, str] = {}
+    for key, value in options.items():
+        name = names.get(key.lower(), key.lower())
+        if name in given:
+            raise InvalidOption(f"Option '{name}' is given twice, once as '{key}'.", hint=f"Give only '{name}'.")
+        given[name] = value
+    return given
 
 
 def _create_table(given: Mapping[str, str], branch: str | None) -> bool:

@@ -24,7 +24,7 @@ from lance_spark.refs.model import RefSpec
 from lance_spark.show.card import Card, Shown
 from lance_spark.spark.catalog_upkeep import CatalogUpkeep
 from lance_spark.spark.saving import write_table
-from lance_spark.spark.session import needed_session
+from lance_spark.spark.session import check_places, needed_session
 from lance_spark.spark.table import LanceTable
 from lance_spark.spark.views import register_views
 
@@ -58,7 +58,11 @@ class LanceCatalog(CatalogUpkeep, Shown):
         storage_options: Mapping[str, str] | None = None,
         mode: Mode = "compatibility",
     ) -> None:
-        """``mode`` is ``v1`` (directories only), ``v2`` (``__manifest`` only) or both. Raises InvalidOption."""
+        """``mode`` is ``v1`` (directories only), ``v2`` (``__manifest`` only) or both. Raises InvalidOption.
+
+        On Spark Connect a relative ``root`` is one: the server would look for it elsewhere.
+        """
+        check_places(spark, root)
         self.catalog: Catalog = open_catalog(root, storage_options, mode)
         self._spark = spark
 

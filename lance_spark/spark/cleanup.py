@@ -14,6 +14,7 @@ from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.location import DatasetLocation
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.runner import SPARK
+from lance_spark.spark.session import check_places
 from lance_spark.spark.types import to_spark
 from lance_spark.store.uri import locate
 
@@ -32,6 +33,8 @@ def plan(
     inventory: DataFrame | pa.Table | None,
 ) -> CleanupPlan:
     """A plan. "auto" is where the inventory is, if there is one: a DataFrame may be too large for this process."""
+    policy = policy or CleanupPolicy()
+    check_places(spark, *policy.clones, *policy.clones_from)
     if inventory is not None and where == "auto":
         where = "local" if isinstance(inventory, pa.Table) else "spark"
     if isinstance(inventory, pa.Table) and where == "spark" and spark is not None:
@@ -40,11 +43,12 @@ def plan(
         spark = inventory.sparkSession
         inventory = inventory.toArrow() if where == "local" else inventory
     engine = engine_of(spark, where)
-    return _shown(spark, where, plan_cleanup(location, policy or CleanupPolicy(), engine, time.time_ns(), inventory))
+    return _shown(spark, where, plan_cleanup(location, policy, engine, time.time_ns(), inventory))
 
 
 def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, where: Where) -> CleanupPlan:
     """A plan that was stored in a directory."""
+    check_places(spark, directory)
     place = locate(directory, location.storage_options)
     return _shown(spark, where, open_plan(location, place, engine_of(spark, where), time.time_ns()))
 

@@ -64,8 +64,13 @@ class LanceDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of what is committed to a branch, version by version."""
+        from lance_spark.actions.target import check_target
+        from lance_spark.spark.failures import plainly
         from lance_spark.spark.streaming.source import LanceStreamReader
 
+        with plainly():
+            # Of a stream with a schema of the user's, the first process of a server does not know that it is one.
+            check_target(self.options)
         return LanceStreamReader(self.options, self._pin, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

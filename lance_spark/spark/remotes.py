@@ -23,6 +23,7 @@ from lance_spark.show.card import Card, Shown
 from lance_spark.spark.caches import refreshing
 from lance_spark.spark.engines import Progressing, engine_of
 from lance_spark.spark.refs import moving_branch
+from lance_spark.spark.session import check_places
 from lance_spark.store import refs
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Remotes(Shown):
         Raises InvalidOption for a name that belongs to another URI. Without storage options it is opened with those of
         this table.
         """
+        check_places(self.spark, uri)
         options = self.location.storage_options if storage_options is None else storage_options
         location = dataset_at(uri, options)
         known = self.list()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from lance_spark.actions.target import dataset_at
 from lance_spark.errors import Refused
+from lance_spark.location import DatasetLocation, is_relative, refused_relative
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer
@@ -40,6 +42,30 @@ def session_or_none(given: SparkSession | None) -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def check_places(given: SparkSession | None, *paths: str) -> None:
+    """Raise InvalidOption for a relative path where the session, given or active, is one of Spark Connect.
+
+    The server would look for it in another directory than this process does.
+    """
+    session = session_or_none(given)
+    if session is None or not is_connect(session):
+        return
+    for path in paths:
+        if is_relative(path):
+            raise refused_relative(path, os.path.abspath(path.strip().removeprefix("file:")))
+
+
+def dataset_of(given: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
+    """The dataset at what a user of the session typed. Raises InvalidOption, as :func:`check_places` as well."""
+    check_places(given, uri)
+    return dataset_at(uri, storage_options)
 
 
 def needed_session(given: SparkSession | None, hint: str) -> SparkSession:

@@ -7,7 +7,7 @@ needs its own access to the store. Spark is for DataFrames (``to_df``, ``version
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -24,7 +24,6 @@ from lance_spark.actions.sync.clone import CloneOptions
 from lance_spark.actions.sync.clone import clone as following_clone
 from lance_spark.actions.sync.tracking_branches import Remote
 from lance_spark.actions.sync.write_guards import ORIGIN
-from lance_spark.actions.target import dataset_at
 from lance_spark.actions.transaction import transaction
 from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW, of_branches
 from lance_spark.errors import Refused
@@ -52,7 +51,7 @@ from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.remotes import Remotes
 from lance_spark.spark.row_verbs import RowVerbs
 from lance_spark.spark.search import Columns, Searching
-from lance_spark.spark.session import needed_session, session_or_none
+from lance_spark.spark.session import check_places, dataset_of, needed_session, session_or_none
 from lance_spark.spark.types import to_spark
 from lance_spark.spark.upkeep import UpkeepVerbs
 from lance_spark.store import datasets, scanning
@@ -90,9 +89,10 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
     def for_path(spark: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None = None) -> LanceTable:
         """The dataset at a path or URI, at the newest version of main. Raises NotFound when there is none.
 
-        With None for the session everything works except for DataFrames, which raise Refused.
+        With None for the session everything works except for DataFrames, which raise Refused. On Spark Connect a
+        relative path is refused: InvalidOption.
         """
-        location = dataset_at(uri, storage_options)
+        location = dataset_of(spark, uri, storage_options)
         datasets.open_latest(location)
         return LanceTable(spark, location)
 
@@ -294,6 +294,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         were, ``new`` where they are now, if that is not this dataset. Each branch gets up to three versions. Raises
         NotFound if nothing is read from ``old``, Refused if ``new`` lacks files, Conflict.
         """
+        check_places(self.spark, *(place for place in (old, new) if place is not None))
         return relocate(self.location, old, new, dry_run)
 
     def plan_cleanup(
@@ -357,7 +358,9 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         return look_at_table(type(self).__name__, self.location, self.ref)
 
     def _target(self, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
-        return dataset_at(uri, self.location.storage_options if storage_options is None else storage_options)
+        return dataset_of(
+            self.spark, uri, self.location.storage_options if storage_options is None else storage_options
+        )
 
     def _follower(self, target: DatasetLocation, options: CloneOptions, progress: Progressing = None) -> LanceTable:
         pin, engine = self._pin(), engine_of(self.spark, progress=progress)

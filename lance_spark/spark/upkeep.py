@@ -16,7 +16,7 @@ from lance_spark.options.text import names_of
 from lance_spark.spark.engines import Progressing, engine_of
 from lance_spark.spark.maintaining import maintain_table
 from lance_spark.spark.ref_verbs import RefVerbs
-from lance_spark.spark.session import session_or_none
+from lance_spark.spark.session import check_places, session_or_none
 from lance_spark.spark.types import to_spark
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class UpkeepVerbs(RefVerbs):
         ``clones`` are URIs of shallow clones that are not recorded. Where it runs is chosen as for
         :meth:`plan_cleanup`. Raises CorruptData, NotFound and StorageFailure if what is there cannot be understood.
         """
+        check_places(self.spark, *names_of(clones))
         report = storage(self.location, CleanupPolicy(clones=names_of(clones)), engine_of(self.spark, where))
         session = session_or_none(self.spark)
         return report if session is None else replace(report, frame=partial(data_frame, session))
@@ -68,6 +69,7 @@ class UpkeepVerbs(RefVerbs):
         ``progress`` is told how far it is. Raises NotFound, Conflict, Refused for a repair that lacks evidence, and
         StorageFailure if the store does not answer.
         """
+        check_places(self.spark, *names_of(clones))
         options, now = FsckOptions(deep, names_of(clones)), time.time_ns()
         engine = engine_of(self.spark, where, progress)
         if repair:

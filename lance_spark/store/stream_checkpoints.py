@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lance_spark.errors import LanceSparkError, NotFound
 from lance_spark.store import files
-from lance_spark.store.uri import locate
+from lance_spark.store.uri import check_absolute, locate
 from lance_spark.streams.names import CHECKPOINT_FILE, parse_query_id
 
 
@@ -16,6 +16,7 @@ def read_query_id(checkpoint: str, storage: Mapping[str, str]) -> str:
     Raises NotFound, CorruptData, StorageFailure or InvalidOption, each with the way on: an id of one's own.
     """
     try:
+        check_absolute(checkpoint)
         content = files.read(locate(checkpoint, storage), CHECKPOINT_FILE)
     except LanceSparkError as problem:
         raise type(problem)(problem.message, hint=_way_on(problem.hint)) from None

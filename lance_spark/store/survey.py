@@ -25,7 +25,7 @@ from lance_spark.store.listing import list_range
 from lance_spark.store.parallel import each
 from lance_spark.store.quarantine import read_quarantined
 from lance_spark.store.reflog import read_changes
-from lance_spark.store.uri import locate
+from lance_spark.store.uri import locate, locate_typed
 
 CLONES = "_clones"
 """Directory below the dataset's root where clones made by this package are recorded."""
@@ -112,9 +112,9 @@ class _First(NamedTuple):
 
 def _survey(location: DatasetLocation, known: _First, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
     options = location.storage_options
-    declared = [locate(uri, options) for uri in clones]
+    declared = [locate_typed(uri, options) for uri in clones]
     for root in clones_from:
-        declared += datasets_below(locate(root, options))
+        declared += datasets_below(locate_typed(root, options))
     for clone in declared:
         if not files.list_names(clone, "_versions"):
             raise NotFound(f"There is no Lance dataset at {clone.uri}, which was given as a clone.")

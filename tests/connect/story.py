@@ -6,6 +6,7 @@ CHAPTERS are names of CHAPTERS below with commas between them. Prints its findin
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
@@ -18,7 +19,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
-from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register_search, upsert_batches
+from lance_spark import (
+    CleanupPolicy,
+    LanceCatalog,
+    LanceTable,
+    register_search,
+    resume_stream,
+    upsert_batches,
+)
 from lance_spark.errors import LanceSparkError
 from lance_spark.rows.result import ChangeResult
 from lance_spark.runner.work import Work
@@ -50,7 +58,11 @@ def first_line(call: Callable[[], object]) -> str:
 def main(uri: str, kind: str, master: str, chapters: str) -> dict[str, object]:
     spark = session(kind, master)
     chosen = [name for name in chapters.split(",") if name]
-    return basics(spark, uri) | {name: CHAPTERS[name](spark, f"{uri}-{name}") for name in chosen}
+    return (
+        basics(spark, uri)
+        | {"relative": relative(spark, uri, kind)}
+        | {name: CHAPTERS[name](spark, f"{uri}-{name}") for name in chosen}
+    )
 
 
 def basics(spark: SparkSession, uri: str) -> dict[str, object]:
@@ -86,6 +98,46 @@ def basics(spark: SparkSession, uri: str) -> dict[str, object]:
         "workers": workers(spark),
         "cleaned": cleaned(table),
     }
+
+
+def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
+    """What each verb says of a relative path, which a server would look for in a directory of its own."""
+    rows = spark.range(3)
+    read, table = spark.read.format("lance"), LanceTable.for_path(spark, uri)
+
+    def follow(source: str, target: str, schema: str | None = None) -> None:
+        reader = spark.readStream.format("lance")
+        stream = (reader if schema is None else reader.schema(schema)).load(source).writeStream.format("lance")
+        stream = stream.option("checkpointLocation", f"{uri}-{target.rpartition('/')[2]}-checkpoint")
+        stream.trigger(availableNow=True).start(target).awaitTermination()
+
+    calls: list[Callable[[], object]] = [
+        lambda: rows.write.format("lance").mode("append").save("rel.lance"),
+        lambda: rows.write.format("lance").mode("append").option("catalog", "rel").save("t"),
+        lambda: read.load("rel.lance").count(),
+        lambda: spark.read.format("lance").schema("id bigint").load("file:rel.lance").count(),
+        lambda: spark.sql("CREATE TEMPORARY VIEW rel USING lance OPTIONS (path 'rel.lance')"),
+        lambda: follow("rel.lance", uri + "-followed"),
+        lambda: follow(uri, "rel-followed"),
+        lambda: LanceTable.for_path(spark, "rel.lance").count_rows(),
+        lambda: LanceTable.for_path(None, "rel.lance").count_rows(),
+        lambda: LanceCatalog(spark, "rel").list_tables(),
+    ]
+    if kind == "connect":
+        calls += [
+            lambda: table.clone("rel-clone"),
+            lambda: table.shallow_clone("rel-clone"),
+            lambda: table.deep_clone("rel-clone"),
+            lambda: table.remotes.push("./rel-clone"),
+            lambda: table.fsck(clones=["rel-clone"]),
+            lambda: table.storage(clones=["rel-clone"]),
+            lambda: table.plan_cleanup(CleanupPolicy(clones=("rel-clone",))),
+            lambda: table.relocate("rel-old"),
+            lambda: upsert_batches("rel.lance", key="id", query_id="rel"),
+            lambda: resume_stream("rel.lance", "rel", 1),
+        ]
+    said = [first_line(call) for call in calls]
+    return [*said, *(str(path) for path in Path().glob("rel*"))]
 
 
 def streamed(spark: SparkSession, uri: str) -> list[int]:
@@ -264,6 +316,17 @@ def by_index(table: LanceTable) -> ChangeResult:
         return table.merge(few, on="id").when_matched_update_all().execute()
 
 
+def readme(spark: SparkSession, _uri: str) -> list[object]:
+    """What the examples of README say, typed where the process stands."""
+    text = Path(__file__).parents[2].joinpath("README.md").read_text()
+    names: dict[str, Any] = {"spark": spark}
+    said: list[object] = []
+    for code in re.findall(r"<!-- (?:first example|with spark) -->\n```python\n(.*?)```", text, re.DOTALL):
+        exec(code, names)
+        said += [eval(typed, names) for typed in re.findall(r"^(\w.*[)\]])  # [\d\[].*$", code, re.MULTILINE)]
+    return said
+
+
 def view(spark: SparkSession, uri: str) -> int:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING lance OPTIONS (path '{uri}', tag 'v1', columns 'day')")
     return _only(spark.sql("SELECT count(DISTINCT day) FROM v"))
@@ -296,6 +359,7 @@ CHAPTERS: dict[str, Callable[[SparkSession, str], object]] = {
     "searched": searched,
     "looked_after": looked_after,
     "retried": retried,
+    "readme": readme,
 }
 
 

@@ -62,11 +62,15 @@ def retried(found):
     assert files == fragments
 
 
+def readme(found):
+    assert found == [71, 143, 1000, 1500, 1000, ["air_flights"], 999]
+
+
 CHAPTERS = {
     check.__name__: check
-    for check in (changed, catalogued, streamed, upserted, changed_columns, searched, looked_after, retried)
+    for check in (changed, catalogued, streamed, upserted, changed_columns, searched, looked_after, retried, readme)
 }
-BY_DAY = tuple(name for name in CHAPTERS if name != "upserted")
+BY_DAY = tuple(name for name in CHAPTERS if name not in ("upserted", "readme"))
 ON_EXECUTORS = ("changed", "looked_after", "retried")
 """What the driver of a classic session hands to executors in ways of its own."""
 
@@ -97,6 +101,7 @@ def check(story: dict, uri: str, chapters: tuple[str, ...]) -> None:
     assert story["feed"][0] == ["delete", 0, "exp/a"]
     assert len(story["feed"]) == 1005
     check_frozen(story["frozen"], uri)
+    check_relative(story["relative"])
     assert story["counted"] == 143
     assert story["versions"] == [1]
     assert story["branches"] == ["exp/a"]
@@ -111,6 +116,16 @@ def check(story: dict, uri: str, chapters: tuple[str, ...]) -> None:
     assert lance.dataset(f"{uri}/tree/exp/a").count_rows() == 5
     for chapter in chapters:
         CHAPTERS[chapter](story[chapter])
+
+
+def check_relative(said: list[str]) -> None:
+    """A classic session takes relative paths, also with a cluster; Spark Connect refuses each, and makes nothing."""
+    if "no error" in said:
+        assert said[:10] == ["no error"] * 10
+        assert sorted(said[10:]) == ["rel", "rel-followed", "rel.lance"]
+        return
+    assert len(said) == 20
+    assert [line for line in said if "is a relative path, and on Spark Connect" not in line] == []
 
 
 def check_frozen(frozen: dict, uri: str) -> None:

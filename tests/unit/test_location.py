@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.errors import InvalidOption
-from lance_spark.location import DatasetLocation, canonical_uri
+from lance_spark.location import (
+    DatasetLocation,
+    canonical_uri,
+    check_scheme,
+    is_relative,
+    is_uri,
+    refused_relative,
+)
 
 LINKS = {"/link": "/real/place"}
 SECRET = "wJalrXUtnFEMI"
@@ -194,3 +201,86 @@ def test_a_location_is_a_value():
 )
 def test_a_branch_lives_below_tree(uri, branch, expected):
     assert DatasetLocation.at(uri).branch_uri(branch) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "instead"),
+    [
+        ("dbfs:/x/a.lance", "dbfs", "write /dbfs/x/a.lance."),
+        ("dbfs:///x/a.lance", "dbfs", "write /dbfs/x/a.lance."),
+        ("DBFS:/x", "DBFS", "write /dbfs/x."),
+        ("hdfs:///a.lance", "hdfs", "HDFS does not work"),
+        ("hdfs://name:8020/a.lance", "hdfs", "HDFS does not work"),
+        ("viewfs:/a", "viewfs", "HDFS does not work"),
+        ("wasbs://box@account/t", "wasbs", "abfss://container@account"),
+        ("gcs://bucket/t", "gcs", "gs://bucket/path"),
+        ("http://host/t.lance", "http", "one of these places"),
+        ("oss:/bucket/t", "oss", "one of these places"),
+        (" s3x://bucket/t", "s3x", "one of these places"),
+    ],
+)
+@pytest.mark.parametrize("check", [check_scheme, is_uri])
+def test_a_scheme_that_is_not_opened_is_refused_with_those_that_are_and_what_to_do(text, scheme, instead, check):
+    with pytest.raises(InvalidOption) as caught:
+        check(text)
+    assert caught.value.message == (
+        f"Datasets are opened at local (or mounted) paths, s3://, gs://, az:// and abfss://, not at {scheme}:."
+    )
+    assert instead in caught.value.hint
+
+
+@pytest.mark.parametrize("hint", ["/dbfs/x", "gs://bucket/path", "abfss://container@account.dfs.core.windows.net/path"])
+def test_what_a_hint_says_to_write_is_not_refused_in_its_turn(hint):
+    check_scheme(hint)
+
+
+def test_a_refused_scheme_does_not_show_a_password():
+    for text in (f"hdfs://me:{SECRET}@host/t", f"dbfs://me:{SECRET}@host/t"):
+        with pytest.raises(InvalidOption) as caught:
+            check_scheme(text)
+        assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["t.lance", "/t", "file:/t", "FILE:///t", "s3://b/t", "s3a://b/t", "S3N://b", "gs://b", "az://b", "abfss://b@a/t"],
+)
+def test_schemes_that_are_opened_are_not_refused(text):
+    check_scheme(text)
+
+
+@pytest.mark.parametrize("text", ["", "2024:01", "a:b/c", "dir/dbfs:/x", "c:/data", "./dbfs:/x"])
+def test_a_plain_path_with_a_colon_is_not_refused(text):
+    check_scheme(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "relative"),
+    [
+        ("t.lance", True),
+        ("./t.lance", True),
+        ("../t.lance", True),
+        ("~/t.lance", True),
+        ("lake", True),
+        (" lake ", True),
+        ("file:t.lance", True),
+        ("a:b", True),
+        ("", False),
+        ("/data/t.lance", False),
+        (" /data/t.lance", False),
+        ("file:/data/t", False),
+        ("file:///data/t", False),
+        ("file://localhost/data/t", False),
+        ("s3://bucket/t", False),
+        ("memory://bucket/t", False),
+    ],
+)
+def test_a_path_is_relative_where_the_directory_of_a_process_decides(text, relative):
+    assert is_relative(text) is relative
+
+
+def test_a_relative_path_is_refused_with_the_absolute_one():
+    known = refused_relative("t.lance", "/home/me/t.lance")
+    assert "'t.lance' is a relative path" in known.message
+    assert "'/home/me/t.lance'" in known.hint
+    assert "os.path.abspath('t.lance')" in refused_relative("file:t.lance").hint

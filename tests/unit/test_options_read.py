@@ -6,6 +6,7 @@ import pytest
 
 from lance_spark.errors import InvalidName, InvalidOption
 from lance_spark.options.read import READ_OPTIONS, ReadOptions, parse_read_options
+from lance_spark.options.stream_read import refuse_stream_options, split_stream_options
 from lance_spark.refs.model import RefSpec
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -145,3 +146,31 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(option, near):
     with pytest.raises(InvalidOption, match=f"Unknown option '{option}' for reading") as caught:
         parse_read_options({option: "1"})
     assert near is None or caught.value.hint == f"Did you mean '{near}'?"
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "call"),
+    [
+        ({"readChangeFeed": "true"}, "readChangeFeed", "changes(since)"),
+        ({"readChangeFeed": "true", "startingVersion": "5"}, "readChangeFeed", "changes(4)"),
+        ({"readChangeFeed": "true", "startingVersion": "1"}, "readChangeFeed", "changes(1)"),
+        ({"readchangefeed": "true", "startingversion": "5", "endingversion": "7"}, "readChangeFeed", "changes(4, 7)"),
+        ({"changes": "true", "starting_version": "exp"}, "changes", "changes(since)"),
+        ({"startingVersion": "5", "endingVersion": "7"}, "endingVersion", "changes(4, 7)"),
+        (
+            {"readChangeData": "true", "startingTimestamp": "2026-01-01", "endingTimestamp": "2026-02-01"},
+            "readChangeData",
+            "changes(datetime.fromisoformat('2026-01-01'), datetime.fromisoformat('2026-02-01'))",
+        ),
+    ],
+)
+@pytest.mark.parametrize("parse", [parse_read_options, refuse_stream_options])
+def test_a_read_of_changes_is_answered_with_the_call_that_does_it(given, named, call, parse):
+    with pytest.raises(InvalidOption) as caught:
+        parse(given)
+    assert caught.value.message == f"Option '{named}' is not for a read, which is of one version."
+    assert f"LanceTable.for_path(spark, path).{call} is" in caught.value.hint
+
+
+def test_in_a_stream_deltas_word_for_changes_is_taken():
+    assert split_stream_options({"readChangeFeed": "true", "branch": "b"}) == ({"changes": "true"}, {"branch": "b"})

@@ -19,6 +19,9 @@ GOOD = [
     ({"create_table": "true"}, WriteOptions(create_table=True)),
     ({"overwrite_schema": "false"}, WriteOptions(overwrite_schema=False)),
     ({"merge_schema": "true"}, WriteOptions(merge_schema=True)),
+    ({"mergeSchema": "true"}, WriteOptions(merge_schema=True)),
+    ({"overwriteSchema": "false"}, WriteOptions(overwrite_schema=False)),
+    ({"overwriteSchema": "true"}, WriteOptions()),
     ({"create_branch": "false"}, WriteOptions()),
     ({"branch": "b", "create_branch": "no"}, WriteOptions(branch="b")),
     (NEW, WriteOptions(branch="b", create_from=RefSpec())),
@@ -40,7 +43,20 @@ def test_no_option_means_main_with_pylances_own_defaults():
 
 
 def test_every_option_is_tried_below():
-    assert {name for given, _ in GOOD for name in given} == set(WRITE_OPTIONS)
+    assert {name for given, _ in GOOD for name in given} == {*WRITE_OPTIONS, "mergeSchema", "overwriteSchema"}
+
+
+def test_an_option_is_not_given_under_two_names():
+    with pytest.raises(InvalidOption, match="'merge_schema' is given twice"):
+        parse_write_options({"merge_schema": "true", "mergeSchema": "false"})
+
+
+@pytest.mark.parametrize("spell", ["replaceWhere", "replacewhere", "replace_where"])
+def test_deltas_replace_where_is_answered_with_the_call_that_does_it(spell):
+    with pytest.raises(InvalidOption) as caught:
+        parse_write_options({spell: "day = 'x'"})
+    assert "Option 'replaceWhere'" in caught.value.message
+    assert """.write(df, mode='overwrite', replace_where="day = 'x'")""" in caught.value.hint
 
 
 @pytest.mark.parametrize("spell", [str, str.upper])

@@ -10,12 +10,15 @@ from lance_spark.actions.target import NamedTable
 from lance_spark.catalog.model import Catalog, Mode
 from lance_spark.errors import NotFound, Refused
 from lance_spark.store.directories import is_directory
-from lance_spark.store.uri import locate
+from lance_spark.store.uri import locate_typed
 
 
 def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
-    """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write."""
-    return Catalog(locate(uri, storage_options), mode)
+    """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write.
+
+    Raises InvalidOption for what cannot be the place of a catalog.
+    """
+    return Catalog(locate_typed(uri, storage_options), mode)
 
 
 def check_root(catalog: Catalog) -> None:

@@ -24,7 +24,7 @@ from lance_spark.relocate.result import Relocated, Relocation
 from lance_spark.store import refs, relocate_commit
 from lance_spark.store.relocate_commit import Head, canonical, read_head
 from lance_spark.store.survey import recorded_clones
-from lance_spark.store.uri import locate
+from lance_spark.store.uri import locate, locate_typed
 
 
 def relocate(
@@ -72,7 +72,7 @@ def _move(location: DatasetLocation, old: str | None, new: str | None) -> Move |
         if new is not None:
             raise InvalidOption("A new place needs an old one.", hint="Say which place it replaces.")
         return None
-    move = Move(locate(old).uri, location.uri if new is None else locate(new).uri)
+    move = Move(locate(old).uri, location.uri if new is None else locate_typed(new).uri)
     if is_within(move.old, location.uri):
         raise InvalidOption(
             f"{move.old} is this dataset's own place.", hint="Name the place where the files were before."

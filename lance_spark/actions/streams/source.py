@@ -14,7 +14,7 @@ from lance_spark.actions.read import PinnedRead, pin_read, read_schema
 from lance_spark.actions.streams.source_line import StreamLine
 from lance_spark.actions.streams.source_parts import Part, PartsReader, StreamColumns, VersionParts
 from lance_spark.actions.streams.source_tag import hold, tag_of
-from lance_spark.errors import NotFound, Refused
+from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.feed.model import FeedColumns, FeedOptions
 from lance_spark.options.stream_read import (
     LATEST,
@@ -22,6 +22,7 @@ from lance_spark.options.stream_read import (
     parse_stream_options,
     split_stream_options,
 )
+from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.resolve import missing_version
 from lance_spark.store.scanning import Scan, ScanColumns, check_filter
@@ -53,7 +54,14 @@ def stream_read(options: Mapping[str, str], pinned: PinnedRead | None = None) ->
     """
     own, rest = split_stream_options(options)
     parsed = parse_stream_options(own, rest)
-    return StreamRead(pinned or pin_read(rest), parsed)
+    read = pinned or pin_read(rest)
+    ref = read.options.ref
+    if ref != RefSpec(branch=ref.branch):
+        raise InvalidOption(
+            "The path names one version behind its '@', and a stream goes on.",
+            hint="Name a branch there, and where the stream begins by option('starting_version', ...).",
+        )
+    return StreamRead(read, parsed)
 
 
 def stream_feed(stream: StreamRead) -> FeedColumns | None:

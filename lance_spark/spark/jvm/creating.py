@@ -87,9 +87,7 @@ class Creating(Implementation):
         provider = given.get(_PROVIDER, FORMAT).lower()
         # saveAsTable without a format says the session's default.
         if provider not in (FORMAT, str(self.bridge.spark.conf.get("spark.sql.sources.default")).lower()):
-            raise Refused(
-                f"Tables of this catalog are of format '{FORMAT}', not '{provider}'.", hint="Leave out USING."
-            )
+            raise other_format(provider)
         if _LOCATION in given:
             raise Refused(
                 "The catalog chooses where a table is.",
@@ -136,6 +134,11 @@ class Creating(Implementation):
             self._places.rename(parts_of(old), parts)
         except AlreadyExists as taken:
             raise java_error(self.bridge.new(names.TABLE_EXISTS, new)) from taken
+
+
+def other_format(provider: str) -> Refused:
+    """What to raise for a table of another format."""
+    return Refused(f"Tables of this catalog are of format '{FORMAT}', not '{provider}'.", hint="Leave out USING.")
 
 
 def shown_properties(properties: Mapping[str, str], place: Place) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from lance_spark.errors import Refused
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.bridge import Bridge
+from lance_spark.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ def connect(spark: SparkSession) -> Bridge:
     """The way into a session's JVM. Raises Refused, with what is missing, where the plain data source is to be used."""
     if os.environ.get(SWITCH, "").lower() in ("0", "false", "no", "off"):
         raise Refused(f"{SWITCH} is {os.environ[SWITCH]!r}.")
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(spark):
         raise Refused("the session is one of Spark Connect, which has no JVM here.")
     try:
         bridge = Bridge(spark)

@@ -1,10 +1,11 @@
 """Where PySpark itself is changed, for as long as a session is registered.
 
-Five functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a
-reader that loads natively; ``SparkSession.sql`` and ``MergeIntoWriter.merge``, which carry out an UPDATE, DELETE or
-MERGE of a table of ours, and the former also OPTIMIZE, VACUUM and their like; ``Catalog.listTables``, which lists the
-root of a catalog; and the conversion of Java's exceptions, which knows ours again. For everything else all of them do
-what they did. They are put back when the last session is unregistered.
+Functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a reader
+that loads natively; ``SparkSession.sql`` and ``MergeIntoWriter.merge``, which carry out an UPDATE, DELETE or MERGE of a
+table of ours, and the former also OPTIMIZE, VACUUM and their like; ``DataFrameWriter.saveAsTable``, which like ``sql``
+makes no table of ours in Spark's own catalog; ``Catalog.listTables``, which lists the root of a catalog; and the
+conversion of Java's exceptions, which recognizes ours. For everything else all of them do what they did. They are put
+back when the last session is unregistered.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pyspark.errors.exceptions import captured
 from pyspark.sql import SparkSession
 from pyspark.sql.catalog import Catalog
 from pyspark.sql.merge import MergeIntoWriter
-from pyspark.sql.readwriter import DataFrameReader
+from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from lance_spark.actions.read import pin_read
@@ -29,10 +30,11 @@ from lance_spark.rows.narrow import quoted_name
 from lance_spark.spark.jvm.bridge import from_java
 from lance_spark.spark.jvm.failures import PYTHON, Spoken, as_spark, recovered
 from lance_spark.spark.jvm.frames import data_frame
+from lance_spark.spark.jvm.made_tables import check_save, check_statement
 from lance_spark.spark.jvm.room import current
 from lance_spark.spark.jvm.row_statements import Change, RowStatement
 from lance_spark.spark.jvm.source import Source
-from lance_spark.spark.jvm.statements import may_change_rows
+from lance_spark.spark.jvm.statements import may_change_rows, may_make_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _format = DataFrameReader.format
 _sql, _merge, _list_tables = SparkSession.sql, MergeIntoWriter.merge, Catalog.listTables
+_save_as_table = DataFrameWriter.saveAsTable
 _convert: Any = captured.convert_exception
 _names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Names of our format, in lower case, of each session."""
@@ -96,6 +99,11 @@ def _native_format(self: DataFrameReader, source: str) -> DataFrameReader:
 @wraps(_sql)
 def _native_sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803
     room = current(self)
+    if room is not None and may_make_tables(sqlQuery):
+        try:
+            check_statement(room, sqlQuery, _names.get(self, ()))
+        except LanceSparkError as error:
+            raise as_spark(error) from None
     known = args is None or isinstance(args, dict | list)
     if room is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
         return _sql(self, sqlQuery, args, **kwargs)
@@ -149,6 +157,19 @@ def _looked_after(room: Room, text: str, args: Any) -> DataFrame | None:
         raise error if isinstance(error, AnalysisException) else as_spark(error) from None
 
 
+@wraps(_save_as_table)
+def _native_save_as_table(
+    self: DataFrameWriter, name: str, format: str | None = None, *args: Any, **kwargs: Any
+) -> None:
+    room = current(self._spark)
+    if room is not None:
+        try:
+            check_save(room, name, format or str(self._jwrite.source()), _names.get(self._spark, ()))
+        except LanceSparkError as error:
+            raise as_spark(error) from None
+    _save_as_table(self, name, format, *args, **kwargs)
+
+
 def _executed(statement: RowStatement) -> DataFrame | None:
     """What a statement did; None for what is Spark's, also to say what is wrong with it."""
     try:
@@ -174,6 +195,7 @@ def install(spark: SparkSession, name: str) -> None:
     SparkSession.sql = _native_sql  # type: ignore[method-assign]
     MergeIntoWriter.merge = _native_merge  # type: ignore[method-assign]
     Catalog.listTables = _native_list_tables  # type: ignore[method-assign]
+    DataFrameWriter.saveAsTable = _native_save_as_table  # type: ignore[method-assign]
     captured.convert_exception = _recovering  # type: ignore[assignment]
 
 
@@ -185,4 +207,5 @@ def forget(spark: SparkSession) -> None:
         SparkSession.sql = _sql  # type: ignore[method-assign]
         MergeIntoWriter.merge = _merge  # type: ignore[method-assign]
         Catalog.listTables = _list_tables  # type: ignore[method-assign]
+        DataFrameWriter.saveAsTable = _save_as_table  # type: ignore[method-assign]
         captured.convert_exception = _convert

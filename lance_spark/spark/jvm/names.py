@@ -102,6 +102,10 @@ CHANGES_EXPRESSIONS = f"{_SQL}.classic.ColumnNodeToExpressionConverter$"
 MAYBE_INSERT_ONLY = f"{_LOGICAL}.InsertOnlyMerge"
 MAYBE_MERGE_WRITER = f"{_SQL}.classic.MergeIntoWriter"
 
+MAYBE_CREATES = tuple(
+    f"{_LOGICAL}.{name}" for name in ("CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect")
+)
+
 _ALL = {key: value for key, value in sorted(globals().items()) if key.isupper() and not key.startswith("_")}
 CLASSES = tuple(value for key, value in _ALL.items() if not key.startswith(("CHANGES_", "MAYBE_")))
 """What has to be there when a session is registered."""

@@ -13,7 +13,6 @@ from lance_spark.actions.streams.sink import resume_stream as actions_resume
 from lance_spark.actions.streams.sink import settle, settle_again
 from lance_spark.actions.streams.tidying import is_due, tidy
 from lance_spark.actions.sync.write_guards import check_writable
-from lance_spark.actions.target import dataset_at
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.location import DatasetLocation
 from lance_spark.options.text import names_of
@@ -23,6 +22,7 @@ from lance_spark.spark.caches import refresh
 from lance_spark.spark.refs import moving_branch
 from lance_spark.spark.rows.engine import change_rows
 from lance_spark.spark.rows.merging import RowMerge
+from lance_spark.spark.session import dataset_of
 from lance_spark.spark.table import LanceTable
 from lance_spark.store.datasets import pin_latest
 from lance_spark.store.stream_sink import look_for, put_tag
@@ -136,7 +136,7 @@ def upsert_batches(
 def _place(table: LanceTable | str, branch: str | None) -> tuple[DatasetLocation, str | None]:
     """Where to write to: a handle's branch, or a path or URI with a branch."""
     if isinstance(table, str):
-        return dataset_at(table, None), branch_or_none(branch)
+        return dataset_of(None, table, None), branch_or_none(branch)
     if branch is not None:
         raise InvalidOption("A handle says the branch.", hint=f"Give table.checkout(branch={branch!r}).")
     return table.location, moving_branch(table.ref, "write to")
