@@ -88,7 +88,7 @@ venv:
 	@.ci/venv $(VENV) '$(NEWEST)' test,lint,demo,bench
 
 venv-oldest:
-	@.ci/venv $(VENV_OLDEST) '$(OLDEST)' test,demo
+	@.ci/venv $(VENV_OLDEST) '$(OLDEST)' test,demo,bench
 
 clean: ## remove the virtual environments and what runs left behind
 	rm -rf $(VENV) $(VENV_OLDEST) dist demo-output spark-warehouse artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
