@@ -12,7 +12,7 @@ URI ?=
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
-.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest clean
+.PHONY: help demo check unit test test-nightly test-oldest lint dist bench bench-cleanup bench-merge bench-catalog bench-native bench-tpch bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 23
@@ -63,6 +63,9 @@ bench-merge: venv ## the benchmark of merges and of lance-git (ARGS="--only a,c 
 bench-native: venv ## reading with plain DataFrame code, beside Parquet (ARGS="--rows 1000000 --jvm-jar FILE")
 	@$(call in_venv,$(VENV)) -m benchmarks.native $(ARGS)
 
+bench-tpch: venv ## TPC-H in plain SQL, beside Parquet (ARGS="--scale 1 --queries 1,6 --jvm-jar FILE --ansi off")
+	@$(call in_venv,$(VENV)) -m benchmarks.tpch $(ARGS)
+
 bench-rows: venv ## the benchmark of row and column changes (ARGS="--rows 1000000 --delta-jars A,B")
 	@$(call in_venv,$(VENV)) -m benchmarks.rows $(ARGS)
 
@@ -82,10 +85,10 @@ bench-catalog: venv ## the benchmark of catalogs, beside pylance's (ARGS="--only
 	@$(call in_venv,$(VENV)) -m benchmarks.catalog $(ARGS)
 
 venv:
-	@.ci/venv $(VENV) '$(NEWEST)' test,lint,demo
+	@.ci/venv $(VENV) '$(NEWEST)' test,lint,demo,bench
 
 venv-oldest:
-	@.ci/venv $(VENV_OLDEST) '$(OLDEST)' test,demo
+	@.ci/venv $(VENV_OLDEST) '$(OLDEST)' test,demo,bench
 
 clean: ## remove the virtual environments and what runs left behind
 	rm -rf $(VENV) $(VENV_OLDEST) dist demo-output spark-warehouse artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
