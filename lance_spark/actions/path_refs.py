@@ -43,14 +43,14 @@ def read_path_name(
 
 
 @dataclass(frozen=True)
-class Settled:
+class NamedPlace:
     """The dataset that the path of a read or write names, and the ref of that path; None for one without a ref."""
 
     location: DatasetLocation
     spec: RefSpec | None
 
 
-def settle(target: Target, travel: TypedRef = DEFAULT) -> Settled:
+def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
     """What the path of a target means. A path with ``@`` where there is no dataset yet is that of a new one.
 
     Raises as :func:`read_path`: NotFound for a ref that a dataset does not have; and InvalidOption for a second ref in
@@ -60,25 +60,25 @@ def settle(target: Target, travel: TypedRef = DEFAULT) -> Settled:
     if isinstance(place, NamedTable):
         raise AssertionError("a table of a catalog has no path")
     if not target.typed:
-        return Settled(place, None)
+        return NamedPlace(place, None)
     storage = place.storage_options
     named = next((key for key in target.options if key.lower() in ("branch", "tag")), None)
     if named is not None and find_latest(place, None) is not None:
-        return Settled(place, None)  # handles name the branch of whatever dataset they are at
+        return NamedPlace(place, None)  # handles name the branch of whatever dataset they are at
     try:
         found = read_path(target.typed, storage, travel)
     except NotFound:
         if any(_is_dataset(path, storage) for path, _ in split_refs(target.typed)):
             raise
-        return Settled(place, None)
+        return NamedPlace(place, None)
     if found.location == place:
-        return Settled(place, None)
+        return NamedPlace(place, None)
     if named is not None:
         raise InvalidOption(
             f"'{target.typed}' names a ref behind its '{MARK}', and so does option '{named}'.",
             hint="Leave one of them out.",
         )
-    return Settled(found.location, found.spec)
+    return NamedPlace(found.location, found.spec)
 
 
 def _is_dataset(path: str, storage_options: Mapping[str, str]) -> bool:
