@@ -6,7 +6,6 @@ CHAPTERS are names of CHAPTERS below with commas between them. Prints its findin
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
@@ -316,17 +315,6 @@ def by_index(table: LanceTable) -> ChangeResult:
         return table.merge(few, on="id").when_matched_update_all().execute()
 
 
-def readme(spark: SparkSession, _uri: str) -> list[object]:
-    """What the examples of README say, typed where the process stands."""
-    text = Path(__file__).parents[2].joinpath("README.md").read_text()
-    names: dict[str, Any] = {"spark": spark}
-    said: list[object] = []
-    for code in re.findall(r"<!-- (?:first example|with spark) -->\n```python\n(.*?)```", text, re.DOTALL):
-        exec(code, names)
-        said += [eval(typed, names) for typed in re.findall(r"^(\w.*[)\]])  # [\d\[].*$", code, re.MULTILINE)]
-    return said
-
-
 def view(spark: SparkSession, uri: str) -> int:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING lance OPTIONS (path '{uri}', tag 'v1', columns 'day')")
     return _only(spark.sql("SELECT count(DISTINCT day) FROM v"))
@@ -359,7 +347,6 @@ CHAPTERS: dict[str, Callable[[SparkSession, str], object]] = {
     "searched": searched,
     "looked_after": looked_after,
     "retried": retried,
-    "readme": readme,
 }
 
 

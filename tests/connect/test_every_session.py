@@ -62,15 +62,11 @@ def retried(found):
     assert files == fragments
 
 
-def readme(found):
-    assert found == [71, 143, 1000, 1500, 1000, ["air_flights"], 999]
-
-
 CHAPTERS = {
     check.__name__: check
-    for check in (changed, catalogued, streamed, upserted, changed_columns, searched, looked_after, retried, readme)
+    for check in (changed, catalogued, streamed, upserted, changed_columns, searched, looked_after, retried)
 }
-BY_DAY = tuple(name for name in CHAPTERS if name not in ("upserted", "readme"))
+BY_DAY = tuple(name for name in CHAPTERS if name != "upserted")
 ON_EXECUTORS = ("changed", "looked_after", "retried")
 """What the driver of a classic session hands to executors in ways of its own."""
 

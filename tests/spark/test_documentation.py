@@ -14,8 +14,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TYPED = [page for page in PAGES if examples(page)]
-ONLY_CLASSIC = {"README"}
-"""Pages whose later examples need one of SQL, to which a session of Spark Connect has no way."""
 BY_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 THEN = {
@@ -51,8 +49,6 @@ def desk(request, tmp_path_factory):
 
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
 def test_a_page_can_be_pasted_from_an_empty_directory_and_gives_what_it_shows(desk, page):
-    if desk.remote and page.stem in ONLY_CLASSIC:
-        pytest.skip("SQL takes a classic session")
     left_out = {"classic": desk.remote, "at night": not BY_NIGHT}
     found = desk.type(page, THEN.get(page.stem, ""), frozenset(mark for mark, out in left_out.items() if out))
     assert not found, "\n\n".join(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from support.pages import Example, examples, faults
 
 _OF_THE_SESSION = {"metastore_db", "derby.log", "spark-warehouse", "artifacts"}
 """What a Spark shell keeps in the directory in which it was started."""
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
 _NAMES = '__import__("support.fresh_names").fresh_names'
 
 
@@ -54,7 +56,9 @@ class Desk:
         if example.mark == "needs torch":
             self._prepare(shell, f"{_NAMES}.with_torch()")
         end = [""] if example.language == "python" else []  # which ends a loop or a function
-        return [text.replace(str(self._work), "/home/me") for text in shell.type([*example.lines, *end])]
+        # A bar of progress, which Spark Connect draws where a query takes long, is not there any more at its end.
+        shown = [_OVERWRITTEN.sub("", text) for text in shell.type([*example.lines, *end])]
+        return [text.replace(str(self._work), "/home/me") for text in shown]
 
     def _opened(self, kind: str) -> shells.Shell:
         if kind == "bash":
