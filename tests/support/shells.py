@@ -31,6 +31,7 @@ _HERE = {
     "PYSPARK_DRIVER_PYTHON": sys.executable,
     "PYSPARK_DRIVER_PYTHON_OPTS": "-i",
     "LANCE_LOG": "error",
+    "SPARK_CONNECT_PROGRESS_BAR_ENABLED": "false",
     "COLUMNS": "100",
 }
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn256m -Dlog4j2.level=OFF -Dspark.log.level=OFF"
