@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.connect_server import Server
 from support.desk import Desk
 from support.pages import blocks, examples
 from support.type_table import TABLE
@@ -42,14 +43,21 @@ refused, t.count_rows() == audited, [branch.name for branch in t.branches.list()
 
 @pytest.fixture(scope="module", params=["classic", pytest.param("connect", marks=pytest.mark.nightly)])
 def desk(request, tmp_path_factory):
-    desk = Desk(tmp_path_factory.mktemp("desk"), remote=request.param == "connect")
-    yield desk
-    desk.close()
+    place = tmp_path_factory.mktemp("desk")
+    server = Server(tmp_path_factory.mktemp("server"))
+    if request.param == "connect":
+        server.start({})
+    desk = Desk(place, server.url)
+    try:
+        yield desk
+    finally:
+        desk.close()
+        server.kill()
 
 
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
 def test_a_page_can_be_pasted_from_an_empty_directory_and_gives_what_it_shows(desk, page):
-    left_out = {"classic": desk.remote, "at night": not BY_NIGHT}
+    left_out = {"classic": bool(desk.remote), "at night": not BY_NIGHT}
     found = desk.type(page, THEN.get(page.stem, ""), frozenset(mark for mark, out in left_out.items() if out))
     assert not found, "\n\n".join(found)
 

@@ -16,9 +16,12 @@ _NAMES = '__import__("support.fresh_names").fresh_names'
 
 
 class Desk:
-    """One directory, and the shells that are started in it. Spark's is started once, and made as new for each page."""
+    """One directory, and the shells that are started in it. Spark's is started once, and made as new for each page.
 
-    def __init__(self, place: Path, remote: bool = False) -> None:
+    ``remote`` is the address of a server of Spark Connect.
+    """
+
+    def __init__(self, place: Path, remote: str = "") -> None:
         self._work, self._done, self.remote = place / "home", place / "done", remote
         self._pyspark: shells.Shell | None = None
         self._work.mkdir()

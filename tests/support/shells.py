@@ -109,9 +109,10 @@ def python(directory: Path) -> Shell:
     return Shell([sys.executable, "-i", "-q"], directory)
 
 
-def pyspark(directory: Path, remote: bool = False) -> Shell:
-    """Spark's shell for Python, with ``spark`` in it: a classic session, or one of Spark Connect."""
+def pyspark(directory: Path, remote: str = "") -> Shell:
+    """Spark's shell for Python, with ``spark`` in it: a classic session, or one of a server of Spark Connect."""
+    if remote:
+        return Shell([str(BIN / "pyspark"), "--remote", remote], directory)
     conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "2"}
     settings = [f"--conf={key}={value}" for key, value in conf.items()]
-    kind = "--remote=local[2]" if remote else "--master=local[2]"
-    return Shell([str(BIN / "pyspark"), kind, f"--driver-java-options={_JVM}", *settings], directory)
+    return Shell([str(BIN / "pyspark"), "--master=local[2]", f"--driver-java-options={_JVM}", *settings], directory)
