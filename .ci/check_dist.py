@@ -32,7 +32,7 @@ def wheel_problems(path: Path) -> list[str]:
     expected = {str(file.relative_to(ROOT)) for file in sources}
     found = {name for name in names if not name.startswith(information)}
     problems = [f"{path.name} lacks {name}" for name in sorted(expected - found)]
-    problems += [f"{path.name} has {name}, which is no source of the packages" for name in sorted(found - expected)]
+    problems += [f"{path.name} has {name}, which is no module of the packages" for name in sorted(found - expected)]
     problems += [] if same else [f"{path.name} lacks the LICENSE of the checkout"]
     for key, value in (("Name", "lance-spark"), ("License-Expression", "Apache-2.0"), ("License-File", "LICENSE")):
         problems += [] if metadata[key] == value else [f"{path.name}: {key} is {metadata[key]!r}, not {value!r}"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowBytes:
     """Rows in the bytes of Spark's ``UnsafeRow``."""
 
     fields: int
@@ -100,7 +100,7 @@ def for_java(answer: Answer, content: bytearray) -> Any:
     value = answer.value
     if isinstance(value, StructType):
         value = value.json()
-    elif isinstance(value, Rows):
+    elif isinstance(value, RowBytes):
         value = [value.fields, [placed(each) for each in value.contents]]
     elif isinstance(value, Factory):
         value = [placed(value.function), value.schema.json(), value.unix]
@@ -145,7 +145,7 @@ def _statistics(bridge: Bridge, value: tuple[int, int], known: Callable[..., Any
     return known(bridge, names.STATISTICS, {"sizeInBytes": size, "numRows": rows}).java()
 
 
-def _rows(bridge: Bridge, value: Rows, _: Any) -> Any:
+def _rows(bridge: Bridge, value: RowBytes, _: Any) -> Any:
     made = []
     for content in value.contents:
         row = bridge.new(names.UNSAFE_ROW, value.fields)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from lance_spark.spark.jvm import names
-from lance_spark.spark.jvm.answers import Answer, Rows
+from lance_spark.spark.jvm.answers import Answer, RowBytes
 from lance_spark.spark.jvm.unsafe_rows import has_unsafe_rows, unsafe_rows
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def few_rows(batches: Sequence[pa.RecordBatch], schema: st.StructType, at_once: 
     count = sum(batch.num_rows for batch in batches)
     if count > (_FEW_AT_ONCE if at_once else _FEW) or not has_unsafe_rows(schema):
         return None
-    return Answer("rows", Rows(len(schema), [*unsafe_rows(batches, schema)]))
+    return Answer("rows", RowBytes(len(schema), [*unsafe_rows(batches, schema)]))
 
 
 def internal_rows(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: st.StructType) -> Any:

@@ -26,7 +26,7 @@ _kinds: dict[type, str] = {}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenPredicates:
     """Of the predicates that Spark offers, by their places: what is taken, and what Spark has to apply."""
 
     taken: tuple[int, ...]
@@ -144,7 +144,7 @@ class _Handler:
         target = self._target
         with thrown(target.bridge, target.spoken):
             answer = getattr(target, _python_name(name))(*json.loads(arguments))
-        if isinstance(answer, Chosen):
+        if isinstance(answer, ChosenPredicates):
             return json.dumps({"taken": answer.taken, "left": answer.left})
         return answer
 
@@ -163,7 +163,7 @@ class _Handler:
             if name not in target.told:
                 return method(*arguments)
             answer = method(*(plain(target.bridge, each) for each in arguments))
-            if not isinstance(answer, Chosen):
+            if not isinstance(answer, ChosenPredicates):
                 return answer
             target._taken = [arguments[0][at] for at in answer.taken]
             return target.bridge.array(names.PREDICATE, [arguments[0][at] for at in answer.left])

@@ -19,7 +19,7 @@ from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.bridge import parsed_schema
 from lance_spark.spark.jvm.plain_values import aggregates, columns, expression, sort_key
 from lance_spark.spark.jvm.planning import PlannedScan, plan_scan
-from lance_spark.spark.jvm.proxies import Chosen, Implementation
+from lance_spark.spark.jvm.proxies import ChosenPredicates, Implementation
 from lance_spark.spark.jvm.scan import NativeLocalScan, NativeScan
 from lance_spark.spark.jvm.source import Pushed, Source, whole_filter
 from lance_spark.spark.types import to_spark
@@ -68,10 +68,10 @@ class NativeScanBuilder(Implementation):
         self._pushed = replace(self._pushed, sample=Sample(lower, upper, seed))
         return True
 
-    def push_predicates(self, predicates: list[Any]) -> Chosen:
+    def push_predicates(self, predicates: list[Any]) -> ChosenPredicates:
         """Take what Lance can filter by; what Spark has to apply, also again, is left."""
         if not self._source.takes_more:
-            return Chosen((), tuple(range(len(predicates))))
+            return ChosenPredicates((), tuple(range(len(predicates))))
         taken, left = [], []
         for place, predicate in enumerate(predicates):
             condition = expression(predicate)
@@ -82,7 +82,7 @@ class NativeScanBuilder(Implementation):
                 taken.append(place)
             if pushed is None or not pushed.exact or self._source.is_small:
                 left.append(place)
-        return Chosen(tuple(taken), tuple(left))
+        return ChosenPredicates(tuple(taken), tuple(left))
 
     def support_complete_push_down(self, aggregation: Any) -> bool:
         """Whether nothing is left to merge: where the driver has the answer. Then Spark needs no job.
