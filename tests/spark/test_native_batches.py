@@ -100,7 +100,7 @@ def typed(tmp_path_factory):
 def test_every_type_is_what_it_is_in_rows(spark, typed, generated):
     spark.conf.set("spark.sql.codegen.wholeStage", generated)
     try:
-        frame = load(spark, typed)
+        frame = load(spark, typed, batch_size=1)
         assert ("ColumnarToRow" in plan(frame)) or generated == "false"
         found = [list(column) for column in zip(*frame.collect(), strict=True)]
         assert dict(zip(frame.columns, found, strict=True)) == {row.name: row.shown for row in READABLE}
@@ -148,9 +148,10 @@ def test_nested_and_converted_types_are_what_they_are_in_rows(spark, uri, monkey
             F.max("large"), F.max("instant"), F.sum("wide"), F.first("vector")
         ),
     ]
-    found = [sorted(map(repr, question(load(spark, uri)).collect())) for question in questions]
+    frame = load(spark, uri, batch_size=2)
+    found = [sorted(map(repr, question(frame).collect())) for question in questions]
     by_rows(spark, monkeypatch)
-    assert found == [sorted(map(repr, question(load(spark, uri)).collect())) for question in questions]
+    assert found == [sorted(map(repr, question(frame).collect())) for question in questions]
     assert len(found[0]) == 4
 
 

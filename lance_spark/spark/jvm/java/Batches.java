@@ -280,9 +280,11 @@ public class Batches implements PartitionReaderFactory {
       this.values = values;
     }
 
-    public void close() {
-      values.close();
-    }
+    /** Nothing: the reader gives the memory back. A struct that is closed has lost its fields for the next batch. */
+    public void close() {}
+
+    /** As close, which Spark's generated code calls after each batch. */
+    public void closeIfFreeable() {}
 
     public boolean hasNull() {
       return values.hasNull();
