@@ -62,8 +62,12 @@ class NativeCatalog(Creating, Altering, Procedures):
     def initialize(self, name: str, options: Any) -> None:
         """Spark calls this for catalogs that it makes itself."""
 
-    def answered(self) -> dict[str, Answer]:
+    def name(self) -> str:
         """Its name in the session."""
+        return self._name
+
+    def answered(self) -> dict[str, Answer]:
+        """The name."""
         return {"name": answers.text(self._name)}
 
     def spoken(self) -> Spoken:

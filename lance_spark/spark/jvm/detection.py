@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from lance_spark.errors import Refused
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.bridge import Bridge
-from lance_spark.spark.session import is_connect
 from lance_spark.spark.jvm.java.compiled import maker
+from lance_spark.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
