@@ -21,14 +21,15 @@ def main(wheel: str, sdist: str) -> None:
 
 
 def wheel_problems(path: Path) -> list[str]:
-    """Exactly the modules of the checkout, the licence, and metadata that name both."""
+    """Exactly the modules and Java sources of the checkout, the licence, and metadata that name both."""
     with zipfile.ZipFile(path) as wheel:
         names = set(wheel.namelist())
         information = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
         metadata = email.parser.Parser().parsestr(wheel.read(f"{information}/METADATA").decode())
         licence = f"{information}/licenses/LICENSE"
         same = licence in names and wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
-    expected = {str(file.relative_to(ROOT)) for folder in PACKAGES for file in (ROOT / folder).rglob("*.py")}
+    sources = [file for folder in PACKAGES for kind in ("*.py", "*.java") for file in (ROOT / folder).rglob(kind)]
+    expected = {str(file.relative_to(ROOT)) for file in sources}
     found = {name for name in names if not name.startswith(information)}
     problems = [f"{path.name} lacks {name}" for name in sorted(expected - found)]
     problems += [f"{path.name} has {name}, which is no module of the packages" for name in sorted(found - expected)]

@@ -12,6 +12,7 @@ from support.native_tables import write_adversarial
 from lance_spark import register
 from lance_spark.spark import datasource
 from lance_spark.spark.jvm import planning, source
+from lance_spark.spark.jvm.detection import connected
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.2)]
 
@@ -43,10 +44,16 @@ def views(spark, tmp_path_factory):
     spark.conf.unset("spark.sql.parquet.filterPushdown")
 
 
-@pytest.fixture(params=["by the driver", "in tasks", "as a dimension"])
-def way(request, monkeypatch):
+@pytest.fixture(
+    params=["by the driver", "in tasks", "in tasks, by rows", "in tasks, without classes", "as a dimension"]
+)
+def way(request, spark, monkeypatch):
     """Which of the ways a native read takes: small tables take only one of them."""
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 0 if request.param == "in tasks" else 10_000)
+    monkeypatch.setattr(planning, "LOCAL_ROWS", 0 if request.param.startswith("in tasks") else 10_000)
+    if spark in connected and request.param in ("in tasks, by rows", "in tasks, without classes"):
+        monkeypatch.setattr(connected[spark], "batches", False)
+        if request.param == "in tasks, without classes":
+            monkeypatch.setattr(connected[spark], "maker", None)
     monkeypatch.setattr(source, "SMALL_ROWS", 100_000 if request.param == "as a dimension" else 0)
     return request.param
 
@@ -82,7 +89,7 @@ def expected(spark, views):
     return ask
 
 
-@pytest.mark.sampled(0.4)
+@pytest.mark.sampled(0.3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_query_has_the_rows_that_spark_finds(spark, views, way, expected, seed):
     indexed = seed % 2 == 0

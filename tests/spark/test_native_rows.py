@@ -28,6 +28,7 @@ def typed(spark, tmp_path_factory):
 def way(request, monkeypatch):
     if request.param == "Arrow":
         monkeypatch.setattr(local_rows, "_FEW", -1)
+        monkeypatch.setattr(local_rows, "_FEW_AT_ONCE", -1)
     return request.param
 
 

@@ -36,7 +36,8 @@ def metadata(**changes):
 @pytest.fixture
 def good():
     """The files of a wheel with nothing wrong."""
-    modules = [path for folder in ("lance_spark", "pyspark_lance") for path in (ROOT / folder).rglob("*.py")]
+    folders = [ROOT / "lance_spark", ROOT / "pyspark_lance"]
+    modules = [path for folder in folders for kind in ("*.py", "*.java") for path in folder.rglob(kind)]
     content = {str(path.relative_to(ROOT)): "" for path in modules}
     licence = (ROOT / "LICENSE").read_text()
     return {**content, f"{INFORMATION}/METADATA": metadata(), f"{INFORMATION}/RECORD": "", LICENCE: licence}
@@ -64,6 +65,7 @@ def test_a_whole_wheel_passes(checks, good, tmp_path):
     ("change", "problem"),
     [
         ({"lance_spark/errors.py": None}, "lacks lance_spark/errors.py"),
+        ({"lance_spark/spark/jvm/java/Batches.java": None}, "lacks lance_spark/spark/jvm/java/Batches.java"),
         ({"tests/conftest.py": ""}, "has tests/conftest.py, which is no module"),
         ({"lance_spark/secret.env": ""}, "has lance_spark/secret.env, which is no module"),
         ({LICENCE: None}, "lacks the LICENSE"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lance_spark.rows.model import INSERT, OPERATION
 from lance_spark.schema.projection import ROW_ADDRESS
 from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm.plain_values import plain
 from lance_spark.store.row_values import kept_columns
 
 if TYPE_CHECKING:
@@ -101,14 +102,17 @@ class AnalyzedChange:
         return str(self.root.condition().sql())
 
     def predicates(self) -> list[Any] | None:
-        """Of a DELETE, what Lance can tell the rows by, which is nothing for all rows; None where only Spark can."""
+        """Of a DELETE, what Lance can tell the rows by, as plain values; None where only Spark can.
+
+        That is nothing for all rows.
+        """
         if self._is(self.root, names.CHANGES_DELETE):
             return [] if self.root.condition().toString() == "true" else None
         with self.bridge.active():
             optimized = self.execution.optimizedPlan()
         if not self._is(optimized, names.CHANGES_DELETE_BY_FILTERS):
             return None
-        return self.bridge.items(optimized.condition())
+        return [plain(self.bridge, each) for each in self.bridge.items(optimized.condition())]
 
     def actions(self) -> DataFrame:
         """The frame of actions, see lance_spark.rows.model."""

@@ -39,6 +39,12 @@ class Bridge:
         self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at
         self.no_row_changes: str | None = None
         """Why statements cannot change rows; None where they can."""
+        self.maker: Any = None
+        """The object of Java that makes those that answer for Python; None where the session has no classes of ours."""
+        self.batches = False
+        """Whether scans hand over batches."""
+        self.no_batches: str | None = None
+        """Why Spark gets rows; None where it gets batches."""
         self.plans_merges = False
         """Whether ``df.mergeInto`` tells its plan (4.3)."""
         self.caches_by_name = False
@@ -183,10 +189,11 @@ def _takes(method: Any, arguments: Sequence[Any]) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> StructType:
+def parsed_schema(text: str) -> StructType:
+    """Python's schema for the JSON of one."""
     return StructType.fromJson(json.loads(text))
 
 
 def from_java(schema: Any) -> StructType:
     """Python's schema for one in the JVM."""
-    return _parsed(schema.json())
+    return parsed_schema(schema.json())

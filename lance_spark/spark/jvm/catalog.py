@@ -12,7 +12,7 @@ from lance_spark.errors import InvalidName, NotFound, Refused
 from lance_spark.options.read import ReadOptions
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.typed import DEFAULT, parse_moment, parse_version_text
-from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm import answers, names
 from lance_spark.spark.jvm.altering import Altering
 from lance_spark.spark.jvm.creating import Creating, shown_properties
 from lance_spark.spark.jvm.declared_table import DeclaredTable
@@ -21,6 +21,7 @@ from lance_spark.spark.jvm.identifiers import identifier, parts_of
 from lance_spark.spark.jvm.lookups import current_lookups, with_blobs
 from lance_spark.spark.jvm.namespaces import Namespaces
 from lance_spark.spark.jvm.places import PathPlaces, RootPlaces
+from lance_spark.spark.jvm.plain_values import plain
 from lance_spark.spark.jvm.procedures import Procedures
 from lance_spark.spark.jvm.rows import RowsTable
 from lance_spark.spark.jvm.source import Source
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from lance_spark.catalog.model import Catalog
     from lance_spark.location import DatasetLocation
     from lance_spark.refs.typed import TypedRef
+    from lance_spark.spark.jvm.answers import Answer
     from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.places import Place, Places
 
@@ -40,6 +42,8 @@ class NativeCatalog(Creating, Altering, Procedures):
     """What catalogs of any kind have in common: tables are looked up, and read at a version."""
 
     interfaces: ClassVar[tuple[str, ...]] = (names.STAGING_CATALOG, names.PROCEDURE_CATALOG)
+    defaults: ClassVar = frozenset({"loadTable/3", "loadTable/4"})
+    """Spark 4.3: they call one of the other three."""
 
     def __init__(self, bridge: Bridge, name: str, places: Places) -> None:
         super().__init__(bridge)
@@ -62,19 +66,22 @@ class NativeCatalog(Creating, Altering, Procedures):
         """Its name in the session."""
         return self._name
 
+    def answered(self) -> dict[str, Answer]:
+        """The name."""
+        return {"name": answers.text(self._name)}
+
     def spoken(self) -> Spoken:
         """SQL: what names a table of a catalog in Python can type a statement as well."""
         return Spoken("sql", self._name)
 
-    def load_table(self, wanted: Any, at: Any = None, *others: Any) -> Any:
+    def load_table(self, wanted: Any, at: Any = None) -> Any:
         """A table, at a version (text), at a moment (microseconds), or for writing (privileges)."""
-        if others:
-            return self.default("loadTable", wanted, at, *others)  # Spark 4.3: calls one of the other three
         for_reading = at is None or isinstance(at, str | int)
-        name = f"{self._name}.{wanted.toString()}"
-        place = self._find(wanted, _travel(at), for_reading)
+        parts, shown = plain(self.bridge, wanted)
+        name = f"{self._name}.{shown}"
+        place = self._find(wanted, _travel(at), for_reading, parts)
         if place.is_branch:
-            self._asked[tuple(parts_of(wanted))] = place.location.uri
+            self._asked[tuple(parts)] = place.location.uri
         return self._table(place, name, for_reading)
 
     def names_of(self, location: DatasetLocation) -> list[tuple[str, ...]]:
@@ -104,9 +111,11 @@ class NativeCatalog(Creating, Altering, Procedures):
         """Tables of a namespace. Paths have none."""
         return self.bridge.array(names.IDENTIFIER, [])
 
-    def _find(self, wanted: Any, travel: TypedRef = DEFAULT, for_reading: bool = True) -> Place:
+    def _find(
+        self, wanted: Any, travel: TypedRef = DEFAULT, for_reading: bool = True, parts: list[str] | None = None
+    ) -> Place:
         """What a name means; Spark's own exception where there is no more to be said than that it is not there."""
-        parts = parts_of(wanted)
+        parts = parts_of(wanted) if parts is None else parts
         try:
             return self._places.find(parts, travel)
         except (NotFound, InvalidName) as missing:

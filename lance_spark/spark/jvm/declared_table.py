@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql.types import StructType
 
 from lance_spark.errors import NotFound
-from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm import answers, names
 from lance_spark.spark.jvm.proxies import Implementation
-from lance_spark.spark.jvm.writing import NativeWriteBuilder, capabilities
+from lance_spark.spark.jvm.writing import WRITABLE, NativeWriteBuilder
 
 if TYPE_CHECKING:
+    from lance_spark.spark.jvm.answers import Answer
     from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.places import Place
 
@@ -26,19 +27,13 @@ class DeclaredTable(Implementation):
         super().__init__(bridge)
         self._name, self._place, self._properties = name, place, properties
 
-    def name(self) -> str:
-        """Its name in plans."""
-        return self._name
-
-    def schema(self) -> Any:
-        """No columns."""
-        return self.bridge.schema(StructType())
-
-    def capabilities(self) -> Any:
-        """What Spark may do with it."""
-        supported = capabilities(self.bridge)
-        supported.add(self.bridge.find(f"{names.CAPABILITY}.ACCEPT_ANY_SCHEMA"))
-        return supported
+    def answered(self) -> dict[str, Answer]:
+        """A table without columns."""
+        return {
+            "name": answers.text(self._name),
+            "schema": answers.schema(StructType()),
+            "capabilities": answers.capabilities((*WRITABLE, "ACCEPT_ANY_SCHEMA")),
+        }
 
     def properties(self) -> Any:
         """For DESCRIBE and SHOW."""

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from lance_spark.errors import Refused
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.bridge import Bridge
+from lance_spark.spark.jvm.java.compiled import maker
 from lance_spark.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 SWITCH = "LANCE_SPARK_NATIVE"
 """Environment variable that switches this room off: 0, false, no or off."""
+BY_ROWS = "LANCE_SPARK_COLUMNAR"
+"""Environment variable that makes scans hand over rows: 0, false, no or off."""
+_OFF = ("0", "false", "no", "off")
 
 _SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
 """As Java shows a method: ``public int java.lang.String.indexOf(java.lang.String,int) throws ...``."""
@@ -31,7 +35,7 @@ connected: WeakKeyDictionary[SparkSession, Bridge] = WeakKeyDictionary()
 
 def connect(spark: SparkSession) -> Bridge:
     """The way into a session's JVM. Raises Refused, with what is missing, where the plain data source is to be used."""
-    if os.environ.get(SWITCH, "").lower() in ("0", "false", "no", "off"):
+    if os.environ.get(SWITCH, "").lower() in _OFF:
         raise Refused(f"{SWITCH} is {os.environ[SWITCH]!r}.")
     if is_connect(spark):
         raise Refused("the session is one of Spark Connect, which has no JVM here.")
@@ -46,6 +50,7 @@ def connect(spark: SparkSession) -> Bridge:
         _method(bridge, "java.lang.reflect.InvocationHandler", "invokeDefault", (3,))
         catalogs(bridge)
         bridge.no_row_changes = _why_no_row_changes(bridge)
+        bridge.no_batches = _why_no_batches(bridge)
     except (Py4JError, PySparkException, AttributeError, TypeError) as problem:
         raise Refused(f"this session's JVM cannot be used: {str(problem).splitlines()[0]}") from problem
     return bridge
@@ -73,6 +78,17 @@ def _why_no_row_changes(bridge: Bridge) -> str | None:
         bridge.caches_by_name = "recacheTableOrView" in _methods(bridge, names.CHANGES_CACHE)
     except Refused as reason:
         return reason.message
+    return None
+
+
+def _why_no_batches(bridge: Bridge) -> str | None:
+    try:
+        bridge.maker = maker(bridge)
+    except Refused as reason:
+        return reason.message
+    if os.environ.get(BY_ROWS, "").lower() in _OFF:
+        return f"{BY_ROWS} is {os.environ[BY_ROWS]!r}."
+    bridge.batches = True
     return None
 
 

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm.answers import Answer, Factory, partitions
+from lance_spark.spark.jvm.columnar_tasks import SIGNALS, pickled_sender
 from lance_spark.spark.jvm.tasks import TaskPart, pickled_function
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lance_spark.scan.plan import ScanPartition
-    from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.tasks import ScanTask
 
-
-def input_partitions(bridge: Bridge, parts: tuple[ScanPartition, ...], scan_filter: str | None) -> Any:
-    """Spark's partitions, an ``InputPartition[]``."""
-    made = [
-        bridge.new(names.PYTHON_PARTITION, index, pickle.dumps(TaskPart(part, scan_filter)))
-        for index, part in enumerate(parts)
-    ]
-    return bridge.array(names.INPUT_PARTITION, made)
+UNIX_SOCKETS = True
+"""Whether batches go through sockets of the file system, wherever there is a short enough name for one."""
 
 
-def reader_factory(bridge: Bridge, task: ScanTask, schema: StructType) -> Any:
-    """What makes the readers on executors."""
-    artifacts = bridge.call(f"{names.ARTIFACTS}.getCurrentJobArtifactState")
-    job = bridge.option(artifacts.get().uuid() if artifacts.isDefined() else None)
-    given = [bridge.python_source, pickled_function(task, schema), bridge.schema(schema), job]
-    if bridge.factory_arguments > len(given):
-        given.append(bridge.option(None))  # a session whose workers' logs are kept: for Spark's own sources
-    return bridge.new(names.PYTHON_READER_FACTORY, *given)
+def input_partitions(parts: tuple[ScanPartition, ...], scan_filter: str | None) -> Answer:
+    """Spark's partitions."""
+    return partitions([pickle.dumps(TaskPart(part, scan_filter)) for part in parts])
+
+
+def reader_factory(task: ScanTask, schema: StructType, batches: bool) -> Answer:
+    """What makes the readers on executors, of batches or of rows."""
+    if batches:
+        return Answer("factory", Factory(pickled_sender(task), SIGNALS, UNIX_SOCKETS))
+    return Answer("factory", Factory(pickled_function(task, schema), schema, None))

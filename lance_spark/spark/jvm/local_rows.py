@@ -9,31 +9,32 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm.answers import Answer, RowBytes
 from lance_spark.spark.jvm.unsafe_rows import has_unsafe_rows, unsafe_rows
 
 if TYPE_CHECKING:
     from lance_spark.spark.jvm.bridge import Bridge
 
-_FEW = 12
-"""Rows that are handed over one by one at most: Spark's way through Arrow takes as long as 12 of them."""
+_FEW, _FEW_AT_ONCE = 12, 400
+"""Rows that are handed over as bytes at most, one by one and all at once: Spark's way through Arrow takes as long."""
+
+
+def few_rows(batches: Sequence[pa.RecordBatch], schema: st.StructType, at_once: bool) -> Answer | None:
+    """The rows as bytes; None where there are many, or types of which Spark has no such bytes."""
+    count = sum(batch.num_rows for batch in batches)
+    if count > (_FEW_AT_ONCE if at_once else _FEW) or not has_unsafe_rows(schema):
+        return None
+    return Answer("rows", RowBytes(len(schema), [*unsafe_rows(batches, schema)]))
 
 
 def internal_rows(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: st.StructType) -> Any:
     """An ``InternalRow[]``."""
-    if sum(batch.num_rows for batch in batches) <= _FEW and has_unsafe_rows(schema):
-        rows = [_row(bridge, content, len(schema)) for content in unsafe_rows(batches, schema)]
-        return bridge.array(names.INTERNAL_ROW, rows)
     held = bridge.new("java.util.ArrayList")
-    for batch in batches:
+    whole = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else ()
+    for batch in whole:
         held.add(batch.serialize().to_pybytes())
     iterator = bridge.call("scala.jdk.javaapi.CollectionConverters.asScala", held.iterator())
     frame = bridge.call(f"{names.ARROW_CONVERTERS}.toDataFrame", iterator, schema.json(), bridge.session)
     tag = bridge.call("scala.reflect.ClassTag.apply", bridge.load(names.INTERNAL_ROW))
     # Spark makes a LocalRelation of what is smaller than spark.sql.session.localRelationCacheThreshold (64 MiB).
     return frame.queryExecution().analyzed().data().toArray(tag)
-
-
-def _row(bridge: Bridge, content: bytes, fields: int) -> Any:
-    row = bridge.new(names.UNSAFE_ROW, fields)
-    row.pointTo(content, len(content))
-    return row

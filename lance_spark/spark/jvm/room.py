@@ -110,8 +110,8 @@ def describe(spark: SparkSession) -> Capabilities:
     room = _rooms.get(spark)
     if room is not None:
         reason = "every name of Spark that it takes was found"
-        return Capabilities(True, reason, spark.version, tuple(room.catalogs), room.bridge.no_row_changes)
+        bridge = room.bridge
+        return Capabilities(True, reason, spark.version, tuple(room.catalogs), bridge.no_row_changes, bridge.no_batches)
     reason = _refusals.get(spark, "the session is not registered; call lance_spark.register(spark).")
-    return Capabilities(
-        False, reason, spark.version, no_row_changes="only classic sessions with the native way have it."
-    )
+    only = "only classic sessions with the native way have it."
+    return Capabilities(False, reason, spark.version, no_row_changes=only, no_batches=only)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from lance_spark.errors import Refused
 from lance_spark.schema.projection import ROW_ADDRESS
-from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm import answers, names
 from lance_spark.spark.jvm.proxies import Implementation
-from lance_spark.spark.jvm.scan import references
 
 if TYPE_CHECKING:
+    from lance_spark.spark.jvm.answers import Answer
     from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.table import NativeTable
 
@@ -24,6 +24,7 @@ class NativeRowOperation(Implementation):
     """Spark's ``RowLevelOperationBuilder``, and the operation itself, which tells rows by their addresses."""
 
     interfaces: ClassVar = (names.ROW_LEVEL_BUILDER, names.SUPPORTS_DELTA)
+    told: ClassVar = frozenset({"newScanBuilder"})
 
     def __init__(self, bridge: Bridge, table: NativeTable, command: Any) -> None:
         super().__init__(bridge)
@@ -45,11 +46,11 @@ class NativeRowOperation(Implementation):
         """What EXPLAIN shows of it."""
         return f"{self._command.toString()} of Lance rows"
 
-    def row_id(self) -> Any:
+    def answered(self) -> dict[str, Answer]:
         """The columns that tell rows apart."""
-        return references(self.bridge, [ROW_ADDRESS])
+        return {"rowId": answers.references([ROW_ADDRESS])}
 
-    def new_scan_builder(self, options: Any) -> Any:
+    def new_scan_builder(self, options: dict[str, str]) -> Any:
         """The table's own."""
         return self._table.new_scan_builder(options)
 

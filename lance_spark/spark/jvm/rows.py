@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lance_spark.schema.conform import conform
-from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm import answers, names
 from lance_spark.spark.jvm.local_rows import internal_rows
 from lance_spark.spark.jvm.proxies import Implementation
 from lance_spark.spark.types import to_spark, wire_schema
@@ -14,6 +14,7 @@ from lance_spark.spark.types import to_spark, wire_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lance_spark.spark.jvm.answers import Answer
     from lance_spark.spark.jvm.bridge import Bridge
 
 Batches = Callable[[], "Iterable[pa.RecordBatch]"]
@@ -28,19 +29,13 @@ class RowsTable(Implementation):
         super().__init__(bridge)
         self._name, self._schema, self._rows = name, schema, rows
 
-    def name(self) -> str:
-        """Its name in plans."""
-        return self._name
-
-    def schema(self) -> Any:
-        """All columns."""
-        return self.bridge.schema(to_spark(self._schema))
-
-    def capabilities(self) -> Any:
-        """What Spark may do with it."""
-        supported = self.bridge.new("java.util.HashSet")
-        supported.add(self.bridge.find(f"{names.CAPABILITY}.BATCH_READ"))
-        return supported
+    def answered(self) -> dict[str, Answer]:
+        """A table that can be read."""
+        return {
+            "name": answers.text(self._name),
+            "schema": answers.schema(to_spark(self._schema)),
+            "capabilities": answers.capabilities(("BATCH_READ",)),
+        }
 
     def new_scan_builder(self, _options: Any) -> Any:
         """One for each query."""
@@ -78,9 +73,9 @@ class RowsScan(Implementation):
         """What EXPLAIN shows of the scan."""
         return f"lance {self._name}"
 
-    def read_schema(self) -> Any:
+    def answered(self) -> dict[str, Answer]:
         """The columns that come out."""
-        return self.bridge.schema(self._columns)
+        return {"readSchema": answers.schema(self._columns), "description": answers.text(self.description())}
 
     def rows(self) -> Any:
         """The rows as Spark has them inside."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lance_spark.query.filters import translate
 from lance_spark.query.types import as_spark_sends
-from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm import answers, names
 from lance_spark.spark.jvm.execution import input_partitions, reader_factory
 from lance_spark.spark.jvm.explained import described
-from lance_spark.spark.jvm.expressions import expression
-from lance_spark.spark.jvm.local_rows import internal_rows
+from lance_spark.spark.jvm.local_rows import few_rows, internal_rows
+from lance_spark.spark.jvm.plain_values import expression
 from lance_spark.spark.jvm.planning import PlannedScan, narrowed
 from lance_spark.spark.jvm.proxies import Implementation
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from lance_spark.query.filters import PushedFilter
     from lance_spark.scan.plan import ScanPartition
+    from lance_spark.spark.jvm.answers import Answer
     from lance_spark.spark.jvm.bridge import Bridge
     from lance_spark.spark.jvm.streams import TableStream
 
@@ -29,18 +29,14 @@ MAX_RUNTIME_FILTER = 2**16
 """Characters of a filter that became known while the query ran: it goes to every task."""
 
 
-def references(bridge: Bridge, columns: Sequence[str]) -> Any:
-    """Spark's ``NamedReference[]`` of columns."""
-    found = [bridge.call(f"{names.FIELD_REFERENCE}.apply", bridge.seq([name])) for name in columns]
-    return bridge.array(names.NAMED_REFERENCE, found)
-
-
 class _Scan(Implementation):
     """What scans have in common."""
 
+    kept: ClassVar = frozenset({"description"})
+
     def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
         super().__init__(bridge)
-        self.planned, self._stream = planned, stream
+        self.planned, self._stream, self._streams = planned, stream, False
 
     @property
     def columns(self) -> StructType:
@@ -51,39 +47,36 @@ class _Scan(Implementation):
         """Java's toString."""
         return self.description()
 
-    def read_schema(self) -> Any:
-        """The columns that come out."""
-        return self.bridge.schema(self.columns)
-
     def description(self) -> str:
         """What EXPLAIN shows of the scan."""
         raise NotImplementedError
 
-    def estimate_statistics(self) -> Any:
-        """Rows and bytes, for Spark to choose its joins by."""
-        return NativeStatistics(self.bridge, self.planned).java()
+    @property
+    def text(self) -> str | None:
+        """As the description, which takes planning the partitions."""
+        return None
 
-    def reflects_fully_pushed_down_filters(self) -> bool:
-        """Whether the statistics know of filters. If not, Spark 4.3 applies these again, to estimate what is left."""
-        return True
+    def answered(self) -> dict[str, Answer]:
+        """What Spark asks of every scan.
 
-    def supported_custom_metrics(self) -> Any:
-        """Those of Spark's own Python sources, which our tasks report."""
-        return self.bridge.python_source.createPythonMetrics()
-
-    def report_driver_metrics(self) -> Any:
-        """None."""
-        return self.bridge.empty(names.TASK_METRIC)
+        It gets rows and bytes to choose its joins by. These know of filters: if they did not, Spark 4.3 would apply
+        filters again to estimate what is left. Whether there are batches is not asked of the partitions, as these would
+        be planned before runtime filters are known. A stream's are read by Spark's own reader, which has rows.
+        """
+        return {
+            "readSchema": answers.schema(self.columns),
+            "estimateStatistics": answers.statistics(self.planned.statistics),
+            "reflectsFullyPushedDownFilters": answers.flag(True),
+            "supportedCustomMetrics": answers.PYTHON_METRICS,
+            "columnarSupportMode": answers.columnar(self.bridge.batches and not self._streams),
+        }
 
     def to_micro_batch_stream(self, checkpoint: str) -> Any:
         """The stream of a table by its name."""
         if self._stream is None:
             return self.default("toMicroBatchStream", checkpoint)
+        self._streams = True
         return self._stream.micro_batches(self.planned.source.schema, checkpoint)
-
-    def columnar_support_mode(self) -> Any:
-        """Rows only. Asked of the partitions instead, these would be planned before runtime filters are known."""
-        return self.bridge.find(f"{names.SCAN}.ColumnarSupportMode.UNSUPPORTED")
 
 
 class NativeLocalScan(_Scan):
@@ -96,6 +89,11 @@ class NativeLocalScan(_Scan):
         rows = sum(batch.num_rows for batch in self.planned.local or ())
         return f"{described(self.planned)}, read by the driver: {rows} rows"
 
+    def answered(self) -> dict[str, Answer]:
+        """What is known of every scan, and the rows, where they are few."""
+        few = few_rows(self.planned.local or (), self.columns, self.bridge.maker is not None)
+        return super().answered() if few is None else {**super().answered(), "rows": few}
+
     def rows(self) -> Any:
         """The rows as Spark has them inside."""
         return internal_rows(self.bridge, self.planned.local or (), self.columns)
@@ -105,6 +103,7 @@ class NativeScan(_Scan):
     """Spark's ``Scan`` of partitions."""
 
     interfaces: ClassVar = (names.SCAN, names.REPORT_STATISTICS, names.RUNTIME_FILTERING)
+    told: ClassVar = frozenset({"filter"})
 
     def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
         super().__init__(bridge, planned, stream)
@@ -114,20 +113,23 @@ class NativeScan(_Scan):
         """What EXPLAIN shows of the scan."""
         return f"{described(self.planned)}, partitions: {len(self._parts)}"
 
-    def filter_attributes(self) -> Any:
-        """Columns by which rows may be left out while the query runs: all that come out and a filter can name."""
+    def answered(self) -> dict[str, Answer]:
+        """What is known of every scan; and the columns by which rows may be left out while the query runs.
+
+        These are all that come out and a filter can name.
+        """
         source, pushed = self.planned.source, self.planned.pushed
         usable = []
         if source.takes_more and pushed.aggregate is None and pushed.limit is None and not pushed.offset:
             known = {field.name: field.type for field in source.stored}
             usable = [name for name in pushed.columns.names if name in known and as_spark_sends(known[name])]
-        return references(self.bridge, usable)
+        return {**super().answered(), "filterAttributes": answers.references(usable)}
 
     def filter(self, predicates: Any) -> None:
         """Leave out rows that a join does not need. What cannot be said in Lance is left to the join."""
         taken = []
         for predicate in predicates:
-            condition = expression(self.bridge, predicate)
+            condition = expression(predicate)
             pushed = None if condition is None else translate(condition, self.planned.source.stored)
             if pushed is not None and len(pushed.sql) <= MAX_RUNTIME_FILTER:
                 taken.append(pushed)
@@ -152,6 +154,7 @@ class NativeBatch(Implementation):
     """Spark's ``Batch``. Equal to another one of the same read, so that Spark may use one exchange for both."""
 
     interfaces: ClassVar = (names.BATCH,)
+    same: ClassVar = True
 
     def __init__(self, bridge: Bridge, planned: PlannedScan, parts: tuple[ScanPartition, ...]) -> None:
         super().__init__(bridge)
@@ -166,36 +169,10 @@ class NativeBatch(Implementation):
         text = f"{self._planned.source.key} {self._planned.pushed!r} {self._planned.measured.options.filter}"
         return f"NativeBatch {hashlib.sha256(text.encode()).hexdigest()}"
 
-    def equals(self, other: Any) -> bool:
-        """Whether the other one reads the same."""
-        return bool(other is not None and other.toString() == self._key)
-
-    def hash_code(self) -> int:
-        """Java's hashCode."""
-        return int(self._key[-7:], 16)
-
-    def plan_input_partitions(self) -> Any:
-        """One for each task."""
-        return input_partitions(self.bridge, self._parts, self._planned.measured.options.filter)
-
-    def create_reader_factory(self) -> Any:
-        """What makes the readers on executors."""
-        return reader_factory(self.bridge, self._planned.task, self._planned.pushed.columns)
-
-
-class NativeStatistics(Implementation):
-    """Spark's ``Statistics``."""
-
-    interfaces: ClassVar = (names.STATISTICS,)
-
-    def __init__(self, bridge: Bridge, planned: PlannedScan) -> None:
-        super().__init__(bridge)
-        self._statistics = planned.statistics
-
-    def size_in_bytes(self) -> Any:
-        """Bytes of the columns that come out."""
-        return self.bridge.long(self._statistics.bytes)
-
-    def num_rows(self) -> Any:
-        """Rows that come out at most."""
-        return self.bridge.long(self._statistics.rows)
+    def answered(self) -> dict[str, Answer]:
+        """A partition for each task, and what makes the readers on executors."""
+        planned = self._planned
+        return {
+            "planInputPartitions": input_partitions(self._parts, planned.measured.options.filter),
+            "createReaderFactory": reader_factory(planned.task, planned.pushed.columns, self.bridge.batches),
+        }

@@ -13,13 +13,13 @@ from pyspark.sql.types import StructField, StructType
 from lance_spark.query.aggregates import Aggregate, plan_aggregates
 from lance_spark.query.expressions import named_columns
 from lance_spark.query.filters import translate
-from lance_spark.query.ordering import SortKey, sortable
+from lance_spark.query.ordering import sortable
 from lance_spark.query.sampling import Sample
 from lance_spark.spark.jvm import names
-from lance_spark.spark.jvm.bridge import from_java
-from lance_spark.spark.jvm.expressions import aggregates, columns, expression
+from lance_spark.spark.jvm.bridge import parsed_schema
+from lance_spark.spark.jvm.plain_values import aggregates, columns, expression, sort_key
 from lance_spark.spark.jvm.planning import PlannedScan, plan_scan
-from lance_spark.spark.jvm.proxies import Implementation
+from lance_spark.spark.jvm.proxies import ChosenPredicates, Implementation
 from lance_spark.spark.jvm.scan import NativeLocalScan, NativeScan
 from lance_spark.spark.jvm.source import Pushed, Source, whole_filter
 from lance_spark.spark.types import to_spark
@@ -41,12 +41,21 @@ class NativeScanBuilder(Implementation):
         names.PUSH_OFFSET,
         names.PUSH_SAMPLE,
     )
+    told: ClassVar = frozenset(
+        {
+            "pushTableSample",
+            "pushPredicates",
+            "supportCompletePushDown",
+            "pushAggregation",
+            "pushTopN",
+            "pruneColumns",
+        }
+    )
 
     def __init__(self, bridge: Bridge, source: Source, stream: TableStream | None = None) -> None:
         super().__init__(bridge)
         self._source, self._stream = source, stream
         self._pushed = Pushed(source.schema)
-        self._taken: list[Any] = []
         self._asked: list[Aggregate] = []
         self._named: set[str] = set()
         self._partial = True
@@ -54,37 +63,33 @@ class NativeScanBuilder(Implementation):
 
     def push_table_sample(self, lower: float, upper: float, replacement: bool, seed: int, method: Any = None) -> bool:
         """Take a sample of rows, each on its own. Blocks of rows, and rows that come twice, are for Spark."""
-        if replacement or not self._source.takes_more or (method is not None and method.toString() != "BERNOULLI"):
+        if replacement or not self._source.takes_more or method not in (None, "BERNOULLI"):
             return False
         self._pushed = replace(self._pushed, sample=Sample(lower, upper, seed))
         return True
 
-    def push_predicates(self, predicates: Any) -> Any:
-        """Take what Lance can filter by; returns what Spark has to apply, also again."""
+    def push_predicates(self, predicates: list[Any]) -> ChosenPredicates:
+        """Take what Lance can filter by; what Spark has to apply, also again, is left."""
         if not self._source.takes_more:
-            return predicates
-        left = []
-        for predicate in predicates:
-            condition = expression(self.bridge, predicate)
+            return ChosenPredicates((), tuple(range(len(predicates))))
+        taken, left = [], []
+        for place, predicate in enumerate(predicates):
+            condition = expression(predicate)
             pushed = None if condition is None else translate(condition, self._source.stored)
             if pushed is not None and condition is not None:
                 self._named |= set(named_columns(condition))
                 self._pushed = replace(self._pushed, filters=(*self._pushed.filters, pushed))
-                self._taken.append(predicate)
+                taken.append(place)
             if pushed is None or not pushed.exact or self._source.is_small:
-                left.append(predicate)
-        return self.bridge.array(names.PREDICATE, left)
-
-    def pushed_predicates(self) -> Any:
-        """What was taken."""
-        return self.bridge.array(names.PREDICATE, self._taken)
+                left.append(place)
+        return ChosenPredicates(tuple(taken), tuple(left))
 
     def support_complete_push_down(self, aggregation: Any) -> bool:
         """Whether nothing is left to merge: where the driver has the answer. Then Spark needs no job.
 
         Asked with averages, which otherwise become sums and counts.
         """
-        self._asked += aggregates(aggregation) or []
+        self._asked += aggregates(aggregation[0]) or []
         return self._aggregated(aggregation) and self._planned().is_final
 
     def push_aggregation(self, aggregation: Any) -> bool:
@@ -92,7 +97,7 @@ class NativeScanBuilder(Implementation):
         return self._aggregated(aggregation)
 
     def _aggregated(self, aggregation: Any) -> bool:
-        asked, groups = aggregates(aggregation), columns(aggregation.groupByExpressions())
+        asked, groups = aggregates(aggregation[0]), columns(aggregation[1])
         if asked is None or groups is None or not self._source.takes_more:
             return False
         plan = plan_aggregates(asked, groups, self._source.stored, self._asked)
@@ -117,7 +122,7 @@ class NativeScanBuilder(Implementation):
         """Take the first rows of an order, though not of groups. Spark sorts those of all tasks again."""
         if self._pushed.aggregate is not None:
             return False
-        keys = [_sort_key(order) for order in orders]
+        keys = [sort_key(*order) for order in orders]
         known = [key for key in keys if key is not None]
         if len(known) < len(keys) or not self._source.takes_more or not sortable(known, self._source.arrow):
             return False
@@ -137,9 +142,9 @@ class NativeScanBuilder(Implementation):
         self._pushed = replace(pushed, offset=offset)
         return True
 
-    def prune_columns(self, schema: Any) -> None:
+    def prune_columns(self, schema: str) -> None:
         """Keep these columns, and of structs these fields."""
-        pruned = from_java(schema)
+        pruned = parsed_schema(schema)
         if pruned.names:
             self._pushed = replace(self._pushed, columns=pruned)
         else:
@@ -156,14 +161,6 @@ class NativeScanBuilder(Implementation):
         planned = self._planned()
         kind = NativeScan if planned.local is None else NativeLocalScan
         return kind(self.bridge, planned, self._stream).java()
-
-
-def _sort_key(order: Any) -> SortKey | None:
-    named = columns([order.expression()])
-    if named is None or len(named[0].path) != 1:
-        return None
-    ascending = order.direction().toString() == "ASC"
-    return SortKey(named[0].path[0], ascending, order.nullOrdering().toString() == "NULLS FIRST")
 
 
 def _counted(schema: StructType, named: set[str]) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lance_spark.spark.jvm import names
+from lance_spark.spark.jvm import answers, names
 from lance_spark.spark.jvm.proxies import Implementation
-from lance_spark.spark.jvm.writing import NativeWriteBuilder, capabilities
+from lance_spark.spark.jvm.writing import WRITABLE, NativeWriteBuilder
 
 if TYPE_CHECKING:
     from lance_spark.actions.stages import Stage
+    from lance_spark.spark.jvm.answers import Answer
     from lance_spark.spark.jvm.bridge import Bridge
 
 
@@ -31,9 +32,9 @@ class NativeStagedTable(Implementation):
         """All columns."""
         return self._schema
 
-    def capabilities(self) -> Any:
+    def answered(self) -> dict[str, Answer]:
         """What Spark may do with it."""
-        return capabilities(self.bridge)
+        return {"capabilities": answers.capabilities(WRITABLE)}
 
     def new_write_builder(self, info: Any) -> Any:
         """The only write. It overwrites, also where Spark appends: what there is has other columns."""

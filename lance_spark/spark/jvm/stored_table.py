@@ -12,12 +12,12 @@ from lance_spark.options.storage import PREFIX
 from lance_spark.query.filters import conjunction, translate
 from lance_spark.spark.engines import engine_of
 from lance_spark.spark.jvm import names
-from lance_spark.spark.jvm.expressions import expression
+from lance_spark.spark.jvm.plain_values import expression
 from lance_spark.spark.jvm.row_operations import NativeRowOperation
 from lance_spark.spark.jvm.scan_builder import NativeScanBuilder
 from lance_spark.spark.jvm.streams import TableStream
 from lance_spark.spark.jvm.table import NativeTable
-from lance_spark.spark.jvm.writing import KEEP_COLUMNS, NativeWriteBuilder, capabilities
+from lance_spark.spark.jvm.writing import KEEP_COLUMNS, WRITABLE, NativeWriteBuilder
 
 if TYPE_CHECKING:
     from lance_spark.actions.delete_rows import DeleteResult
@@ -40,6 +40,10 @@ class StoredTable(NativeTable):
         names.SUPPORTS_ROW_LEVEL,
     )
 
+    told: ClassVar = NativeTable.told | {"canDeleteWhere", "deleteWhere"}
+    supported: ClassVar = (*WRITABLE, "MICRO_BATCH_READ")
+    """A tag or a version says itself why it cannot be written to."""
+
     def __init__(
         self, bridge: Bridge, source: Source, name: str, place: Place, properties: Callable[[], Mapping[str, str]]
     ) -> None:
@@ -51,27 +55,20 @@ class StoredTable(NativeTable):
         """Where it is."""
         return self._place
 
-    def capabilities(self) -> Any:
-        """What Spark may do with it. A tag or a version says itself why it cannot be written to."""
-        found = capabilities(self.bridge)
-        found.add(self.bridge.find(f"{names.CAPABILITY}.MICRO_BATCH_READ"))
-        return found
-
     def properties(self) -> Any:
         """For DESCRIBE and SHOW; looked up when somebody asks."""
         return self.bridge.map(self._properties())
 
-    def new_scan_builder(self, options: Any) -> Any:
+    def new_scan_builder(self, options: dict[str, str]) -> Any:
         """One for each query. Raises InvalidOption for what would be left out of account: a branch, a filter."""
-        given = dict(options.asCaseSensitiveMap())
-        for key in given:
+        for key in options:
             if key.lower() in _REFUSED or key.lower().startswith(PREFIX):
                 raise InvalidOption(
                     f"A read of a table by its name takes no option '{key}'.",
                     hint="A ref is in the name, `flights@exp`, or behind it: VERSION AS OF. Columns and filters are "
                     "pushed down by themselves; for other options there is format('lance').",
                 )
-        stream = TableStream(self.bridge, self._place, given)
+        stream = TableStream(self.bridge, self._place, options)
         return NativeScanBuilder(self.bridge, self.source, stream).java()
 
     def new_write_builder(self, info: Any) -> Any:
@@ -99,7 +96,7 @@ class StoredTable(NativeTable):
         return True
 
     def delete(self, predicates: Iterable[Any], message: str | None = None) -> DeleteResult:
-        """Delete the rows that all of Spark's predicates hold for; all rows without any."""
+        """Delete the rows that all of Spark's predicates, as plain values, hold for; all rows without any."""
         wanted = [*predicates]
         branch = self._place.branch_to_change("delete rows of it")
         if not wanted:
@@ -113,7 +110,7 @@ class StoredTable(NativeTable):
         """Lance's SQL; None where it could mean other rows than Spark's predicates."""
         found: list[PushedFilter] = []
         for predicate in predicates:
-            wanted = expression(self.bridge, predicate)
+            wanted = expression(predicate)
             pushed = None if wanted is None else translate(wanted, self.source.stored)
             if pushed is None or not pushed.exact:
                 return None

@@ -29,22 +29,15 @@ _IN_THE_NAME = frozenset(
     }
 )
 """Options that say where a write goes, which the table's name says already."""
-_SUPPORTED = (
+WRITABLE = (
     "BATCH_READ", "BATCH_WRITE", "STREAMING_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
 )  # fmt: skip
+"""What Spark may do with a table that it can write to.
+
+Also what is refused: our errors have hints, and Spark's say that the table does not support it.
+"""
 KEEP_COLUMNS = {"overwrite_schema": "false"}
 """An overwrite in SQL replaces rows; what replaces columns says REPLACE TABLE."""
-
-
-def capabilities(bridge: Bridge) -> Any:
-    """What Spark may do with a table that it can write to.
-
-    Also what is refused: our errors have hints, and Spark's say that the table does not support it.
-    """
-    supported = bridge.new("java.util.HashSet")
-    for name in _SUPPORTED:
-        supported.add(bridge.find(f"{names.CAPABILITY}.{name}"))
-    return supported
 
 
 class NativeWriteBuilder(Implementation):
