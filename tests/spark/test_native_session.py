@@ -256,6 +256,7 @@ def test_views_and_temporary_views(session, table):
     last = "id IN (SELECT max(id) FROM ten)"
     query = f"SELECT id FROM ten WHERE {last} OR EXISTS (SELECT 1 FROM ten b WHERE b.id = ten.id + 8)"
     assert sorted(row.id for row in session.sql(query).collect()) == [0, 1, 9]
+    session.catalog.dropTempView("ten")
 
 
 def test_spark_does_not_warn_that_our_data_source_replaces_itself(spark):
