@@ -67,7 +67,10 @@ def test_every_example_is_typed_or_says_why_not():
     for page in PAGES:
         for block in blocks(page.read_text()):
             reason = block.mark.removeprefix("not typed: ")
-            assert block.language in ("python", "bash", "", "toml", "sql", "mermaid"), (page.name, block.first_line)
+            assert block.language in ("python", "bash", "", "toml", "json", "sql", "mermaid"), (
+                page.name,
+                block.first_line,
+            )
             assert reason == block.mark or len(reason) > 10, (page.name, block.first_line)
     assert {page.stem for page in TYPED} >= {"README", "reading-and-writing", "lance-git", "cleanup", "fsck"}
 
