@@ -116,7 +116,11 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
     """The version the job starts from; None when there is no dataset yet and one may be created."""
     if options.create_from is not None:
         start = resolve(location, options.create_from)
-        check_new(location, str(options.branch))
+        try:
+            check_new(location, str(options.branch))
+        except AlreadyExists as there:
+            hint = hints.of("Leave create_branch out to write to it. ", there.hint or "")
+            raise AlreadyExists(there.message, hint=hint) from None
         return start
     if options.branch is None:
         newest = find_latest(location, None)

@@ -112,18 +112,18 @@ def relative(spark: SparkSession, uri: str, kind: str) -> list[str]:
 
     calls: list[Callable[[], object]] = [
         lambda: rows.write.format("lance").mode("append").save("rel.lance"),
-        lambda: rows.write.format("lance").mode("append").option("catalog", "rel").save("t"),
         lambda: read.load("rel.lance").count(),
-        lambda: spark.read.format("lance").schema("id bigint").load("file:rel.lance").count(),
-        lambda: spark.sql("CREATE TEMPORARY VIEW rel USING lance OPTIONS (path 'rel.lance')"),
-        lambda: follow("rel.lance", uri + "-followed"),
-        lambda: follow(uri, "rel-followed"),
         lambda: LanceTable.for_path(spark, "rel.lance").count_rows(),
-        lambda: LanceTable.for_path(None, "rel.lance").count_rows(),
-        lambda: LanceCatalog(spark, "rel").list_tables(),
     ]
     if kind == "connect":
         calls += [
+            lambda: rows.write.format("lance").mode("append").option("catalog", "rel").save("t"),
+            lambda: spark.read.format("lance").schema("id bigint").load("file:rel.lance").count(),
+            lambda: spark.sql("CREATE TEMPORARY VIEW rel USING lance OPTIONS (path 'rel.lance')"),
+            lambda: follow("rel.lance", uri + "-followed"),
+            lambda: follow(uri, "rel-followed"),
+            lambda: LanceTable.for_path(None, "rel.lance").count_rows(),
+            lambda: LanceCatalog(spark, "rel").list_tables(),
             lambda: table.clone("rel-clone"),
             lambda: table.shallow_clone("rel-clone"),
             lambda: table.deep_clone("rel-clone"),

@@ -268,7 +268,6 @@ def test_several_changes_in_one_version(table):
         (lambda t: t.update_columns(lambda _: {}, schema=["x"], where="id + 3"), InvalidOption, "is int, and no cond"),
         (lambda t: t.update_columns(t.to_df(), on="id", where="nope = 3"), AnalysisException, "nope"),
         (lambda t: t.checkout(version=1).add_columns({"y": "id"}), Refused, "stands at"),
-        (lambda t: t.drop_columns("x"), InvalidOption, r"\['x'\]"),
         (lambda t: t.drop_columns(["y"]), NotFound, "'y'"),
         (lambda t: t.alter_columns({"id": "string"}), InvalidOption, "wider type"),
         (lambda t: t.alter_columns({"id": "smallint"}), SchemaMismatch, "'id'"),

@@ -14,7 +14,7 @@ from support.frames import all_files, numbers, save
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.4)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.2)]
 
 ONE_SPARK = pytest.mark.one_spark
 NOW = timedelta(0)

@@ -10,7 +10,7 @@ from support.desk import Desk
 from support.pages import blocks, examples
 from support.type_table import TABLE
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -55,7 +55,15 @@ def desk(request, tmp_path_factory):
         server.kill()
 
 
-@pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
+BY_DAY = ("README", "reading-and-writing", "fsck")
+"""What somebody types first, and a page for a terminal. A page takes up to a minute."""
+
+
+@pytest.mark.less_on("oldest", 0.0)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=[] if page.stem in BY_DAY else pytest.mark.nightly) for page in TYPED],
+)
 def test_a_page_can_be_pasted_from_an_empty_directory_and_gives_what_it_shows(desk, page):
     left_out = {"classic": bool(desk.remote), "at night": not BY_NIGHT}
     found = desk.type(page, THEN.get(page.stem, ""), frozenset(mark for mark, out in left_out.items() if out))

@@ -16,7 +16,7 @@ from lance_spark.spark.jvm.detection import SWITCH, connected
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.less_on("oldest", 0.5),
+    pytest.mark.less_on("oldest", 0.25),
     pytest.mark.skipif(os.environ.get(SWITCH) == "0", reason="the native way is switched off"),
 ]
 MOST = 20

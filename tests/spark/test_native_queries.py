@@ -14,7 +14,7 @@ from lance_spark.spark import datasource
 from lance_spark.spark.jvm import planning, source
 from lance_spark.spark.jvm.detection import connected
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.2)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.1)]
 
 SEEDS = range(3000) if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else range(40)
 PLAIN = "lance_plain"

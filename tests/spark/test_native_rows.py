@@ -12,7 +12,7 @@ from lance_spark import register
 from lance_spark.spark.jvm import local_rows, planning
 from lance_spark.spark.jvm.unsafe_rows import has_unsafe_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.5)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.25)]
 
 
 @pytest.fixture(scope="module")

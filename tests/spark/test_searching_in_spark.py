@@ -12,7 +12,7 @@ from lance_spark import LanceCatalog, LanceTable, register_search
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.searching import tasks
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 QUERIES = np.random.default_rng(1_000_003).standard_normal((5, DIMENSION)).astype("f4")
 QUERY = QUERIES[0]
 

@@ -8,7 +8,7 @@ from support.sql_changes import asked, changed, stored
 
 from lance_spark import errors
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.35)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.18)]
 
 ALL = "SELECT * FROM model"
 UPDATES = {
