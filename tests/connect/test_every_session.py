@@ -18,6 +18,7 @@ from lance_spark import LanceTable
 
 pytestmark = pytest.mark.spark
 STORY = Path(__file__).with_name("story.py")
+NATIVE_STORY = STORY.with_name("native_story.py")
 JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"
 
 
@@ -66,8 +67,7 @@ CHAPTERS = {
     check.__name__: check
     for check in (changed, catalogued, streamed, upserted, changed_columns, searched, looked_after, retried)
 }
-BY_DAY = ("changed", "catalogued", "changed_columns", "looked_after", "retried")
-"""On Spark Connect. By day a classic session only reads and writes on the cluster, and has the job submitted."""
+BY_DAY = ("changed", "catalogued", "looked_after", "retried")
 
 
 def tell(uri: str, kind: str, master: str, home: Path, chapters: tuple[str, ...]) -> dict:
@@ -153,14 +153,27 @@ def test_spark_connect_in_one_process(uri, tmp_path):
     check(tell(uri, "connect", "local[2]", tmp_path, chapters), uri, chapters)
 
 
-@pytest.mark.parametrize(
-    "chapters",
-    [
-        pytest.param((), id="by day"),
-        pytest.param(tuple(CHAPTERS), id="all", marks=pytest.mark.nightly),
-    ],
-)
-def test_a_classic_session_on_a_cluster_with_two_workers(chapters, uri, tmp_path):
+def test_native_reads_on_a_cluster_whose_executor_dies_in_the_middle_of_a_batch(uri, tmp_path):
+    texts = [f"row {at % 100}" for at in range(16_000)]
+    lance.write_dataset(pa.table({"id": range(16_000), "text": texts}), uri, max_rows_per_file=2_000)
+    expected = [16_000, sum(range(16_000)) + sum(map(len, texts)), 100]
+    with standalone_cluster(tmp_path / "cluster") as master:
+        done = run([*submit(master), str(NATIVE_STORY), uri, master], tmp_path)
+    assert done.returncode == 0, done.stderr[-5000:]
+    story = json.loads(done.stdout.strip().splitlines()[-1])
+    assert story == {
+        "rows by": None,
+        "before": expected,
+        "executors": 2,
+        "while one dies": expected,
+        "after": expected,
+        "new": 1,
+    }
+
+
+@pytest.mark.nightly
+def test_a_classic_session_on_a_cluster_with_two_workers(uri, tmp_path):
+    chapters = tuple(CHAPTERS)
     with standalone_cluster(tmp_path / "cluster") as master:
         story = tell(uri, "classic", master, tmp_path, chapters)
         check(story, uri, chapters)

@@ -32,6 +32,8 @@ from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, Storag
 from lance_spark.store.catalog import directories, markers
 from lance_spark.store.uri import locate
 
+pytestmark = pytest.mark.less_on("newest", 0.7)
+
 TEAM = 8
 ROUNDS = 20 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 1
 """Of three races each, in each of two modes. The store and the proxy take most of their time."""
@@ -302,7 +304,8 @@ def team():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [pytest.param("v2", marks=pytest.mark.nightly), "compatibility"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["v2", "compatibility"])
 def test_of_eight_processes_one_wins(team, bucket, faulty, storage_through, mode):
     """Through the proxy: moto looks whether a key is there and writes it in two steps, a real store in one."""
     catalog = open_catalog(f"s3://{bucket}/lake", storage_through, mode)

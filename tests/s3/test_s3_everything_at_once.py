@@ -25,7 +25,8 @@ def team():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [SECONDS, pytest.param(NIGHT, marks=pytest.mark.nightly)], ids=["short", "long"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("seconds", [SECONDS, NIGHT], ids=["short", "long"])
 def test_every_row_is_accounted_for(table, storage, tmp_path, team, seconds):
     place = Place(table, storage, str(tmp_path / "notes"), seed=2, seconds=seconds, pause=0.1, margin=2.5)
     run_storm(place, team, stable=False)

@@ -15,6 +15,8 @@ from lance_spark.store.files import list_names
 from lance_spark.store.listing import BATCH_ROWS, LISTING, list_range
 from lance_spark.store.uri import locate
 
+pytestmark = pytest.mark.less_on("newest", 0.7)
+
 EVERYTHING = KeyRange(None, None)
 ODD = [
     *("!", " ", "a b", "a+b", "100%", "100%25", "a%2Fb", "~", "zz", "é", "日本", "\uffff", "😀", "a&b<c>'\"", "[1]*?"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SECRETS = {
     "aws_access_key_id": "AKIAVISIBLE",
@@ -42,7 +42,7 @@ def run_job(uri, storage, environment, log):
     return done.stdout, done.stderr, "".join(events)
 
 
-@pytest.mark.parametrize("given", ["options", pytest.param("environment", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("given", ["options", "environment"])
 def test_secrets_are_nowhere_to_be_seen(bucket, faulty, tmp_path, given):
     faulty.rule = lambda request: "403 SignatureDoesNotMatch" if "denied" in request.key else None
     place = {"aws_region": "us-east-1", "aws_endpoint": faulty.endpoint, "allow_http": "true"}

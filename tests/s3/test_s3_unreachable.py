@@ -10,6 +10,8 @@ from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.store.failures import from_pylance
 from lance_spark.store.uri import locate
 
+pytestmark = pytest.mark.less_on("newest", 0.7)
+
 ATTEMPTS = {
     "read": lambda uri, storage: read(uri, storage),
     "read branch": lambda uri, storage: read(uri, storage, branch="b"),

@@ -22,7 +22,7 @@ from lance_spark.errors import (
     StorageFailure,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.2)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.2), pytest.mark.less_on("newest", 0.6)]
 
 
 def on_one(*given):

@@ -10,7 +10,12 @@ from support.frames import load, refused, rows, save
 
 from lance_spark.errors import SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.25), pytest.mark.usefixtures("both_ways")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.less_on("oldest", 0.25),
+    pytest.mark.less_on("newest", 0.6),
+    pytest.mark.usefixtures("both_ways"),
+]
 
 BLOBS = [b"first", None, b"", b"x" * 100_000]
 SPARK_BLOB = st.StructType(

@@ -14,7 +14,12 @@ from support.frames import ids, numbers, refused
 from lance_spark import LanceCatalog
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.25), pytest.mark.usefixtures("both_ways")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.less_on("oldest", 0.25),
+    pytest.mark.less_on("newest", 0.6),
+    pytest.mark.usefixtures("both_ways"),
+]
 
 
 @pytest.fixture

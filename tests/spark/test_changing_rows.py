@@ -17,7 +17,7 @@ from lance_spark.manifest.transactions import MESSAGE
 from lance_spark.spark.rows.changes import deletion, update
 from lance_spark.spark.rows.engine import change_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.less_on("newest", 0.6)]
 
 
 @pytest.fixture(params=PLACES[:2], ids=["stable branch", "plain main"])

@@ -61,7 +61,10 @@ def nothing_is_little(monkeypatch):
     monkeypatch.setattr(work, "LITTLE", Work())
 
 
-@pytest.mark.parametrize(("files", "where"), [(LITTLE.copies, "local"), (LITTLE.copies + 1, "spark")])
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [(LITTLE.copies, "local"), pytest.param(LITTLE.copies + 1, "spark", marks=pytest.mark.nightly)],
+)
 def test_a_merge_goes_to_spark_with_its_first_file_too_many(table, tags, jobs, files, where):
     append(table, "exp", 100, files)
     result = table.branches.merge("exp")

@@ -8,7 +8,7 @@ from support.row_changes import changing_table, check_table, rows_of
 
 from lance_spark import LanceTable
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.less_on("newest", 0.6)]
 
 FOR_THE_NIGHT = (
     "a condition that never holds, and a constant one",

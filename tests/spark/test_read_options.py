@@ -10,7 +10,12 @@ import pyarrow as pa
 import pytest
 from support.frames import all_files, ids, load, rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.25), pytest.mark.usefixtures("both_ways")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.less_on("oldest", 0.25),
+    pytest.mark.less_on("newest", 0.5),
+    pytest.mark.usefixtures("both_ways"),
+]
 
 
 @pytest.fixture(scope="module")

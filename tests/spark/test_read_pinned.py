@@ -14,7 +14,12 @@ from support.frames import ids, load, save
 from lance_spark import LanceTable
 from lance_spark.errors import Conflict, CorruptData, NotFound
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.25), pytest.mark.usefixtures("both_ways")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.less_on("oldest", 0.25),
+    pytest.mark.less_on("newest", 0.5),
+    pytest.mark.usefixtures("both_ways"),
+]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

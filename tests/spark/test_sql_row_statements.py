@@ -12,7 +12,7 @@ from support.sql_changes import asked, changed, stored
 from lance_spark import capabilities, errors, register, unregister
 from lance_spark.spark.jvm import names, room, row_statements
 
-pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.18)]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.18), pytest.mark.less_on("newest", 0.6)]
 
 ALL = "SELECT * FROM model"
 

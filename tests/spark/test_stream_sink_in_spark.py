@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lance_spark import LanceTable, register, upsert_batches
 from lance_spark.spark.datasource import OWN_NAME
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from lance_spark import LanceCatalog, register
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.spark.streaming.source import ADMISSION_CONTROL
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 
 
 def table(first, end):
