@@ -19,6 +19,10 @@ import java.security.MessageDigest;
 import java.util.UUID;
 
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.BaseFixedWidthVector;
+import org.apache.arrow.vector.BaseLargeVariableWidthVector;
+import org.apache.arrow.vector.BaseVariableWidthVector;
+import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.ValueVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
@@ -35,6 +39,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.sql.vectorized.ColumnarMap;
+import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -178,6 +183,7 @@ public class Batches implements PartitionReaderFactory {
       if (more) {
         VectorSchemaRoot root = stream.getVectorSchemaRoot();
         if (columns == null) columns = columnsOf(root);
+        for (int i = 0; i < columns.length; i++) ((Column) columns[i]).turn();
         batch = new ColumnarBatch(columns, root.getRowCount());
         rows += root.getRowCount();
         return true;
@@ -196,8 +202,15 @@ public class Batches implements PartitionReaderFactory {
 
     private static ColumnVector[] columnsOf(VectorSchemaRoot root) {
       ColumnVector[] made = new ColumnVector[root.getFieldVectors().size()];
-      for (int i = 0; i < made.length; i++) made[i] = new Column((ValueVector) root.getFieldVectors().get(i));
+      for (int i = 0; i < made.length; i++) made[i] = columnOf((FieldVector) root.getFieldVectors().get(i));
       return made;
+    }
+
+    private static Column columnOf(FieldVector vector) {
+      if (vector instanceof BaseFixedWidthVector) return new Fixed(vector);
+      if (vector instanceof BaseVariableWidthVector) return new Variable(vector, 4);
+      if (vector instanceof BaseLargeVariableWidthVector) return new Variable(vector, 8);
+      return new Column(vector);
     }
 
     /** A socket that ends looks like the end of a stream: only the worker's last row tells that it is all there. */
@@ -269,7 +282,7 @@ public class Batches implements PartitionReaderFactory {
    * and rows of it would be read from memory that is given back. All other batches Spark copies for Python.
    */
   public static class Column extends ColumnVector {
-    private final ArrowColumnVector values;
+    protected final ArrowColumnVector values;
 
     public Column(ValueVector vector) {
       this(new ArrowColumnVector(vector));
@@ -279,6 +292,9 @@ public class Batches implements PartitionReaderFactory {
       super(values.dataType());
       this.values = values;
     }
+
+    /** Called when the next batch has been read into the vector. */
+    public void turn() {}
 
     /** Nothing: the reader gives the memory back. A struct that is closed has lost its fields for the next batch. */
     public void close() {}
@@ -348,6 +364,114 @@ public class Batches implements PartitionReaderFactory {
 
     public ColumnVector getChild(int place) {
       return values.getChild(place);
+    }
+  }
+
+  /**
+   * Values of one width, read from memory: Arrow's own getters check the row and the null of each value once more, and
+   * make a BigDecimal of each decimal. Spark asks for the type that the column has, and checks for nulls before.
+   */
+  public static class Fixed extends Column {
+    private static final int MOST_LONG_DIGITS = 18; // of a decimal that is a long
+    protected final FieldVector vector;
+    protected long data;
+    private long valid; // 0 where no value is null
+    private int nulls;
+
+    public Fixed(FieldVector vector) {
+      super(vector);
+      this.vector = vector;
+    }
+
+    public void turn() {
+      nulls = vector.getNullCount();
+      valid = nulls == 0 ? 0 : vector.getValidityBufferAddress();
+      data = vector.getDataBufferAddress();
+    }
+
+    public boolean hasNull() {
+      return nulls > 0;
+    }
+
+    public int numNulls() {
+      return nulls;
+    }
+
+    public boolean isNullAt(int row) {
+      return valid != 0 && !bit(valid, row);
+    }
+
+    private static boolean bit(long address, int row) {
+      return (Platform.getByte(null, address + (row >> 3)) >> (row & 7) & 1) != 0;
+    }
+
+    public boolean getBoolean(int row) {
+      return bit(data, row);
+    }
+
+    public byte getByte(int row) {
+      return Platform.getByte(null, data + row);
+    }
+
+    public short getShort(int row) {
+      return Platform.getShort(null, data + 2L * row);
+    }
+
+    public int getInt(int row) {
+      return Platform.getInt(null, data + 4L * row);
+    }
+
+    public long getLong(int row) {
+      return Platform.getLong(null, data + 8L * row);
+    }
+
+    public float getFloat(int row) {
+      return Platform.getFloat(null, data + 4L * row);
+    }
+
+    public double getDouble(int row) {
+      return Platform.getDouble(null, data + 8L * row);
+    }
+
+    public Decimal getDecimal(int row, int precision, int scale) {
+      if (precision > MOST_LONG_DIGITS) return values.getDecimal(row, precision, scale);
+      // The lower half, which is the value: Arrow has 16 bytes for each, the lowest first.
+      return isNullAt(row) ? null : Decimal.createUnsafe(Platform.getLong(null, data + 16L * row), precision, scale);
+    }
+  }
+
+  /** Texts and bytes, likewise. */
+  public static class Variable extends Fixed {
+    private final int width;
+    private long offsets;
+
+    /** Of each offset width bytes. */
+    public Variable(FieldVector vector, int width) {
+      super(vector);
+      this.width = width;
+    }
+
+    public void turn() {
+      super.turn();
+      offsets = vector.getOffsetBufferAddress();
+    }
+
+    private long start(int row) {
+      return width == 4 ? Platform.getInt(null, offsets + 4L * row) : Platform.getLong(null, offsets + 8L * row);
+    }
+
+    public UTF8String getUTF8String(int row) {
+      if (isNullAt(row)) return null;
+      long start = start(row);
+      return UTF8String.fromAddress(null, data + start, (int) (start(row + 1) - start));
+    }
+
+    public byte[] getBinary(int row) {
+      if (isNullAt(row)) return null;
+      long start = start(row);
+      byte[] made = new byte[(int) (start(row + 1) - start)];
+      Platform.copyMemory(null, data + start, made, Platform.BYTE_ARRAY_OFFSET, made.length);
+      return made;
     }
   }
 
