@@ -21,6 +21,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from lance_spark.spark.failures import plainly
 from lance_spark.spark.jvm.tasks import ScanTask, TaskPart
+from lance_spark.spark.worker_socket import send_at_once
 
 SIGNALS = StructType([StructField("rows", LongType(), False), StructField("filler", BinaryType(), False)])
 """The rows of Spark's own channel."""
@@ -34,6 +35,7 @@ _BUFFER = 65_536
 
 def send_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Called by Spark's worker with the part and the address in the only cell of the only batch."""
+    send_at_once()
     for batch in batches:
         content = io.BytesIO(batch.column(0)[0].as_py())
         given: TaskPart = pickle.load(content)

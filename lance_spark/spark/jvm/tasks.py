@@ -19,6 +19,7 @@ from lance_spark.scan.plan import ScanPartition
 from lance_spark.schema.conform import conform
 from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID
 from lance_spark.spark.failures import plainly
+from lance_spark.spark.worker_socket import send_at_once
 from lance_spark.store.scanning import Scan, read_batches, take_rows
 
 
@@ -84,6 +85,7 @@ class TaskPart:
 
 def read_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Called by Spark's worker with the part, pickled, in the only cell of the only batch."""
+    send_at_once()
     for batch in batches:
         given: TaskPart = pickle.loads(batch.column(0)[0].as_py())
         with plainly():
