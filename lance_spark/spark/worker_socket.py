@@ -1,7 +1,7 @@
 """The socket between Spark's JVM and the Python worker that runs a task.
 
 Spark leaves Nagle's algorithm on and sends a task in several small pieces: each waits until the other side has
-acknowledged the one before, which Linux puts off for 40 ms. Of a query over 150,000 rows that was a quarter of its time.
+acknowledged the one before, which Linux puts off for 40 ms: a quarter of the time of a query over 150,000 rows.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 
 @pytest.fixture
 def channel():
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as made:
-        with door.accept()[0]:
-            yield made
+    door = socket.create_server(("127.0.0.1", 0))
+    with door, socket.create_connection(door.getsockname()) as made, door.accept()[0]:
+        yield made
 
 
 def at_once(channel):
