@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
@@ -31,6 +32,8 @@ _SECRET = 36
 BATCH_BYTES = 16 * 2**20
 """Bytes of a batch from which on it is divided: the JVM holds one for each task."""
 _BUFFER = 65_536
+_DECIMAL, _LONG_DIGITS = "lance_spark.decimal", 18
+"""In a field's metadata, for ``Batches.java``; and how many digits a long has for certain."""
 
 
 def send_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,9 +69,10 @@ def _connected(address: str) -> socket.socket:
 def _send(channel: socket.socket, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> int | None:
     """The number of rows that were sent; None where nobody wants more of them, as of a query with a limit."""
     sink, sent = _Sink(channel), 0
-    stream = pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema)
+    wire = narrow(schema)
+    stream = pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), wire)
     for batch in batches:
-        for piece in bounded(batch, BATCH_BYTES):
+        for piece in bounded(narrowed(batch, wire), BATCH_BYTES):
             try:
                 stream.write_batch(piece)
                 sink.flush()
@@ -107,6 +111,42 @@ class _Sink:
 
     def close(self) -> None:
         self.closed = True
+
+
+def narrow(schema: pa.Schema) -> pa.Schema:
+    """The schema with decimals of up to 18 digits as longs.
+
+    Arrow has 16 bytes for each, of which these use eight, and the JVM would make objects of all 16.
+    """
+    return pa.schema([_narrow(field) for field in schema], schema.metadata)
+
+
+def _narrow(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if not pa.types.is_decimal128(kind) or kind.precision > _LONG_DIGITS:
+        return field
+    return pa.field(field.name, pa.int64(), field.nullable, {_DECIMAL: f"{kind.precision},{kind.scale}"})
+
+
+def narrowed(batch: pa.RecordBatch, wire: pa.Schema) -> pa.RecordBatch:
+    """The batch in that schema."""
+    if batch.schema.equals(wire):
+        return batch
+    columns = [
+        column if column.type == field.type else _lower_halves(column)
+        for column, field in zip(batch.columns, wire, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=wire)
+
+
+def _lower_halves(decimals: pa.Array) -> pa.Array:
+    """The unscaled values of decimals that fit into longs. Arrow stores the lowest bytes first."""
+    if len(decimals) == 0:
+        return pa.array([], pa.int64())
+    validity, data = decimals.buffers()
+    halves = np.frombuffer(data, np.int64, 2 * (decimals.offset + len(decimals)))
+    values = pa.py_buffer(np.ascontiguousarray(halves[::2]))
+    return pa.Array.from_buffers(pa.int64(), len(decimals), [validity, values], offset=decimals.offset)
 
 
 def bounded(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:

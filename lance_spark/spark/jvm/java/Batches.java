@@ -32,6 +32,8 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
@@ -50,6 +52,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * which it is told behind its partition. Python's side is columnar_tasks.py. Compiled by Janino: no lambdas, raw types.
  */
 public class Batches implements PartitionReaderFactory {
+  private static final String DECIMAL = "lance_spark.decimal"; // in a field's metadata: its digits, those of them behind
   private final PartitionReaderFactory worker;
   private final boolean unix;
 
@@ -207,6 +210,8 @@ public class Batches implements PartitionReaderFactory {
     }
 
     private static Column columnOf(FieldVector vector) {
+      String decimal = (String) vector.getField().getMetadata().get(DECIMAL);
+      if (decimal != null) return new Unscaled(vector, decimal.split(","));
       if (vector instanceof BaseFixedWidthVector) return new Fixed(vector);
       if (vector instanceof BaseVariableWidthVector) return new Variable(vector, 4);
       if (vector instanceof BaseLargeVariableWidthVector) return new Variable(vector, 8);
@@ -289,7 +294,11 @@ public class Batches implements PartitionReaderFactory {
     }
 
     private Column(ArrowColumnVector values) {
-      super(values.dataType());
+      this(values, values.dataType());
+    }
+
+    protected Column(ArrowColumnVector values, DataType type) {
+      super(type);
       this.values = values;
     }
 
@@ -368,11 +377,10 @@ public class Batches implements PartitionReaderFactory {
   }
 
   /**
-   * Values of one width, read from memory: Arrow's own getters check the row and the null of each value once more, and
-   * make a BigDecimal of each decimal. Spark asks for the type that the column has, and checks for nulls before.
+   * Values of one width, read from memory: Arrow's own getters check the row and the null of each value once more.
+   * Spark asks for the type that the column has, and checks for nulls before.
    */
   public static class Fixed extends Column {
-    private static final int MOST_LONG_DIGITS = 18; // of a decimal that is a long
     protected final FieldVector vector;
     protected long data;
     private long valid; // 0 where no value is null
@@ -380,6 +388,11 @@ public class Batches implements PartitionReaderFactory {
 
     public Fixed(FieldVector vector) {
       super(vector);
+      this.vector = vector;
+    }
+
+    protected Fixed(FieldVector vector, DataType type) {
+      super(new ArrowColumnVector(vector), type);
       this.vector = vector;
     }
 
@@ -433,10 +446,16 @@ public class Batches implements PartitionReaderFactory {
       return Platform.getDouble(null, data + 8L * row);
     }
 
+  }
+
+  /** Decimals that came as longs, which are half as wide. */
+  public static class Unscaled extends Fixed {
+    public Unscaled(FieldVector vector, String[] digits) {
+      super(vector, DataTypes.createDecimalType(Integer.parseInt(digits[0]), Integer.parseInt(digits[1])));
+    }
+
     public Decimal getDecimal(int row, int precision, int scale) {
-      if (precision > MOST_LONG_DIGITS) return values.getDecimal(row, precision, scale);
-      // The lower half, which is the value: Arrow has 16 bytes for each, the lowest first.
-      return isNullAt(row) ? null : Decimal.createUnsafe(Platform.getLong(null, data + 16L * row), precision, scale);
+      return isNullAt(row) ? null : Decimal.createUnsafe(getLong(row), precision, scale);
     }
   }
 
