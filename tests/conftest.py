@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "default",
     deadline=None,
-    max_examples=30,
+    max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     # The same examples every time: a change must not fail for what an earlier one broke.
     derandomize=True,

@@ -32,7 +32,7 @@ from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, Storag
 from lance_spark.store.catalog import directories, markers
 from lance_spark.store.uri import locate
 
-pytestmark = pytest.mark.less_on("newest", 0.7)
+pytestmark = pytest.mark.less_on("newest", 0.5)
 
 TEAM = 8
 ROUNDS = 20 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 1

@@ -20,7 +20,7 @@ from lance_spark.runner.local import LocalRunner
 from lance_spark.store import deleting
 from lance_spark.store.uri import locate
 
-pytestmark = pytest.mark.less_on("newest", 0.7)
+pytestmark = pytest.mark.less_on("newest", 0.5)
 
 EVERYTHING = {"older_than": timedelta(0), "commit_window": timedelta(0), "error_if_tagged_old_versions": False}
 LEFT = {None: [2, 3, 7], "exp/b": [5]}

@@ -14,7 +14,7 @@ from lance_spark.refs.model import PinnedVersion, RefSpec
 from lance_spark.store import files
 from lance_spark.store.uri import locate
 
-pytestmark = pytest.mark.less_on("newest", 0.7)
+pytestmark = pytest.mark.less_on("newest", 0.5)
 
 OPERATIONS = {
     "read main": lambda table, storage: read(table, storage),

@@ -15,7 +15,7 @@ from lance_spark.store.files import list_names
 from lance_spark.store.listing import BATCH_ROWS, LISTING, list_range
 from lance_spark.store.uri import locate
 
-pytestmark = pytest.mark.less_on("newest", 0.7)
+pytestmark = pytest.mark.less_on("newest", 0.5)
 
 EVERYTHING = KeyRange(None, None)
 ODD = [

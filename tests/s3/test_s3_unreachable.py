@@ -10,7 +10,7 @@ from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.store.failures import from_pylance
 from lance_spark.store.uri import locate
 
-pytestmark = pytest.mark.less_on("newest", 0.7)
+pytestmark = pytest.mark.less_on("newest", 0.5)
 
 ATTEMPTS = {
     "read": lambda uri, storage: read(uri, storage),

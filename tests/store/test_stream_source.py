@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections import Counter
 from datetime import datetime, timedelta, timezone
+from importlib import import_module
 
 import lance
 import pyarrow as pa
@@ -17,6 +18,7 @@ from support.stream_sources import Query, ids
 
 from lance_spark.actions.merge.merge import MergeOptions, merge
 from lance_spark.actions.restore import restore
+from lance_spark.actions.streams.source import shown
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.local import LocalRunner
@@ -156,6 +158,14 @@ def test_a_branch_from_the_first_version_on_is_read_through_what_it_was_made_fro
     # The version that a branch was made from is on both.
     assert ids(Query(nine, branch="exp", starting_version=2).drain()) == list(range(6, 12))
     assert ids(Query(nine, branch="exp", starting_version=3).drain()) == list(range(9, 12))
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 100, 127, 128, 129, 500, 872, 900, 999])
+@pytest.mark.parametrize("microseconds", [341_940, 341_941, 341_942, 999_999, 0])
+def test_a_commit_time_is_what_pylance_shows(beyond, microseconds):
+    stamp = 1_795_440_895 * 10**9 + microseconds * 1_000 + beyond
+    told = import_module("lance.dataset")._convert_version_timestamp({"timestamp": stamp})
+    assert shown(stamp) == told["timestamp"].astimezone(timezone.utc)
 
 
 def test_where_a_stream_begins(nine):
