@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from lance_spark.options.stream_read import (
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import MAIN
 from lance_spark.refs.resolve import missing_version
+from lance_spark.show.moments import moment_at
 from lance_spark.store.scanning import Scan, ScanColumns, check_filter
 from lance_spark.store.version_listing import version_numbers
 from lance_spark.store.version_reader import read_contents
@@ -278,4 +279,4 @@ def shown(stamp: int) -> datetime:
     It goes through a double, whose steps are 256 ns here, and is a microsecond off for one version in eight: a stream
     from that moment on would have begun before the version.
     """
-    return datetime.fromtimestamp(0, timezone.utc) + timedelta(microseconds=int(float(stamp)) // 1_000)
+    return moment_at(int(float(stamp)))

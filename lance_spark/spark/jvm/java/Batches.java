@@ -52,7 +52,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * which it is told behind its partition. Python's side is columnar_tasks.py. Compiled by Janino: no lambdas, raw types.
  */
 public class Batches implements PartitionReaderFactory {
-  private static final String DECIMAL = "lance_spark.decimal"; // in a field's metadata: its digits, those of them behind
+  private static final String DECIMAL = "lance_spark.decimal"; // in a field's metadata: precision and scale
   private final PartitionReaderFactory worker;
   private final boolean unix;
 
@@ -445,7 +445,6 @@ public class Batches implements PartitionReaderFactory {
     public double getDouble(int row) {
       return Platform.getDouble(null, data + 8L * row);
     }
-
   }
 
   /** Decimals that came as longs, which are half as wide. */
