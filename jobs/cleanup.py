@@ -45,7 +45,7 @@ from lance_spark.show.progress import WorkProgress
 from lance_spark.spark.engines import Where, add_where, engine_for
 from lance_spark.spark.session import JobSession, add_log_level
 from lance_spark.store.inventories import read_inventory
-from lance_spark.store.plans import write_report
+from lance_spark.store.small_files import write_report
 from lance_spark.store.uri import locate
 
 PARTIAL_FAILURE = 6

@@ -36,7 +36,7 @@ from lance_spark.runner.interface import Engine
 from lance_spark.show.progress import WorkProgress
 from lance_spark.spark.engines import add_where, engine_for
 from lance_spark.spark.session import JobSession, add_log_level
-from lance_spark.store.plans import write_report
+from lance_spark.store.small_files import write_report
 
 PARTLY_REPAIRED = 6
 

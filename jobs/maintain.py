@@ -36,7 +36,7 @@ from lance_spark.options.storage import storage_from
 from lance_spark.spark.engines import add_where
 from lance_spark.spark.maintaining import clocks, shared_engine
 from lance_spark.spark.session import JobSession, add_log_level
-from lance_spark.store.plans import read_report, write_report
+from lance_spark.store.small_files import read_report, write_report
 from lance_spark.upkeep.memory import Memory
 from lance_spark.upkeep.page import to_html
 from lance_spark.upkeep.policy import STEPS, MaintenancePolicy

@@ -22,7 +22,7 @@ from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.errors import LanceSparkError
 from lance_spark.options.storage import storage_from
 from lance_spark.show.tables import table
-from lance_spark.store.plans import write_report
+from lance_spark.store.small_files import write_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:

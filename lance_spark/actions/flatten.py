@@ -11,7 +11,7 @@ from lance_spark.compaction.flattening import FlattenResult, inherited_copies, r
 from lance_spark.errors import Conflict, Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.indexes import IndexRecord
-from lance_spark.merge.placement import Copy
+from lance_spark.merge.copies import Copy
 from lance_spark.merge.trace import ADDS_ONLY, MOVED
 from lance_spark.relocate.repair import Repair
 from lance_spark.runner.interface import Engine

@@ -197,7 +197,7 @@ def find_restorable(location: DatasetLocation, name: str) -> PinnedVersion:
 
 def put_ref_file(location: DatasetLocation, name: str, content: str) -> None:
     """Write a branch's ref file. Not through pylance, which makes a ref file only with a first version."""
-    from lance_spark.store.plans import write_file
+    from lance_spark.store.small_files import write_file
 
     directory, _, file = ref_file(BRANCHES, name).rpartition("/")
     write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content.encode())

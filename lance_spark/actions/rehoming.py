@@ -12,7 +12,7 @@ from lance_spark.compaction.model import OptimizePlan
 from lance_spark.errors import CorruptData
 from lance_spark.location import DatasetLocation
 from lance_spark.manifest.indexes import IndexRecord
-from lance_spark.merge.placement import Copy
+from lance_spark.merge.copies import Copy
 from lance_spark.merge.snapshot import Root
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.runner.interface import Engine

@@ -140,3 +140,5 @@ MEANINGS = {
         NOTE, "A process was killed while it wrote a record, or removed one.", "Remove it: nothing reads it."
     ),
 }
+
+MANIFEST_CODES = frozenset({MANIFEST_DAMAGED, MANIFEST_WRONG})

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lance_spark.checkup import codes
+from lance_spark.checkup.codes import MANIFEST_CODES
 from lance_spark.checkup.finding import CheckFinding
 from lance_spark.checkup.repair_facts import LineFacts, ManifestFact, RepairFacts
 from lance_spark.checkup.repair_steps import PREFIX, Digest, LeaveOut, MendIndexes, Quarantine, RestoreRef, Step
@@ -30,7 +31,6 @@ FRAGMENT_CODES = frozenset(
         codes.DELETION_COUNT,
     }
 )
-MANIFEST_CODES = frozenset({codes.MANIFEST_DAMAGED, codes.MANIFEST_WRONG})
 _MOST = 5
 
 

@@ -8,7 +8,7 @@ from lance_spark import hints
 from lance_spark.errors import Refused
 from lance_spark.layout.names import is_generated, stored_name
 from lance_spark.manifest.contents import Fragment
-from lance_spark.merge.placement import Copy
+from lance_spark.merge.copies import Copy
 from lance_spark.merge.snapshot import Snapshot
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.show.card import ShownInOneLine

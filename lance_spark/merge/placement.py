@@ -15,6 +15,7 @@ from lance_spark.layout.names import is_generated, stored_name
 from lance_spark.location import is_within
 from lance_spark.manifest.contents import DataFile, Fragment
 from lance_spark.merge.change import MergeChange
+from lance_spark.merge.copies import Copy
 from lance_spark.merge.snapshot import Root, Snapshot
 
 
@@ -33,21 +34,6 @@ class InPlacePolicy:
         if self.everything:
             return True
         return self.outside is not None and not is_within(root.uri, self.outside)
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A file to copy into the root of ours."""
-
-    source: Root
-    path: str
-    """Relative to the source's root, as the store has it."""
-    target: str
-    """Relative to the root of ours."""
-    size: int = 0
-    """Bytes, as recorded in the manifest; 0 for not recorded."""
-    sidecars: bool = False
-    """Whether to copy the directory of the same name as well, which holds blobs."""
 
 
 @dataclass(frozen=True)

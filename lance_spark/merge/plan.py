@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lance_spark.merge.change import MergeChange, MergeConflict, Sides
-from lance_spark.merge.placement import Copy, Placed
+from lance_spark.merge.copies import Copy
+from lance_spark.merge.placement import Placed
 from lance_spark.merge.result import Summary
 from lance_spark.merge.rewrites import Rewrite
 from lance_spark.merge.snapshot import Snapshot

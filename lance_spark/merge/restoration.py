@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from lance_spark.location import is_within
 from lance_spark.manifest.contents import Contents, Fragment
 from lance_spark.manifest.indexes import IndexRecord
-from lance_spark.merge.placement import Copy, InPlacePolicy, place
+from lance_spark.merge.copies import Copy
+from lance_spark.merge.placement import InPlacePolicy, place
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.snapshot import Root, columns, same_deletion
 

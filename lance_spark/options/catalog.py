@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from lance_spark.errors import InvalidOption
 
+OWN_NAME = "lance_spark"
+"""Name under which handles register the data source: ``lance`` may belong to the JVM connector."""
 CATALOG_OPTIONS = ("catalog", "catalog_mode")
 """Options of reads and writes alike."""
 

@@ -90,7 +90,7 @@ class LanceDataSource(DataSource):
 
         A second look could find another version: a schema from one and rows from the next.
         """
-        from lance_spark.actions.read import pin_read
+        from lance_spark.actions.pin_read import pin_read
         from lance_spark.options.stream_read import split_stream_options
 
         if self._pinned is None:
@@ -113,8 +113,6 @@ class LanceDataSource(DataSource):
         return self.__dict__
 
 
-OWN_NAME = "lance_spark"
-"""Name under which handles register the data source: ``lance`` may belong to the JVM connector."""
 _registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """What was registered already: Spark logs a warning each time a name is registered again."""
 

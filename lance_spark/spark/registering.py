@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lance_spark.errors import InvalidOption, Refused
+from lance_spark.options.catalog import OWN_NAME
 from lance_spark.spark import datasource
 from lance_spark.spark.capabilities import Capabilities
 
@@ -58,13 +59,13 @@ def register(
 
 def register_handle(spark: SparkSession) -> None:
     """What handles need of a session: their own name of the format, read natively where that is possible."""
-    _switch_on(spark, datasource.OWN_NAME)
+    _switch_on(spark, OWN_NAME)
 
 
 def _switch_on(spark: SparkSession, name: str) -> Room | None:
     from lance_spark.spark.jvm import room as rooms
 
-    datasource.register(spark, datasource.OWN_NAME)
+    datasource.register(spark, OWN_NAME)
     room = rooms.enter(spark)
     if room is not None:
         from lance_spark.spark.jvm.hooks import install

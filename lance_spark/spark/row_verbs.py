@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from lance_spark.errors import InvalidOption
 from lance_spark.location import DatasetLocation
+from lance_spark.options.catalog import OWN_NAME
 from lance_spark.options.storage import PREFIX
 from lance_spark.refs.model import RefSpec
 from lance_spark.refs.names import MAIN
 from lance_spark.spark.caches import refreshing
-from lance_spark.spark.datasource import OWN_NAME, register
+from lance_spark.spark.datasource import register
 from lance_spark.spark.refs import moving_branch
 from lance_spark.spark.session import needed_session
 

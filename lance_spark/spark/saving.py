@@ -9,8 +9,9 @@ from pyspark.errors import PySparkException
 
 from lance_spark.actions.catalog.lookup import table_exists
 from lance_spark.errors import AlreadyExists, InvalidOption
+from lance_spark.options.catalog import OWN_NAME
 from lance_spark.options.storage import PREFIX
-from lance_spark.spark.datasource import OWN_NAME, register
+from lance_spark.spark.datasource import register
 from lance_spark.spark.failures import own_error
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from lance_spark.actions.transaction import transaction
 from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW, of_branches
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
+from lance_spark.options.catalog import OWN_NAME
 from lance_spark.options.read import ReadOptions
 from lance_spark.options.storage import PREFIX
 from lance_spark.options.text import names_of
@@ -40,7 +41,6 @@ from lance_spark.spark import cleanup
 from lance_spark.spark.caches import refresh, refreshing
 from lance_spark.spark.change_feed import ChangeFeed
 from lance_spark.spark.column_verbs import ColumnVerbs
-from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.engines import Progressing, engine_of
 from lance_spark.spark.freezing import Freezing
 from lance_spark.spark.indexes import Indexes

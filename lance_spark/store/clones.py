@@ -8,7 +8,7 @@ from hashlib import sha256
 from lance_spark.errors import Refused
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import files, plans
+from lance_spark.store import files, small_files
 from lance_spark.store.datasets import open_latest
 from lance_spark.store.failures import translated
 from lance_spark.store.survey import CLONES, RECORD
@@ -31,7 +31,7 @@ def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVe
     content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
     directory = DatasetLocation(f"{source.uri}/{CLONES}", source.options)
     # In one step: a cleanup that finds half of a record stops.
-    plans.write_file(directory, f"{record_name(target)}{RECORD}", json.dumps(content).encode())
+    small_files.write_file(directory, f"{record_name(target)}{RECORD}", json.dumps(content).encode())
 
 
 def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:

@@ -28,7 +28,7 @@ from lance_spark.store import files
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.store.merge_commit import fragments_from
+from lance_spark.store.fragment_json import fragments_from
 from lance_spark.store.schema_scratch import composed, without_dead_files
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 from lance_spark.backfill.model import FilledFile, RecordPlace
 from lance_spark.layout.names import BACKFILL
 from lance_spark.location import DatasetLocation
-from lance_spark.store import files, plans
+from lance_spark.store import files, small_files
 
 _SUFFIX = ".json"
 USED_FOR = 3 * 24 * 3600
@@ -24,7 +24,9 @@ USED_FOR = 3 * 24 * 3600
 def write_record(location: DatasetLocation, branch: str | None, place: RecordPlace, written: FilledFile) -> None:
     """Note down a file that was checked."""
     content = {**written._asdict(), "written": time.time()}
-    plans.write_file(_directory(location, branch, place.call), place.keys[written.fragment] + _SUFFIX, _json(content))
+    small_files.write_file(
+        _directory(location, branch, place.call), place.keys[written.fragment] + _SUFFIX, _json(content)
+    )
 
 
 def read_records(location: DatasetLocation, branch: str | None, place: RecordPlace) -> Mapping[int, FilledFile]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.placement import Copy
+from lance_spark.merge.copies import Copy
 from lance_spark.store.filesystem import bucket_and_prefix, open_filesystem, reachable, whole_path
 
 _FRESH = 24 * 3600

@@ -62,7 +62,7 @@ def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | N
     try:
         check()
     except LanceSparkError:
-        from lance_spark.store.plans import write_file
+        from lance_spark.store.small_files import write_file
 
         directory, _, file = path.rpartition("/")
         write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content)

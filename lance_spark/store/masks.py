@@ -14,7 +14,7 @@ from pyroaring import BitMap
 from lance_spark.layout.names import deletion_path
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import plans
+from lance_spark.store import small_files
 
 _BITMAP = 1
 
@@ -28,7 +28,7 @@ def write_mask(location: DatasetLocation, head: PinnedVersion, fragment: int, ro
     number = int.from_bytes(sha256(content).digest()[:8], "big") >> 1
     directory, _, name = deletion_path(fragment, head.version, number, _BITMAP).rpartition("/")
     root = DatasetLocation(f"{location.branch_uri(head.branch)}/{directory}", location.options)
-    plans.write_file(root, name, content)
+    small_files.write_file(root, name, content)
     return {
         "file_type": "bitmap",
         "read_version": head.version,

@@ -14,14 +14,16 @@ from lance_spark.location import DatasetLocation
 from lance_spark.manifest.contents import Fragment
 from lance_spark.merge.assembly import Assembly
 from lance_spark.merge.change import MergeChange
-from lance_spark.merge.placement import Copy, InPlacePolicy, place
+from lance_spark.merge.copies import Copy
+from lance_spark.merge.placement import InPlacePolicy, place
 from lance_spark.merge.snapshot import Root, Snapshot
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.store import copying, version_reader
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import find_latest, open_latest, open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.store.merge_commit import add_bases, base_path, fragment_json, fragments_from, translate_id_conflict
+from lance_spark.store.fragment_json import base_path, fragment_json, fragments_from
+from lance_spark.store.merge_commit import add_bases, translate_id_conflict
 from lance_spark.store.scanning import blob_columns
 
 CopyAll = Callable[[Sequence[tuple[DatasetLocation, Copy, DatasetLocation]]], object]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable
 from lance_spark.location import DatasetLocation
-from lance_spark.manifest.contents import Field, Fragment
+from lance_spark.manifest.contents import Field
 from lance_spark.merge.assembly import REPLACED, Assembly
 from lance_spark.merge.columns import ColumnChanges, match_fields, strange_fields
 from lance_spark.merge.operations import operation_for
@@ -24,6 +22,7 @@ from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned
 from lance_spark.store.deletions import deleted_offsets
 from lance_spark.store.failures import translated
+from lance_spark.store.fragment_json import base_path, fragment_json, fragments_from
 from lance_spark.store.masks import write_mask
 from lance_spark.store.schema_scratch import composed, without_dead_files
 
@@ -40,13 +39,6 @@ def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Roo
     dataset = open_latest(location, branch)
     with translated(location, "registering base paths"):
         dataset.add_bases([base_path(root) for root in roots])
-
-
-def base_path(root: Root, base_id: int = 0) -> lance.DatasetBasePath:
-    """A place as pylance registers it; 0 leaves the id to pylance. Places without a name would clash."""
-    import lance
-
-    return lance.DatasetBasePath(root.uri, sha256(root.uri.encode()).hexdigest()[:16], root.is_dataset, base_id)
 
 
 def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> int:
@@ -191,22 +183,6 @@ def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, chan
 
 def _in_use(fragments: list[Json], live: frozenset[int]) -> list[Json]:
     return [without_dead_files(found, live) for found in fragments]
-
-
-def fragments_from(fragments: Sequence[Any]) -> list[Any]:
-    """Fragments as pylance's commit takes them, from its JSON."""
-    from lance.fragment import FragmentMetadata
-
-    return [FragmentMetadata.from_json(json.dumps(entry)) for entry in fragments]
-
-
-def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, Any]:
-    """A fragment as pylance's JSON."""
-    lance_fragment = dataset.get_fragment(fragment.id)
-    if lance_fragment is None:
-        raise CorruptData(f"pylance does not find fragment {fragment.id} that the manifest names.")
-    result: dict[str, Any] = lance_fragment.metadata.to_json()
-    return result
 
 
 def _with_deleted(dataset: lance.LanceDataset, key: int, offsets: Sequence[int]) -> dict[str, Any] | None:

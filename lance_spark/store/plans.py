@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -21,11 +20,9 @@ from lance_spark.cleanup.candidates import CANDIDATES, is_manifest
 from lance_spark.errors import CorruptData, NotFound
 from lance_spark.layout.names import branch_root
 from lance_spark.location import DatasetLocation
-from lance_spark.store import files
+from lance_spark.store import files, small_files
 from lance_spark.store.deleting import BATCH, delete_batch
-from lance_spark.store.filesystem import open_filesystem, reachable, whole_path
 from lance_spark.store.parallel import each
-from lance_spark.store.uri import locate
 
 RECORDS = "_cleanup"
 """Directory with the plans that are being executed, below the dataset's root, or that of a branch which alone is
@@ -46,7 +43,7 @@ def write_parts(directory: DatasetLocation, batches: Iterator[pa.RecordBatch]) -
             content = io.BytesIO()
             pq.write_table(rows, content, compression="zstd")
             name = f"{kind}-{uuid4().hex}.parquet"
-            write_file(directory, name, content.getvalue())
+            small_files.write_file(directory, name, content.getvalue())
             yield pa.record_batch([pa.array([name])], WRITTEN)
 
 
@@ -63,7 +60,7 @@ def read_part(directory: DatasetLocation, name: str) -> pa.Table | None:
 
 def write_document(directory: DatasetLocation, document: Mapping[str, Any]) -> None:
     """Store what makes the parts a plan."""
-    write_file(directory, _DOCUMENT, json.dumps(document).encode())
+    small_files.write_file(directory, _DOCUMENT, json.dumps(document).encode())
 
 
 def read_document(directory: DatasetLocation) -> dict[str, Any]:
@@ -131,51 +128,3 @@ def forget(directory: DatasetLocation, parts: Sequence[str]) -> None:
     ends = [delete_batch(directory, parts[first : first + BATCH]) for first in range(0, len(parts), BATCH)]
     if not any(end.failed for end in ends):
         delete_batch(directory, [_DOCUMENT])
-
-
-def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
-    """Write a small file at once; on local disks it is on the disk before this returns."""
-    with reachable(directory, name):
-        filesystem = open_filesystem(directory)
-        if not directory.is_local:
-            filesystem.pipe_file(whole_path(directory, name), content)
-            return
-        filesystem.makedirs(directory.uri, exist_ok=True)
-        _write_durably(whole_path(directory, name), content)
-
-
-def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> None:
-    """Write a report to a path or a URI, at once. Raises StorageFailure."""
-    directory, name = _place_of(path, storage_options)
-    write_file(directory, name, report.encode())
-
-
-def read_report(path: str, storage_options: Mapping[str, str]) -> str | None:
-    """What was written to a path or a URI; None where nothing was. Raises StorageFailure, CorruptData."""
-    directory, name = _place_of(path, storage_options)
-    content = files.read(directory, name)
-    try:
-        return None if content is None else content.decode()
-    except UnicodeDecodeError:
-        raise CorruptData(f"{path} is no text.") from None
-
-
-def _place_of(path: str, storage_options: Mapping[str, str]) -> tuple[DatasetLocation, str]:
-    directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
-    return locate(directory or "/", storage_options), name
-
-
-def _write_durably(path: str, content: bytes) -> None:
-    import os
-
-    temporary = f"{path}.{uuid4().hex}.tmp"
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    directory = os.open(os.path.dirname(path), os.O_RDONLY)
-    try:
-        os.fsync(directory)  # or a power cut may lose the name of a file whose content is safe
-    finally:
-        os.close(directory)

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from datetime import datetime
 
 from lance_spark.checkup.record import RECORD, Kept, RepairRecord, read_record
-from lance_spark.checkup.repair import MANIFEST_CODES
 from lance_spark.checkup.repair_steps import Digest
-from lance_spark.checkup.repair_steps import Quarantine as QuarantineStep
-from lance_spark.cleanup.survey import Quarantined
 from lance_spark.errors import Conflict, NotFound, StorageFailure
 from lance_spark.layout.names import QUARANTINE
 from lance_spark.location import DatasetLocation
 from lance_spark.store import files
 from lance_spark.store.deleting import delete_batch, remove_empty_directories
-from lance_spark.store.plans import write_file
+from lance_spark.store.small_files import write_file
 
 
 def digest_of(path: str, content: bytes) -> Digest:
@@ -85,21 +81,6 @@ def list_records(location: DatasetLocation) -> list[str]:
     """Ids of the repairs that can be taken back, the oldest first."""
     names = files.list_names(location, QUARANTINE)
     return [name for name in names if files.exists(location, f"{QUARANTINE}/{name}/{RECORD}")]
-
-
-def read_quarantined(location: DatasetLocation) -> tuple[Quarantined, ...]:
-    """The manifests that repairs moved away, except for those that are there under another name.
-
-    Raises CorruptData for a record that cannot be understood.
-    """
-    paths = [f"{QUARANTINE}/{name}/{RECORD}" for name in files.list_names(location, QUARANTINE)]
-    contents = files.read_many(location, paths) if paths else []
-    return tuple(
-        Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)
-        for record in (read_record(content) for content in contents if content is not None)  # others were taken back
-        for step in record.steps
-        if isinstance(step, QuarantineStep) and step.why in MANIFEST_CODES
-    )
 
 
 def load_record(location: DatasetLocation, name: str) -> RepairRecord:

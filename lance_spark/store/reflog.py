@@ -14,7 +14,7 @@ _SUFFIX = ".json"
 
 def write_change(location: DatasetLocation, change: RefChange) -> None:
     """Write a record, or write it again; it is safe on the disk when this returns."""
-    from lance_spark.store.plans import write_file  # pulls in pyarrow, for which commands do not wait
+    from lance_spark.store.small_files import write_file  # pulls in pyarrow, for which commands do not wait
 
     write_file(DatasetLocation(f"{location.uri}/{LOG}", location.options), f"{change.id}{_SUFFIX}", encode(change))
 

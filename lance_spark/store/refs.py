@@ -156,7 +156,7 @@ def read_main(location: DatasetLocation) -> dict[str, str]:
 
 def replace_main(location: DatasetLocation, metadata: Mapping[str, str]) -> None:
     """Set all key-value pairs of main."""
-    from lance_spark.store.plans import write_file  # pulls in pyarrow, for which commands do not wait
+    from lance_spark.store.small_files import write_file  # pulls in pyarrow, for which commands do not wait
 
     directory, _, name = MAIN_FILE.rpartition("/")
     write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, main_file(metadata))

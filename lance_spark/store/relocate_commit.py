@@ -20,9 +20,9 @@ from lance_spark.relocate.repair import BaseUse, Repair, base_uses
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.store.failures import translated
+from lance_spark.store.fragment_json import base_path, fragment_json, fragments_from
 from lance_spark.store.index_commit import commit_indexes
 from lance_spark.store.listing import list_range
-from lance_spark.store.merge_commit import base_path, fragment_json, fragments_from
 from lance_spark.store.version_listing import version_paths
 from lance_spark.store.version_reader import read_manifest, read_manifests
 

@@ -15,7 +15,7 @@ from lance_spark.rows.messages import Prepared
 from lance_spark.store import files
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_pinned
-from lance_spark.store.merge_commit import fragments_from
+from lance_spark.store.fragment_json import fragments_from
 from lance_spark.store.own_commits import find_noted
 
 if TYPE_CHECKING:

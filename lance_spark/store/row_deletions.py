@@ -14,7 +14,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.store.commits import commit_on
 from lance_spark.store.datasets import open_pinned
 from lance_spark.store.failures import translated
-from lance_spark.store.merge_commit import fragments_from
+from lance_spark.store.fragment_json import fragments_from
 
 DELETIONS = pa.schema([("fragment", pa.int64()), ("rows", pa.int64()), ("metadata", pa.string())])
 """A fragment that was looked into, how many of its rows match, and what it is without them, as pylance's JSON; null

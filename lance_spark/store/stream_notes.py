@@ -14,7 +14,7 @@ from uuid import uuid4
 from lance_spark.layout.names import STREAMS, branch_root, last_noted, stream_note_path
 from lance_spark.location import DatasetLocation
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import files, plans, refs
+from lance_spark.store import files, refs, small_files
 from lance_spark.store.parallel import each
 from lance_spark.store.version_reader import contents_of, find_manifest, read_transactions
 from lance_spark.streams.names import QUERY
@@ -58,7 +58,7 @@ def leave_note(location: DatasetLocation, branch: str | None, above: int, going:
     if said and (said != before.versions or len(before.paths) > 1):
         directory, _, name = stream_note_path(branch, max(said), uuid4().hex).rpartition("/")
         place = DatasetLocation(f"{location.uri}/{directory}", location.options)
-        plans.write_file(place, name, encode_note(identity, said))
+        small_files.write_file(place, name, encode_note(identity, said))
         files.delete(location, before.paths)
 
 

@@ -23,7 +23,7 @@ from lance_spark.store import files, refs
 from lance_spark.store.filesystem import entries
 from lance_spark.store.listing import list_range
 from lance_spark.store.parallel import each
-from lance_spark.store.quarantine import read_quarantined
+from lance_spark.store.quarantined import read_quarantined
 from lance_spark.store.reflog import read_changes
 from lance_spark.store.uri import locate, locate_typed
 

@@ -21,7 +21,7 @@ from lance_spark.actions.clone import shallow_clone
 from lance_spark.cleanup.policy import CleanupPolicy
 from lance_spark.errors import Refused
 from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import plans
+from lance_spark.store import plans, small_files
 from lance_spark.store.uri import locate
 
 BRANCHES = ("a", "a/b", "c", "ü")
@@ -272,7 +272,7 @@ def crashing(steps, size):
 
     patches = [
         mock.patch.object(delete, "delete_batch", step(delete.delete_batch)),
-        mock.patch.object(plans, "write_file", step(plans.write_file)),
+        mock.patch.object(small_files, "write_file", step(small_files.write_file)),
         mock.patch.object(plans.files, "delete", step(plans.files.delete)),
         mock.patch.object(delete, "BATCH", size),
     ]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lance_spark.actions.branches import create_branch, delete_branch, list_branches
-from lance_spark.actions.read import PinnedRead, pin_read, plan_read, read_schema
+from lance_spark.actions.pin_read import pin_read
+from lance_spark.actions.read import PinnedRead, plan_read, read_schema
 from lance_spark.actions.restore import restore
 from lance_spark.actions.tags import create_tag, delete_tag, list_tags, move_tag
 from lance_spark.actions.write import begin, finish, give_up, plan_write

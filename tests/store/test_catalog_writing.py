@@ -19,7 +19,7 @@ from lance_spark.actions.catalog.namespaces import create_namespace
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.catalog.reading import open_table
 from lance_spark.actions.catalog.renaming import rename_table
-from lance_spark.actions.read import pin_read
+from lance_spark.actions.pin_read import pin_read
 from lance_spark.actions.write import begin, finish, give_up, plan_write
 from lance_spark.errors import (
     AlreadyExists,

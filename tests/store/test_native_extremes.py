@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lance_spark.actions.read import pin_read
+from lance_spark.actions.pin_read import pin_read
 from lance_spark.query.aggregates import Aggregate, plan_aggregates
 from lance_spark.query.expressions import Column
 from lance_spark.spark.jvm import planning

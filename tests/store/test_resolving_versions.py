@@ -8,7 +8,8 @@ import pytest
 from support.local_datasets import ids, make_dataset, numbers, pin, write
 
 from lance_spark.actions.branches import create_branch
-from lance_spark.actions.read import pin_read, read_schema
+from lance_spark.actions.pin_read import pin_read
+from lance_spark.actions.read import read_schema
 from lance_spark.actions.tags import create_tag
 from lance_spark.errors import Conflict, InvalidOption, NotFound
 from lance_spark.refs.model import RefSpec

@@ -19,7 +19,7 @@ from lance_spark.actions.cleanup.delete import Recheck
 from lance_spark.actions.streams.sink import commit_stream
 from lance_spark.errors import Refused, StorageFailure
 from lance_spark.store import files as stored
-from lance_spark.store import plans, stream_notes, stream_sink, write_commit
+from lance_spark.store import small_files, stream_notes, stream_sink, write_commit
 from lance_spark.store.uri import locate
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -243,11 +243,11 @@ def test_a_batch_that_is_in_twice_is_taken_back_after_a_cleanup_as_well(query, u
 
 
 STEPS = {
-    "before the note": (plans, "write_file", "before", 1),
-    "after the note": (plans, "write_file", "after", 1),
+    "before the note": (small_files, "write_file", "before", 1),
+    "after the note": (small_files, "write_file", "after", 1),
     "before older notes go": (stored, "delete", "before", 1),
-    "before a part of the record": (plans, "write_file", "before", 2),
-    "after the record": (plans, "write_file", "after", 3),
+    "before a part of the record": (small_files, "write_file", "before", 2),
+    "after the record": (small_files, "write_file", "after", 3),
 }
 
 
@@ -293,14 +293,14 @@ def test_two_cleanups_at_once_leave_enough(query, uri, branch, monkeypatch):
     rows = others(uri, 6, branch)
     clean(uri, **TO_TWO)
     rows += others(uri, 6, branch, 2000)
-    real = plans.write_file
+    real = small_files.write_file
 
     def second_one_meanwhile(*given):
-        monkeypatch.setattr(plans, "write_file", real)
+        monkeypatch.setattr(small_files, "write_file", real)
         clean(uri, **TO_TWO)
         real(*given)
 
-    monkeypatch.setattr(plans, "write_file", second_one_meanwhile)
+    monkeypatch.setattr(small_files, "write_file", second_one_meanwhile)
     clean(uri, **TO_TWO)
     for number in (1, 2):
         query.batch(number)

@@ -10,7 +10,7 @@ from support.local_datasets import make_dataset, numbers
 
 from lance_spark.actions.catalog.opening import open_catalog
 from lance_spark.actions.path_refs import read_path
-from lance_spark.actions.read import pin_read
+from lance_spark.actions.pin_read import pin_read
 from lance_spark.actions.streams.sink import plan_stream
 from lance_spark.actions.streams.source import stream_read
 from lance_spark.actions.target import check_target, dataset_at, located

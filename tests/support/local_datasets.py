@@ -9,7 +9,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.actions.read import pin_read, plan_read, read_schema
+from lance_spark.actions.pin_read import pin_read
+from lance_spark.actions.read import plan_read, read_schema
 from lance_spark.actions.write import begin, finish, plan_write
 from lance_spark.refs.model import PinnedVersion
 from lance_spark.schema.conform import conform

@@ -8,7 +8,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.actions.read import pin_read, plan_read, read_schema
+from lance_spark.actions.pin_read import pin_read
+from lance_spark.actions.read import plan_read, read_schema
 from lance_spark.actions.write import begin, finish, plan_write
 from lance_spark.store.scanning import read_batches
 from lance_spark.store.writing import write_rows

@@ -152,7 +152,7 @@ def crossing(uri):
     import lance
     from pyspark.sql import types as st
 
-    from lance_spark.actions.read import pin_read
+    from lance_spark.actions.pin_read import pin_read
     from lance_spark.spark.jvm.tasks import ScanTask, TaskPart
     from lance_spark.spark.reader import LancePartition, LanceReader
     from lance_spark.spark.writer import LanceCommitMessage, LanceWriter

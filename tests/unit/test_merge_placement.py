@@ -6,7 +6,8 @@ import pytest
 from support.merge_values import HERE, THERE, data_file, deletion, fragment, version
 
 from lance_spark.merge.change import Followed, MergeChange, Replacement
-from lance_spark.merge.placement import Copy, InPlacePolicy, Placed, place
+from lance_spark.merge.copies import Copy
+from lance_spark.merge.placement import InPlacePolicy, Placed, place
 from lance_spark.merge.snapshot import Root
 
 UNIQUE, TWIN = "1b4e28ba-2fa1-11d2-883f-0016d3cca427.lance", "9b4e28ba-2fa1-11d2-883f-0016d3cca427.lance"

@@ -9,8 +9,9 @@ from lance_spark.errors import NotCommittable
 from lance_spark.manifest.contents import Field
 from lance_spark.merge.change import MergeChange, Replacement
 from lance_spark.merge.columns import ColumnChanges
+from lance_spark.merge.copies import Copy
 from lance_spark.merge.operations import operation_for
-from lance_spark.merge.placement import Copy, Placed
+from lance_spark.merge.placement import Placed
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.result import Summary
 from lance_spark.merge.snapshot import Root

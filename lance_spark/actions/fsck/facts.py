@@ -12,7 +12,8 @@ from lance_spark.actions.fsck.fsck import Examined
 from lance_spark.actions.fsck.ref_facts import RefFacts
 from lance_spark.actions.sync.write_guards import check_mergeable
 from lance_spark.checkup import codes
-from lance_spark.checkup.repair import FRAGMENT_CODES, INDEX_CODES, MANIFEST_CODES
+from lance_spark.checkup.codes import MANIFEST_CODES
+from lance_spark.checkup.repair import FRAGMENT_CODES, INDEX_CODES
 from lance_spark.checkup.repair_facts import LineFacts, ManifestFact, RepairFacts, SegmentFact
 from lance_spark.checkup.repair_steps import Digest, RestoreRef, SuspectFile
 from lance_spark.cleanup.survey import Chain, VersionFile

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from lance_spark.location import DatasetLocation
-from lance_spark.merge.placement import Copy
+from lance_spark.merge.copies import Copy
 from lance_spark.merge.plan import ReplayPlan
 from lance_spark.merge.trace import RECEIVE
 from lance_spark.runner.interface import Engine

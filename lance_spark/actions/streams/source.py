@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from lance_spark.actions.changes import feed_columns, find_moment
 from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.read import PinnedRead, pin_read, read_schema
+from lance_spark.actions.pin_read import pin_read
+from lance_spark.actions.read import PinnedRead, read_schema
 from lance_spark.actions.streams.source_line import StreamLine
 from lance_spark.actions.streams.source_parts import Part, PartsReader, StreamColumns, VersionParts
 from lance_spark.actions.streams.source_tag import hold, tag_of

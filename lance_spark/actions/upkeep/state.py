@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from lance_spark.errors import LanceSparkError
-from lance_spark.store.plans import read_report, write_report
+from lance_spark.store.small_files import read_report, write_report
 from lance_spark.upkeep.memory import Memory, read_memory, remember
 from lance_spark.upkeep.records import TableRecord
 

@@ -23,7 +23,7 @@ from pyspark.sql.merge import MergeIntoWriter
 from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
-from lance_spark.actions.read import pin_read
+from lance_spark.actions.pin_read import pin_read
 from lance_spark.errors import LanceSparkError
 from lance_spark.options.table_statements import opened
 from lance_spark.rows.narrow import quoted_name

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lance_spark.errors import InvalidOption
+from lance_spark.options.catalog import OWN_NAME
 from lance_spark.options.stream_read import parse_stream_options, split_stream_options
-from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.jvm import names
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lance_spark.errors import InvalidOption, Refused
+from lance_spark.options.catalog import OWN_NAME
 from lance_spark.options.storage import PREFIX
-from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.jvm import names
 from lance_spark.spark.jvm.proxies import Implementation
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lance_spark.actions.read import PinnedRead, blob_names, read_schema
 from lance_spark.location import DatasetLocation
+from lance_spark.options.catalog import OWN_NAME
 from lance_spark.options.read import ReadOptions
 from lance_spark.options.storage import PREFIX
 from lance_spark.refs.model import PinnedVersion
@@ -17,7 +18,6 @@ from lance_spark.refs.names import MAIN
 from lance_spark.scan.plan import ScanPartition
 from lance_spark.schema.conform import conform
 from lance_spark.schema.projection import ROW_ADDRESS
-from lance_spark.spark.datasource import OWN_NAME
 from lance_spark.spark.narrow_query import needs, read_options, with_all_columns
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.runner import SparkRunner
