@@ -19,6 +19,7 @@ from benchmarks.peers import OURS, Peers
 from benchmarks.queries import arrow_totals, fetched, totals
 from lance_spark import LanceTable
 from lance_spark.actions import read as read_actions
+from lance_spark.actions.pin_read import pin_read
 
 SELECTIVE = f"weather_id < {SELECTED_STATIONS}"
 
@@ -164,7 +165,7 @@ def _planning(peers: Peers) -> Case:
     turn = count()
 
     def plan_read_alone() -> Answer:
-        read = read_actions.pin_read({"path": uri, "storage.turn": str(next(turn))})
+        read = pin_read({"path": uri, "storage.turn": str(next(turn))})
         read_actions.plan_read(read, read_actions.read_schema(read), os.cpu_count() or 1)
         return [1]
 

@@ -38,10 +38,10 @@ def refresh(spark: SparkSession | None, location: DatasetLocation) -> None:
         return
     from pyspark.errors import PySparkException
 
-    from lance_spark.spark.jvm.room import current
+    from lance_spark.spark.jvm.detection import connected
 
-    room = current(spark)
-    for name in () if room is None else room.names_of(location):
+    bridge = connected.get(spark)
+    for name in () if bridge is None else bridge.names_of(location):
         # The change is made: that a table was dropped, or that what was cached names a dropped column, is no failure.
         with suppress(PySparkException):
             spark.catalog.refreshTable(name)

@@ -14,6 +14,7 @@ from lance_spark.refs.names import MAIN
 from lance_spark.spark.caches import refreshing
 from lance_spark.spark.datasource import register
 from lance_spark.spark.refs import moving_branch
+from lance_spark.spark.registering import register_handle
 from lance_spark.spark.session import needed_session
 
 if TYPE_CHECKING:
@@ -115,12 +116,15 @@ class RowVerbs:
             raise InvalidOption(f"replace_where cannot be combined with '{unknown[0]}'.", hint="Leave one of them out.")
         branch = moving_branch(self.ref, "write to")
         message = options.get("commit_message")
+        register_handle(frame.sparkSession)
         change = replacement(frame.sparkSession, (self.location, branch), frame, where)
         return change_rows(frame.sparkSession, change, None if message is None else str(message))
 
     def _where(self, what: str) -> tuple[SparkSession, str | None]:
         branch = moving_branch(self.ref, what)
-        return needed_session(self.spark, _NEEDED), branch
+        spark = needed_session(self.spark, _NEEDED)
+        register_handle(spark)
+        return spark, branch
 
 
 def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Column | tuple[str, ...]:

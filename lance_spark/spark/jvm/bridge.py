@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from lance_spark.spark.jvm import names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lance_spark.location import DatasetLocation
 
 _SCHEMAS = 256
 """Schemas of the JVM that are kept: a query asks for the same one several times."""
@@ -49,6 +51,8 @@ class Bridge:
         """Whether ``df.mergeInto`` tells its plan (4.3)."""
         self.caches_by_name = False
         """Whether Spark finds what is cached of a table by the table's name (4.3), and not by its version."""
+        self.names_of: Callable[[DatasetLocation], Sequence[str]] = lambda _: ()
+        """The names by which SQL has asked for branches of a dataset, where the session has catalogs."""
         self.loader: Any = self.session.getClass().getClassLoader()
         self._found: dict[str, Any] = {}
         self._classes: dict[str, Any] = {}

@@ -29,6 +29,7 @@ class Room:
         self.bridge = bridge
         propagate_exceptions(bridge.gateway, True)
         self.catalogs: dict[str, NativeCatalog] = {}
+        bridge.names_of = self.names_of
 
     def add_catalog(self, name: str, root: str | None, storage_options: Mapping[str, str]) -> None:
         """Let SQL use a catalog under a name. Raises Refused where another one has it."""

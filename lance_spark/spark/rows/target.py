@@ -19,7 +19,6 @@ from lance_spark.scan.plan import ScanPartition
 from lance_spark.schema.conform import conform
 from lance_spark.schema.projection import ROW_ADDRESS
 from lance_spark.spark.narrow_query import needs, read_options, with_all_columns
-from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.runner import SparkRunner
 from lance_spark.spark.types import to_spark, wire_schema
 from lance_spark.store.row_values import kept_columns
@@ -49,10 +48,12 @@ class TargetRows:
     def select(self, pin: PinnedVersion, query: Callable[[DataFrame], DataFrame]) -> DataFrame:
         """A query over all rows of a version, reading only what it needs; ``_rowaddr`` is a column.
 
-        The function may be called several times, as that of ``LanceTable.query``.
+        The function may be called several times, as that of ``LanceTable.query``. The session is one of a handle, or
+        of a statement in SQL: its own name of the format is registered.
         """
-        register_handle(self.spark)
-        if capabilities(self.spark).native:
+        from lance_spark.spark.jvm.detection import connected
+
+        if self.spark in connected:
             return query(self._load(pin, {"with_row_address": True}))
         read = self._read(pin, with_row_address=True)
         own = read_schema(read)

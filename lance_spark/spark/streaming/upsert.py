@@ -20,6 +20,7 @@ from lance_spark.refs.model import PinnedVersion
 from lance_spark.refs.names import branch_or_none
 from lance_spark.spark.caches import refresh
 from lance_spark.spark.refs import moving_branch
+from lance_spark.spark.registering import register_handle
 from lance_spark.spark.rows.engine import change_rows
 from lance_spark.spark.rows.merging import RowMerge
 from lance_spark.spark.session import dataset_of
@@ -83,6 +84,7 @@ class UpsertBatches:
             if decide(batch, now).action != "commit":
                 raise Conflict(f"Another driver committed batch {batch.number} of query {batch.query}.")
 
+        register_handle(frame.sparkSession)
         merge = RowMerge(frame.sparkSession, self.location, self.branch, frame, self.key)
         change = merge.when_matched_update_all().when_not_matched_insert_all().change()
         done = change_rows(frame.sparkSession, replace(change, properties=batch.properties, check=unless_done))
