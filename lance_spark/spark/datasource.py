@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -14,6 +12,8 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
+
+from lance_spark.spark.source_classes import register_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,21 +128,3 @@ def register(spark: SparkSession, name: str = "lance") -> None:
     source = type("DefaultSource", (LanceDataSource,), {"name": classmethod(lambda _: name), "__module__": __name__})
     register_class(spark, source)
     known.add(name)
-
-
-def register_class(spark: SparkSession, source: type[DataSource]) -> None:
-    """Let a session know a data source, unless Spark finds it by itself."""
-    from lance_spark.spark.jvm.quiet import expect_replacement
-
-    expect_replacement(spark, source.name())
-    try:
-        spark.dataSource.register(source)
-    except AnalysisException as problem:
-        # Spark 4.0 refuses a name that it finds by itself. Any Spark refuses one that is known to the session that is
-        # active, also if this one does not know it.
-        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
-        from lance_spark.spark.jvm.activity import activity
-
-        with suppress(AnalysisException), activity(spark):
-            spark.dataSource.register(source)

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from lance_spark.spark.datasource import register_class
+from lance_spark.spark.source_classes import register_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
