@@ -18,8 +18,8 @@ from benchmarks.measure import Answer, Case, Target, Work
 from benchmarks.peers import OURS, Peers
 from benchmarks.queries import arrow_totals, fetched, totals
 from lance_spark import LanceTable
-from lance_spark.actions import read as read_actions
-from lance_spark.actions.pin_read import pin_read
+from lance_spark.scan import read as read_actions
+from lance_spark.tables.read import pin_read
 
 SELECTIVE = f"weather_id < {SELECTED_STATIONS}"
 

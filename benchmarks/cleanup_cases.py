@@ -16,11 +16,11 @@ from benchmarks.cleanup_data import Dataset, branch_uri
 from benchmarks.cleanup_measure import Clean, Scenario
 from benchmarks.cleanup_s3 import Store, storage_options
 from benchmarks.measure import Target
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.runner.interface import Engine
-from lance_spark.spark.engines import engine_of
-from lance_spark.store.uri import locate
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.engine.local import Engine
+from lance_spark.engine.session_spark import engine_of
+from lance_spark.storage.datasets import locate
 
 KEEP_LATEST = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), error_if_tagged_old_versions=False)
 """Nothing writes while it is measured."""

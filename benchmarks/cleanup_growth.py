@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchmarks.cleanup_cases import ours
 from benchmarks.cleanup_data import AGED, FRESH, file_count, history
 from benchmarks.cleanup_measure import Scenario, measure
-from lance_spark.runner.local import LocalRunner
+from lance_spark.engine.local import LocalRunner
 
 _STEPS = (1, 2, 4)
 

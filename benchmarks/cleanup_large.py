@@ -39,9 +39,9 @@ def large(files: int, versions: int) -> Result:
 
 
 def _clean(files: int, versions: int) -> dict[str, Any]:
-    from lance_spark.actions.cleanup.plan import plan_cleanup
-    from lance_spark.spark.runner import SparkEngine
-    from lance_spark.store.uri import locate
+    from lance_spark.cleanup.cleanup import plan_cleanup
+    from lance_spark.engine.session_spark import SparkEngine
+    from lance_spark.storage.datasets import locate
 
     dataset = history(_FRAGMENTS, versions)
     with dataset.copy() as uri:

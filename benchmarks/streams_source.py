@@ -16,7 +16,7 @@ from benchmarks import report
 from benchmarks.data import CHUNK, HOME, prepare
 from benchmarks.measure import Case, Result, Target
 from benchmarks.peers import session
-from lance_spark.spark.datasource import register
+from lance_spark.datasource.datasource import register
 
 OURS = "lance_py"
 TARGET = Target("0.9 of the batch read", peer="batch read", factor=0.9)

@@ -27,26 +27,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from lance_spark.actions.catalog.cleanup import clean_lake
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
-from lance_spark.actions.cleanup.multi_table import FleetOptions
-from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
-from lance_spark.actions.target import dataset_at
-from lance_spark.cleanup.catalog_report import LakeReport
-from lance_spark.cleanup.policy import CleanupPolicy, of_branches
-from lance_spark.cleanup.policy_file import parse_policy
-from lance_spark.cleanup.report import CleanupReport
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.cleanup.cleanup import CleanupPlan, open_plan, plan_cleanup
+from lance_spark.cleanup.lake import clean_lake
+from lance_spark.cleanup.many_tables import FleetOptions
+from lance_spark.cleanup.report import CleanupReport, LakeReport
+from lance_spark.cleanup.rules import CleanupPolicy, of_branches, parse_policy
+from lance_spark.cleanup.stored_plans import read_inventory
+from lance_spark.core.options import storage_from, to_span
+from lance_spark.core.show import WorkProgress
+from lance_spark.engine.local import Engine
+from lance_spark.engine.session_spark import JobSession, Where, add_log_level, add_where, engine_for
 from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.options.storage import storage_from
-from lance_spark.options.text import to_span
-from lance_spark.runner.interface import Engine
-from lance_spark.show.progress import WorkProgress
-from lance_spark.spark.engines import Where, add_where, engine_for
-from lance_spark.spark.session import JobSession, add_log_level
-from lance_spark.store.inventories import read_inventory
-from lance_spark.store.small_files import write_report
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import dataset_at
+from lance_spark.storage.small_files import write_report
 
 PARTIAL_FAILURE = 6
 _HOW = ("parallelism", "where", "log_level")

@@ -22,21 +22,18 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from lance_spark.actions.catalog.fsck import fsck_catalog
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.fsck.fsck import FsckOptions, fsck
-from lance_spark.actions.fsck.repairing import RepairOptions, fsck_and_repair
-from lance_spark.actions.fsck.undo import undo
-from lance_spark.actions.target import dataset_at
-from lance_spark.checkup.catalog_report import CatalogFsckReport
-from lance_spark.checkup.report import FsckReport
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.core.options import storage_from
+from lance_spark.core.show import WorkProgress
+from lance_spark.engine.local import Engine
+from lance_spark.engine.session_spark import JobSession, add_log_level, add_where, engine_for
 from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.options.storage import storage_from
-from lance_spark.runner.interface import Engine
-from lance_spark.show.progress import WorkProgress
-from lance_spark.spark.engines import add_where, engine_for
-from lance_spark.spark.session import JobSession, add_log_level
-from lance_spark.store.small_files import write_report
+from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck.lake import fsck_catalog
+from lance_spark.fsck.repair import RepairOptions, fsck_and_repair, undo
+from lance_spark.fsck.report import CatalogFsckReport, FsckReport
+from lance_spark.storage.resolving import dataset_at
+from lance_spark.storage.small_files import write_report
 
 PARTLY_REPAIRED = 6
 

@@ -26,23 +26,17 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.target import dataset_at
-from lance_spark.actions.upkeep.job import Selection, UpkeepOptions
-from lance_spark.actions.upkeep.maintain import maintain
-from lance_spark.actions.upkeep.state import StateFile
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.core.options import storage_from
+from lance_spark.engine.session_spark import JobSession, add_log_level, add_where
 from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.options.storage import storage_from
-from lance_spark.spark.engines import add_where
-from lance_spark.spark.maintaining import clocks, shared_engine
-from lance_spark.spark.session import JobSession, add_log_level
-from lance_spark.store.small_files import read_report, write_report
-from lance_spark.upkeep.memory import Memory
-from lance_spark.upkeep.page import to_html
-from lance_spark.upkeep.policy import STEPS, MaintenancePolicy
-from lance_spark.upkeep.policy_file import parse_maintenance
-from lance_spark.upkeep.prometheus import to_prometheus
-from lance_spark.upkeep.report import MaintenanceReport
+from lance_spark.maintenance.maintain import Selection, StateFile, UpkeepOptions, maintain
+from lance_spark.maintenance.page import to_html, to_prometheus
+from lance_spark.maintenance.report import MaintenanceReport
+from lance_spark.maintenance.rules import STEPS, MaintenancePolicy, Memory, parse_maintenance
+from lance_spark.maintenance.spark import clocks, shared_engine
+from lance_spark.storage.resolving import dataset_at
+from lance_spark.storage.small_files import read_report, write_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,12 +17,12 @@ import json
 import sys
 from collections.abc import Sequence
 
-from lance_spark.actions.catalog.migrate import Migration, migrate
-from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.catalog.migrate import Migration, migrate
+from lance_spark.core.options import storage_from
+from lance_spark.core.show import table
 from lance_spark.errors import LanceSparkError
-from lance_spark.options.storage import storage_from
-from lance_spark.show.tables import table
-from lance_spark.store.small_files import write_report
+from lance_spark.storage.small_files import write_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:

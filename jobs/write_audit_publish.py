@@ -23,12 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark import CleanupPolicy, LanceTable, register
-from lance_spark.checkup.report import FsckReport
+from lance_spark.core.show import readable
+from lance_spark.engine.session_spark import JobSession, add_log_level
 from lance_spark.errors import AlreadyExists, LanceSparkError, NotFound
-from lance_spark.show.words import readable
-from lance_spark.spark.session import JobSession, add_log_level
-from lance_spark.store import files
-from lance_spark.store.uri import locate
+from lance_spark.fsck.report import FsckReport
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate
 
 DEFAULT_URI = "demo-output/flights.lance"
 BRANCH = "exp/delays"

@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
+    from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
+    from lance_spark.datasource.datasource import LanceDataSource
+    from lance_spark.maintenance.rules import MaintenancePolicy
     from lance_spark.spark.catalog import LanceCatalog
-    from lance_spark.spark.datasource import LanceDataSource
     from lance_spark.spark.registering import capabilities, register, unregister
     from lance_spark.spark.search_function import register_search
-    from lance_spark.spark.streaming.upsert import resume_stream, upsert_batches
+    from lance_spark.spark.streams import resume_stream, upsert_batches
     from lance_spark.spark.table import LanceTable
-    from lance_spark.upkeep.policy import MaintenancePolicy
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,18 +37,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CleanupPolicy": "lance_spark.cleanup.policy",
-    "VersionRule": "lance_spark.cleanup.policy",
+    "CleanupPolicy": "lance_spark.cleanup.rules",
+    "VersionRule": "lance_spark.cleanup.rules",
     "LanceCatalog": "lance_spark.spark.catalog",
-    "LanceDataSource": "lance_spark.spark.datasource",
+    "LanceDataSource": "lance_spark.datasource.datasource",
     "LanceTable": "lance_spark.spark.table",
-    "MaintenancePolicy": "lance_spark.upkeep.policy",
+    "MaintenancePolicy": "lance_spark.maintenance.rules",
     "capabilities": "lance_spark.spark.registering",
     "register": "lance_spark.spark.registering",
     "register_search": "lance_spark.spark.search_function",
-    "resume_stream": "lance_spark.spark.streaming.upsert",
+    "resume_stream": "lance_spark.spark.streams",
     "unregister": "lance_spark.spark.registering",
-    "upsert_batches": "lance_spark.spark.streaming.upsert",
+    "upsert_batches": "lance_spark.spark.streams",
 }
 
 

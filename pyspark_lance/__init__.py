@@ -3,6 +3,6 @@
 Spark imports every top-level module named ``pyspark_*`` and takes its ``DefaultSource``. Use ``lance_spark``.
 """
 
-from lance_spark.spark.datasource import LanceDataSource as DefaultSource
+from lance_spark.datasource.datasource import LanceDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -16,7 +16,7 @@ from benchmarks.cataloging import data, work
 from benchmarks.cataloging.work import FIVE_TIMES, IN_A_ROW, LEVEL, LOOKS
 from benchmarks.cleanup_s3 import Store, slow_store, storage_options
 from benchmarks.measure import Case, Result, Target
-from lance_spark.actions.catalog.migrate import migrate
+from lance_spark.catalog.migrate import migrate
 
 ONE_COMMIT = Target("one commit", seconds=float("inf"))
 _FAST = 5_000

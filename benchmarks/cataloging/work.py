@@ -11,11 +11,10 @@ from lance_namespace import DeclareTableRequest, DescribeTableRequest, ListTable
 
 from benchmarks.cataloging.data import NAMESPACE, name_of
 from benchmarks.measure import Case, Target, Work
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.listing import list_tables
-from lance_spark.actions.catalog.lookup import locate_table
-from lance_spark.actions.catalog.renaming import rename_table
-from lance_spark.catalog.model import Catalog
+from lance_spark.catalog.lookup import list_tables, locate_table
+from lance_spark.catalog.removing import rename_table
+from lance_spark.catalog.rules import Catalog
+from lance_spark.catalog.tables import declare_table
 
 LEVEL = Target("at least level with pylance", "pylance", 1.0)
 FIVE_TIMES = Target("5 times faster than pylance", "pylance", 5.0)

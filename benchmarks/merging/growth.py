@@ -11,12 +11,12 @@ from lance.fragment import write_fragments
 from benchmarks.measure import Result
 from benchmarks.merging.data import BRANCH, DELTA_ROWS, Shape, batches, table
 from benchmarks.merging.measure import Details, Run, Work, measure
-from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import version_reader
-from lance_spark.store.uri import locate
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.storage import versions
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import resolve_expression
 
 FACTORS = (1, 10, 100)
 _FRAGMENT_ROWS = 1_000
@@ -65,12 +65,12 @@ def _append(uri: str) -> Run:
 def _decode(uri: str) -> Run:
     """Read the newest manifest of main as a merge does."""
     pin = PinnedVersion(None, lance.dataset(uri).version)
-    return lambda: _nothing(version_reader.read_contents(locate(uri), pin))
+    return lambda: _nothing(versions.read_contents(locate(uri), pin))
 
 
 def _write(uri: str) -> Run:
     """Write as many bytes as the manifest has."""
-    content = version_reader.read_manifest(locate(uri), PinnedVersion(None, lance.dataset(uri).version))
+    content = versions.read_manifest(locate(uri), PinnedVersion(None, lance.dataset(uri).version))
 
     def run() -> Details:
         with open(os.path.join(uri, "manifest"), "wb") as file:

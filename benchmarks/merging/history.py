@@ -22,8 +22,8 @@ from benchmarks.data import HOME
 from benchmarks.measure import Case, Result, Target
 from benchmarks.merging.data import once
 from lance_spark.cli.main import main
-from lance_spark.store.workspace import create_workspace, open_workspace
-from lance_spark.workspace.model import Workspace
+from lance_spark.core.workspace import Workspace
+from lance_spark.storage.resolving import create_workspace, open_workspace
 
 SCRIPT = Path(sys.executable).parent / "lance-git"
 _FRAGMENTS = 10

@@ -18,8 +18,8 @@ import pyarrow as pa
 from benchmarks.cleanup_s3 import Store, slow_store, storage_options
 from benchmarks.merging.history import SCRIPT
 from lance_spark.cli.verbs import VERBS
-from lance_spark.store.workspace import create_workspace
-from lance_spark.workspace.model import Workspace
+from lance_spark.core.workspace import Workspace
+from lance_spark.storage.resolving import create_workspace
 
 _BRANCHES = ("a", "b", "c", "d", "exp")
 _TAGS = ("v1", "v2")

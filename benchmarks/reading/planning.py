@@ -12,7 +12,7 @@ from benchmarks.data import many_fragments
 from benchmarks.measure import Answer, Case, Result, Target, Work
 from benchmarks.peers import OURS
 from benchmarks.reading.ways import PLAIN
-from lance_spark.store import fragment_sizes, scanning
+from lance_spark.scan import lance
 
 SIZES = {1_000: 0.02, 100_000: 0.5}
 """Fragments, and seconds to stay below."""
@@ -38,8 +38,8 @@ def _nothing() -> None:
 
 
 def _forget() -> None:
-    fragment_sizes._kept_fragments.cache_clear()
-    scanning._kept_schema_of.cache_clear()
+    lance._kept_fragments.cache_clear()
+    lance._kept_schema_of.cache_clear()
 
 
 def _planned(frame: DataFrame, before: Callable[[], None]) -> Work:

@@ -17,7 +17,7 @@ from benchmarks.measure import Answer, Work
 from benchmarks.peers import OURS, Peers, session
 from benchmarks.reading.data import Tables
 from benchmarks.reading.questions import Question, ask
-from lance_spark.spark import datasource
+from lance_spark.datasource import datasource
 
 PLAIN = "lance_plain"
 """Our data source as Spark sees any other one in Python: what there is where Spark cannot plan into Lance."""

@@ -1,173 +1,606 @@
-"""Changes of tables: add, remove, rename."""
+"""Creating a table: declare it, write it, commit; or withdraw. Of several that declare one name, exactly one wins."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import secrets
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from urllib.parse import unquote
 
-from lance_spark.catalog.changes import (
-    Edit,
+from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog.directories import list_root, look_at
+from lance_spark.catalog.entry_rules import (
+    DEREGISTERED,
+    RESERVED,
+    VERSIONS,
+    AddTable,
+    AlterProperties,
+    RemoveTable,
     RowFilter,
-    check_free,
-    check_parent,
-    check_same,
-    check_unclaimed,
-    find_table,
+    check_properties,
+    hashed_directory,
+    hashed_id,
+    is_dropped,
+    is_leaving,
+    read_mark,
+    refusal,
+    v1_directory,
 )
-from lance_spark.catalog.entries import LOCATION, OBJECT_ID, Entry, Rows, changed_rows, encode_properties, new_rows
-from lance_spark.catalog.names import NAMESPACE, TABLE, Identifier
-
-_KNOWN = (TABLE, NAMESPACE)
-
-
-@dataclass(frozen=True)
-class AddTable:
-    """A row for a table's directory."""
-
-    identifier: Identifier
-    location: str
-    properties: Mapping[str, str]
-    verb: str = "create"
-    unique: bool = False
-    """Whether no other process can have made up this location."""
-
-    @property
-    def doing(self) -> str:
-        """Completes "Cannot ..."."""
-        return f"{self.verb} table '{self.identifier}'"
-
-    @property
-    def entry(self) -> Entry:
-        """The row."""
-        return Entry(self.identifier.object_id, TABLE, self.location, encode_properties(self.properties))
-
-    @property
-    def needs(self) -> RowFilter:
-        """The id, its parent, and whoever names the directory."""
-        return RowFilter((self.identifier.object_id, self.identifier.parent.object_id), locations=(self.location,))
-
-    def edit(self, rows: Rows) -> Edit:
-        """Raises AlreadyExists, NotFound for a missing parent."""
-        same = rows.find(self.identifier.object_id)
-        if self.unique and same is not None and same.location == self.location:
-            return Edit()  # an attempt that seemed to fail had arrived
-        check_free(rows, self.identifier, self.doing)
-        check_parent(rows, self.identifier, self.doing)
-        check_unclaimed(rows, self.location, self.doing)
-        return Edit(add=new_rows(rows.table.schema, [self.entry]))
-
-
-@dataclass(frozen=True)
-class AddTables:
-    """Rows for many directories of tables in the root, in one commit; what is there already stays as it is."""
-
-    locations: Mapping[str, str]
-    """Directory by name of the table."""
-    doing: str = "add tables"
-
-    @property
-    def needs(self) -> RowFilter:
-        """All rows: any of them may name one of the directories."""
-        return RowFilter(everything=True)
-
-    def edit(self, rows: Rows) -> Edit:
-        """Raises nothing: two that migrate at once have the same wish."""
-        taken = set(rows.table[OBJECT_ID].to_pylist())
-        claimed = set(rows.table[LOCATION].to_pylist())
-        entries = [
-            Entry(name, TABLE, location)
-            for name, location in sorted(self.locations.items())
-            if name not in taken and location not in claimed
-        ]
-        return Edit(add=new_rows(rows.table.schema, entries))
+from lance_spark.catalog.lookup import (
+    FoundTable,
+    being_taken,
+    catalog_of,
+    check_no_directory,
+    describe,
+    describe_namespace,
+    describe_table,
+    find_table,
+    located,
+    look_again,
+    need_manifest,
+    new_table,
+    table_exists,
+)
+from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
+from lance_spark.catalog.removing import erase_table, shows_in_v1
+from lance_spark.catalog.rules import (
+    NAMESPACE,
+    TABLE,
+    Catalog,
+    Declaration,
+    Identifier,
+    Name,
+    NamespaceInfo,
+    Removed,
+    TableInfo,
+    check_inside,
+    identify_namespace,
+    identify_table,
+    is_inside,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import names_of
+from lance_spark.core.table_options import WriteOptions
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    CorruptData,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    Refused,
+    StorageFailure,
+)
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import NamedTable
 
 
 @dataclass(frozen=True)
-class RemoveTable:
-    """A table's row goes, with the rows that belong to it."""
+class TablePlan:
+    """A table that can be declared, as the catalog is now."""
 
-    identifier: Identifier
-    location: str | None
-    """As it was when the table was looked up."""
-    verb: str = "drop"
+    catalog: Catalog
+    change: AddTable
 
     @property
-    def doing(self) -> str:
-        """Completes "Cannot ..."."""
-        return f"{self.verb} table '{self.identifier}'"
+    def identifier(self) -> Identifier:
+        """Its name."""
+        return self.change.identifier
 
     @property
-    def needs(self) -> RowFilter:
-        """The id, what belongs to it, and whoever names the same directory."""
-        own = self.identifier.object_id
-        return RowFilter((own,), (own,), () if self.location is None else (self.location,))
-
-    def edit(self, rows: Rows) -> Edit:
-        """Raises NotFound, and Conflict for a table that was created again in another directory."""
-        entry = find_table(rows, self.identifier, self.doing)
-        check_same(entry, self.location, self.doing)
-        family = _family(rows, entry)
-        others = self.location and [row for row in rows.at(self.location) if row.object_id != entry.object_id]
-        return Edit(
-            remove=tuple(row.object_id for row in family),
-            before=tuple(family),
-            shared=frozenset({self.location}) if self.location and others else frozenset(),
-        )
+    def location(self) -> DatasetLocation:
+        """Where its data goes."""
+        return self.catalog.at(self.change.location)
 
 
-@dataclass(frozen=True)
-class RenameTable:
-    """A table gets another name, maybe in another namespace, and maybe another directory."""
+def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> TablePlan:
+    """Choose the directory of a new table: ``<name>.lance`` in the root of a catalog that reads directories.
 
-    old: Identifier
-    new: Identifier
-    location: str
-    """As it was when the table was looked up."""
-    new_location: str
-
-    @property
-    def doing(self) -> str:
-        """Completes "Cannot ..."."""
-        return f"rename table '{self.old}' to '{self.new}'"
-
-    @property
-    def needs(self) -> RowFilter:
-        """Both ids, the new parent, what belongs to the table, and whoever names the new directory."""
-        ids = (self.old.object_id, self.new.object_id, self.new.parent.object_id)
-        return RowFilter(ids, (self.old.object_id,), (self.location, self.new_location))
-
-    def edit(self, rows: Rows) -> Edit:
-        """Raises NotFound, AlreadyExists, and Conflict for a table that was created again."""
-        renamed = rows.find(self.new.object_id)
-        if rows.find(self.old.object_id) is None and renamed is not None and self._is_done(renamed):
-            return Edit()  # an attempt that seemed to fail had arrived
-        entry = find_table(rows, self.old, self.doing)
-        check_same(entry, self.location, self.doing)
-        check_free(rows, self.new, self.doing)
-        check_parent(rows, self.new, self.doing)
-        if self.new_location != self.location:
-            check_unclaimed(rows, self.new_location, self.doing)
-        family = _family(rows, entry)
-        ids = [row.object_id for row in family]
-        table = rows.only(ids)
-        names = [self.new.object_id + name[len(self.old.object_id) :] for name in table[OBJECT_ID].to_pylist()]
-        places = [self.new_location if path == self.location else path for path in table[LOCATION].to_pylist()]
-        moved = changed_rows(changed_rows(table, OBJECT_ID, names), LOCATION, places)
-        others = [row for row in rows.at(self.location) if row.object_id != entry.object_id]
-        return Edit(
-            remove=tuple(ids),
-            add=moved,
-            before=tuple(family),
-            shared=frozenset({self.location} if others else ()),
-        )
-
-    def _is_done(self, renamed: Entry) -> bool:
-        return self.new_location != self.location and renamed.location == self.new_location
-
-
-def _family(rows: Rows, entry: Entry) -> list[Entry]:
-    """A table's row, and the rows of other types that belong to it: ``table_version`` has the id ``<table>$<n>``.
-
-    Left behind, they would be taken for those of the next table of that name.
+    Elsewhere it is ``<hash>_<id>``. Changes nothing. Raises InvalidName, AlreadyExists (also for a namespace of that
+    name), NotFound for a missing namespace.
     """
-    return [entry, *(row for row in rows.below(entry.object_id) if row.object_type not in _KNOWN)]
+    new = new_table(catalog, name, properties, "create")
+    if catalog.reads_directories and new.identifier.in_root:
+        change = AddTable(new.identifier, v1_directory(new.identifier), new.properties)
+        _check_directory(catalog, change)
+    else:
+        path = hashed_directory(new.identifier, secrets.randbits(32))
+        change = AddTable(new.identifier, path, new.properties, unique=True)
+    if catalog.reads_manifest:
+        manifest_lance.decide(catalog.manifest, change)
+    return TablePlan(catalog, change)
+
+
+def declare(plan: TablePlan) -> Declaration:
+    """Take the name. The table exists from now on, without data. Raises as :func:`plan_table`, and Conflict."""
+    return _declare_hashed(plan) if plan.change.unique else _declare_by_name(plan)
+
+
+def declare_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> Declaration:
+    """Plan and declare a table."""
+    return declare(plan_table(catalog, name, properties))
+
+
+def _declare_by_name(plan: TablePlan) -> Declaration:
+    """The marker comes first: writers of V1, which know no manifest, compete for it as well."""
+    catalog, change, token = plan.catalog, plan.change, uuid.uuid4().hex
+    _check_directory(catalog, change)
+    if not directories.put_new(plan.location, RESERVED, token.encode()):
+        raise refusal(AlreadyExists, change.doing, "another process is creating it right now")
+    declaration = Declaration(change.identifier, plan.location, change.location, token)
+    if catalog.reads_manifest:
+        try:
+            manifest_lance.apply(catalog.manifest, change)
+        except StorageFailure:
+            raise  # the row may have been written
+        except LanceSparkError:
+            _take_back(catalog, declaration)
+            raise
+        _check_still_mine(catalog, declaration, change)
+    return declaration
+
+
+def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTable) -> None:
+    """Raise Conflict if the directory was dropped, as a table of V1, before the row was there; no row stays."""
+    if _is_held(declaration) and directories.content_of(declaration.location, DEREGISTERED) is None:
+        return
+    removed = True
+    try:
+        manifest_lance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+    except NotFound:
+        removed = False
+    # Whoever else holds the marker lost to this row, which is gone now.
+    _take_back(catalog, declaration, any_holder=removed)
+    raise refusal(Conflict, change.doing, "another process dropped it in the meantime", hint="Run it again.")
+
+
+def _is_held(declaration: Declaration) -> bool:
+    return directories.content_of(declaration.location, RESERVED) == declaration.token.encode()
+
+
+def _check_directory(catalog: Catalog, change: AddTable) -> None:
+    """Raise AlreadyExists if the directory cannot become that of a new table."""
+    state = look_at(catalog.root, change.location)
+    if state.deregistered:
+        raise refusal(
+            AlreadyExists,
+            change.doing,
+            "there is a deregistered table of that name, or one that is being dropped",
+            hint="Register it again, or drop it.",
+        )
+    if state.has_files:
+        raise refusal(AlreadyExists, change.doing, "there is a table of that name already")
+
+
+def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = False) -> None:
+    """Marked first: whoever registers the directory at the same time sees the mark, or is seen here."""
+    if not any_holder and not _is_held(declaration):
+        return
+    hidden = hide(catalog, declaration.path, "drop")
+    empty = set(files.list_names(declaration.location, "")) <= {RESERVED, DEREGISTERED}
+    if not empty or is_named(catalog, declaration.path):
+        hidden.take_back()
+        return
+    directories.remove(declaration.location, RESERVED)
+    if hidden.mine or hidden.is_alone():
+        hidden.discard()  # or the mark would keep the name for ever
+
+
+def _declare_hashed(plan: TablePlan) -> Declaration:
+    """The row comes first: whoever loses leaves no directory behind."""
+    table, path = plan.identifier, plan.change.location
+    manifest_lance.apply(plan.catalog.manifest, plan.change)
+    declaration = Declaration(table, plan.location, path, uuid.uuid4().hex)
+    try:
+        mine = directories.put_new(plan.location, RESERVED, declaration.token.encode()) or _is_held(declaration)
+    except LanceSparkError:
+        manifest_lance.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
+        raise
+    if not mine:
+        raise refusal(AlreadyExists, plan.change.doing, "this plan was executed before")
+    return declaration
+
+
+def withdraw(catalog: Catalog, declaration: Declaration) -> bool:
+    """Give a declared name back, with what was written to its directory; False if the table is not that one any more.
+
+    Nothing happens to a table that has a version: its commit may have succeeded although the job was told otherwise.
+    """
+    if files.list_names(declaration.location, VERSIONS):
+        return False
+    by_name = catalog.reads_directories and declaration.path == v1_directory(declaration.identifier)
+    if by_name and not _is_held(declaration):
+        return False
+    if not catalog.reads_manifest:
+        erase_table(catalog, declaration.path)
+        return True
+    try:
+        shared = _withdraw_by_name(catalog, declaration) if by_name else _remove_row(catalog, declaration)
+    except (NotFound, Conflict):
+        return False
+    if not shared:
+        erase_table(catalog, declaration.path)
+    return True
+
+
+def _withdraw_by_name(catalog: Catalog, declaration: Declaration) -> bool:
+    """Marked first: without its row the directory would be a table of V1, which another process could rename."""
+    hidden = hide(catalog, declaration.path, "drop")
+    with shown_again_on_failure(hidden, had_row=True):
+        shared = _remove_row(catalog, declaration)
+    if shared:
+        hidden.take_back()
+    return shared
+
+
+def _remove_row(catalog: Catalog, declaration: Declaration) -> bool:
+    """Whether another row names the directory. Raises NotFound, Conflict."""
+    edit = manifest_lance.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
+    return declaration.path in edit.shared
+
+
+def confirm(catalog: Catalog, declaration: Declaration) -> None:
+    """Raise Conflict if a declared table was dropped, deregistered or renamed since; for a job, before its commit.
+
+    And after it: a commit to the directory of a table that is gone makes another one, which no one asked for. Such a
+    remainder is deleted here, unless it may be another process's.
+    """
+    identifier, path = declaration.identifier, declaration.path
+    named = not catalog.reads_manifest or is_named(catalog, path)
+    by_name = path == v1_directory(identifier)
+    holder = directories.content_of(declaration.location, RESERVED) if by_name else None
+    if named and (not by_name or holder == declaration.token.encode()):
+        return
+    if holder is None and (not named or not catalog.reads_manifest):
+        _erase_remainder(catalog, declaration)
+    raise refusal(
+        Conflict,
+        f"create table '{identifier}'",
+        "another process dropped, renamed or deregistered it while it was written",
+        hint="Run it again.",
+    )
+
+
+def _erase_remainder(catalog: Catalog, declaration: Declaration) -> None:
+    """Marked first: whoever creates a table there at the same time sees the mark, or is seen here."""
+    hidden = hide(catalog, declaration.path, "drop")
+    named = catalog.reads_manifest and is_named(catalog, declaration.path)
+    if named or directories.content_of(declaration.location, RESERVED) is not None:
+        hidden.take_back()
+    elif hidden.mine or is_dropped(read_mark(hidden.seen)):
+        erase_table(catalog, declaration.path)
+
+
+# --- Taking a table out of the catalog with its data kept, and putting a directory back in
+
+
+@dataclass(frozen=True)
+class DeregisterPlan:
+    """A table that can be deregistered, as the catalog is now."""
+
+    catalog: Catalog
+    table: FoundTable
+
+    @property
+    def removed(self) -> Removed:
+        """What leaves the catalog; enough to register it again."""
+        return Removed(self.table.identifier, self.table.path, self.table.properties, data_kept=True)
+
+
+def plan_deregistration(catalog: Catalog, name: Name) -> DeregisterPlan:
+    """Find a table to deregister. Changes nothing. Raises InvalidName, NotFound."""
+    identifier = identify_table(name)
+    return DeregisterPlan(catalog, find_table(catalog, identifier, f"deregister table '{identifier}'"))
+
+
+def deregister(plan: DeregisterPlan) -> Removed:
+    """Take a table out of the catalog and keep its data.
+
+    A directory that V1 would take for a table by its name is marked with ``.lance-deregistered``, and so is every other
+    one, so that it is not taken for a remainder. Of several processes at once, one does it; the others get NotFound.
+    """
+    catalog, table, path = plan.catalog, plan.table, plan.table.path
+    if path is not None and shows_in_v1(catalog, path):
+        _deregister_directory(catalog, table, path)
+        return plan.removed
+    edit = manifest_lance.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
+    if path and is_inside(path) and path not in edit.shared and files.list_names(catalog.at(path), ""):
+        hide(catalog, path, "deregister")
+    return plan.removed
+
+
+def deregister_table(catalog: Catalog, name: Name) -> Removed:
+    """Plan and deregister."""
+    return deregister(plan_deregistration(catalog, name))
+
+
+def _deregister_directory(catalog: Catalog, table: FoundTable, directory: str) -> None:
+    """The mark comes first: without it the table would be there as a directory once its row is gone."""
+    change = RemoveTable(table.identifier, directory, "deregister")
+    doing, hidden = change.doing, hide(catalog, directory, "deregister")
+    with shown_again_on_failure(hidden, table.entry is not None):
+        table = look_again(catalog, table, doing)
+    with shown_again_on_failure(hidden, table.entry is not None):
+        if table.entry is not None:
+            manifest_lance.apply(catalog.manifest, change, partial(hidden.check, doing))
+            hidden.keep()  # the mark of a process that wanted to drop it would have it collected
+        elif not hidden.mine or hidden.is_alone():
+            raise refusal(NotFound, doing, "another process dropped or deregistered it in the meantime")
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A directory that can be put into the catalog, as both are now."""
+
+    catalog: Catalog
+    change: AddTable
+
+
+def plan_registration(
+    catalog: Catalog, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
+) -> Registration:
+    """Choose the directory that a table is to have. Changes nothing.
+
+    ``location`` is the directory's path, relative to the catalog's root, or its whole URI. Without one it is
+    ``<name>.lance`` for a name in the root, or the one directory ``<hash>_<id>`` that no other table has. Raises
+    InvalidName, InvalidOption for a directory outside the catalog, NotFound where there is no table, AlreadyExists for
+    a name or a directory that is taken.
+    """
+    new = new_table(catalog, name, properties, "register")
+    choose = _unmarked_directory if catalog.reads_manifest else _marked_directory
+    change = AddTable(new.identifier, choose(catalog, new.identifier, location, new.doing), new.properties, "register")
+    _staying(catalog, change.location, new.doing)
+    if catalog.reads_manifest:
+        manifest_lance.decide(catalog.manifest, change)
+    return Registration(catalog, change)
+
+
+def register(plan: Registration) -> TableInfo:
+    """Put a directory with a table into the catalog. A mark that the table is deregistered is removed."""
+    catalog, change, doing = plan.catalog, plan.change, plan.change.doing
+    if not catalog.reads_manifest:  # in V1 a table is called as its directory is
+        _marked_directory(catalog, change.identifier, None, doing)
+        directories.remove(catalog.at(change.location), DEREGISTERED)
+        return describe(catalog, FoundTable(change.identifier, change.location, None))
+    _staying(catalog, change.location, doing)
+    manifest_lance.apply(catalog.manifest, change)
+    try:  # another process may have dropped it, or begun to, before the row was there
+        _check_table(catalog, change.location, doing)
+        mark = _staying(catalog, change.location, doing)
+    except NotFound:
+        with suppress(NotFound, Conflict):
+            manifest_lance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+        raise
+    if mark is not None and is_named(catalog, change.location):  # not that of a process that deregistered it since
+        directories.remove_if(catalog.at(change.location), DEREGISTERED, mark)
+    return describe(catalog, FoundTable(change.identifier, change.location, change.entry))
+
+
+def register_table(
+    catalog: Catalog, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
+) -> TableInfo:
+    """Plan and register."""
+    return register(plan_registration(catalog, name, location, properties))
+
+
+def _unmarked_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
+    """The directory of a table that gets a row, relative to the root."""
+    path = _guessed(catalog, identifier, doing) if location is None else _inside(catalog, location, doing)
+    _check_table(catalog, path, doing)
+    rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
+    if path != v1_directory(identifier) and not check_no_directory(catalog, rows, identifier):
+        raise refusal(AlreadyExists, doing, "there is a table of that name already")
+    return path
+
+
+def _marked_directory(catalog: Catalog, identifier: Identifier, location: str | None, doing: str) -> str:
+    """The directory of a table of V1 that is deregistered."""
+    path = v1_directory(identifier)
+    if location is not None and _inside(catalog, location, doing) != path:
+        raise refusal(InvalidOption, doing, f"in a catalog of directories (V1) its directory has to be '{path}'")
+    state = look_at(catalog.root, path)
+    if state.is_table:
+        raise refusal(AlreadyExists, doing, "it is registered already")
+    if not state.deregistered:
+        raise refusal(NotFound, doing, f"there is no table at '{path}'")
+    return path
+
+
+def _staying(catalog: Catalog, path: str, doing: str) -> bytes | None:
+    """The mark in a directory. Raises NotFound where a process is about to delete it: its row would lead to nothing."""
+    mark = directories.content_of(catalog.at(path), DEREGISTERED)
+    if is_leaving(read_mark(mark)):
+        raise being_taken(doing)
+    return mark
+
+
+def _inside(catalog: Catalog, location: str, doing: str) -> str:
+    """The path of a location relative to the root, without percent-encoding."""
+    path = location.rstrip("/")
+    if "://" in location or location.startswith(("/", "file:")):
+        whole = locate(location, catalog.root.storage_options).uri
+        if not whole.startswith(f"{catalog.uri}/"):
+            raise refusal(InvalidOption, doing, f"{whole} is not inside the catalog {catalog.uri}")
+        path = whole[len(catalog.uri) + 1 :]
+        path = path if catalog.root.is_local else unquote(path)
+    try:
+        check_inside(path)
+    except CorruptData:
+        raise refusal(
+            InvalidOption,
+            doing,
+            f"'{location}' is no path below the catalog",
+            hint="Give the table's directory, relative to the catalog's root.",
+        ) from None
+    return path
+
+
+def _check_table(catalog: Catalog, path: str, doing: str) -> None:
+    names = files.list_names(catalog.at(path), "")
+    if RESERVED not in names and VERSIONS not in names:
+        raise refusal(NotFound, doing, f"there is no table at '{path}'", hint="Give the directory of a Lance dataset.")
+
+
+def _guessed(catalog: Catalog, identifier: Identifier, doing: str) -> str:
+    directories, _ = list_root(catalog.root)
+    candidates = [directory for directory in directories if hashed_id(directory) == identifier.object_id]
+    if identifier.in_root and v1_directory(identifier) in directories:
+        candidates.append(v1_directory(identifier))
+    taken = {entry.location for entry in read_rows(catalog.manifest, RowFilter(locations=tuple(candidates))).entries}
+    free = [directory for directory in candidates if directory not in taken]
+    if len(free) == 1:
+        return free[0]
+    if not free:
+        raise refusal(
+            NotFound, doing, "no directory is called as if it were that table", hint="Give the table's location."
+        )
+    raise refusal(
+        InvalidOption, doing, f"{len(free)} directories may be meant", hint=f"Give one: {', '.join(sorted(free))}."
+    )
+
+
+# --- Writing a table of a catalog
+# One that does not exist is declared, written and committed, or withdrawn.
+
+
+@dataclass(frozen=True)
+class TableClaim:
+    """A table that a write gives its first rows. The write declares it, or joins one that was declared before."""
+
+    catalog: Catalog
+    location: DatasetLocation
+    table: TablePlan | FoundTable
+    must_be_new: bool
+    held: Declaration | None = None
+    """None before it is taken."""
+
+    def take(self) -> TableClaim | None:
+        """Declare the table, unless it is. None for a declared one that cannot be told from another of that name."""
+        if isinstance(self.table, FoundTable):
+            held = self._joined(self.table)
+            return None if held is None else replace(self, held=held)
+        with _taken_in_between(self.catalog, self.table.identifier, self.must_be_new):
+            return replace(self, held=declare(self.table))
+
+    def _joined(self, table: FoundTable) -> Declaration | None:
+        holder = directories.content_of(self.location, RESERVED)
+        if holder is None or table.path is None or (table.entry is None and self.catalog.reads_manifest):
+            return None
+        return Declaration(table.identifier, self.location, table.path, holder.decode(errors="replace"))
+
+    def confirm(self) -> None:
+        """Raise Conflict if the table was dropped, deregistered or renamed since."""
+        if self.held is not None:
+            confirm(self.catalog, self.held)
+
+    def withdraw(self) -> None:
+        """Give the name back, if this write declared it."""
+        if self.held is not None and isinstance(self.table, TablePlan):
+            withdraw(self.catalog, self.held)
+
+
+def claim_table(table: NamedTable, options: WriteOptions) -> TableClaim:
+    """The table that a write goes to, with its location, whether it exists or is to be declared. Changes nothing.
+
+    Raises InvalidName, AlreadyExists, Conflict, and NotFound for a missing namespace and for a branch of a new table.
+    """
+    catalog, identifier = catalog_of(table), identify_table(table.name)
+    try:
+        known = find_table(catalog, identifier, f"write table '{identifier}'")
+    except NotFound as missing:
+        if options.branch is not None:
+            raise NotFound(
+                missing.message, hint=missing.hint or "Write the table first; a new one has only main."
+            ) from None
+        with _taken_in_between(catalog, identifier, options.create_table):
+            plan = plan_table(catalog, identifier)
+        return TableClaim(catalog, plan.location, plan, options.create_table)
+    location = located(catalog, known)
+    if options.create_table:
+        raise _exists(identifier, location)
+    return TableClaim(catalog, location, known, must_be_new=False)
+
+
+@contextmanager
+def _taken_in_between(catalog: Catalog, identifier: Identifier, must_be_new: bool) -> Iterator[None]:
+    """For a write that takes any table, one that another process has just created is a conflict: run it again."""
+    try:
+        yield
+    except AlreadyExists as taken:
+        if not must_be_new and table_exists(catalog, identifier):
+            raise Conflict(taken.message, hint="Run it again: it will write to that table.") from None
+        raise
+
+
+def _exists(identifier: Identifier, location: DatasetLocation) -> LanceSparkError:
+    hint = "Append to it or overwrite it; these are modes."
+    if not files.list_names(location, VERSIONS):
+        hint = "It has no data: a job is writing it, or was killed at that. Append to it, or drop it."
+    return refusal(AlreadyExists, f"create table '{identifier}'", "there is a table of that name already", hint)
+
+
+# --- Properties of tables and namespaces
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """Other properties for a table or a namespace, as it is now."""
+
+    catalog: Catalog
+    change: AlterProperties
+    before: dict[str, str]
+
+    @property
+    def after(self) -> dict[str, str]:
+        """The properties it would have."""
+        return self.change.after(self.before)
+
+
+def plan_alteration(
+    catalog: Catalog, kind: str, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
+) -> Alteration:
+    """Set and remove properties of a ``table`` or a ``namespace``, or of the root. Changes nothing.
+
+    Raises NotFound, InvalidOption, and Refused for a table that is a directory only.
+    """
+    identifier = identify_table(name) if kind == TABLE else identify_namespace(name)
+    change = AlterProperties(identifier, kind, check_properties(put), names_of(unset))
+    need_manifest(catalog, change.doing)
+    if kind != TABLE:
+        return Alteration(catalog, change, describe_namespace(catalog, identifier).properties)
+    entry = find_table(catalog, identifier, change.doing).entry
+    if entry is None:
+        raise refusal(
+            Refused, change.doing, "it is a directory only, which has none", hint="Register it, or migrate the catalog."
+        )
+    return Alteration(catalog, change, entry.properties)
+
+
+def alter(plan: Alteration) -> None:
+    """Execute the plan. What another process put in the meantime stays, except for the same properties."""
+    location, change = plan.catalog.manifest, plan.change
+    if change.identifier.is_root:
+        manifest_lance.alter_root_properties(location, dict(change.put), tuple(change.unset))
+    else:
+        manifest_lance.apply(location, change)
+
+
+def alter_table(
+    catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
+) -> TableInfo:
+    """Plan and alter; returns the table as it is then."""
+    alter(plan_alteration(catalog, TABLE, name, put, unset))
+    return describe_table(catalog, name)
+
+
+def alter_namespace(
+    catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
+) -> NamespaceInfo:
+    """Plan and alter; returns the namespace as it is then."""
+    alter(plan_alteration(catalog, NAMESPACE, name, put, unset))
+    return describe_namespace(catalog, name)

@@ -15,13 +15,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from lance_spark.cleanup.survey import Chain, Survey, join
+from lance_spark.core.layout import Roots, data_key
+from lance_spark.core.location import canonical_uri, is_within
 from lance_spark.errors import CorruptData, InvalidOption, Refused
-from lance_spark.layout.file_kinds import Roots
-from lance_spark.layout.names import data_key
-from lance_spark.location import canonical_uri, is_within
-from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
-from lance_spark.manifest.run import RunDecoder
+from lance_spark.format.contents import RunDecoder
+from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
+from lance_spark.survey.rules import Chain, Survey, join
 
 MARKS = pa.schema(
     [

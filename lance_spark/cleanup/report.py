@@ -1,16 +1,180 @@
-"""What a cleanup would do or did, for people and for programs. Pure."""
+"""A plan as a JSON document and back: the survey, the verdicts and the sums. Storage options are not in it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any, Literal
 
-from lance_spark.cleanup.candidates import DELETED, FAILED, GONE, KEPT
-from lance_spark.cleanup.sweep import DELETE, KEEP, UNKNOWN_KIND
-from lance_spark.show.card import Card, Grid, Shown
-from lance_spark.show.words import masked, readable
+import pyarrow as pa
+
+from lance_spark.cleanup.rules import (
+    DEFAULT_COMMIT_WINDOW,
+    DEFAULT_OLDER_THAN,
+    DEFAULT_UNVERIFIED_AGE,
+    CleanupPolicy,
+    Verdict,
+)
+from lance_spark.cleanup.sweep_rules import DELETE, DELETED, FAILED, GONE, KEEP, KEPT, SUMS, UNKNOWN_KIND
+from lance_spark.core.location import DatasetLocation, is_within
+from lance_spark.core.reflog import decode, encode
+from lance_spark.core.refs import MAIN, Branch, RefTable, Tag
+from lance_spark.core.show import Card, Grid, Shown, counted, masked, readable
+from lance_spark.errors import CorruptData
+from lance_spark.survey.rules import Chain, Survey, VersionFile
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """Everything about a plan except for its candidates."""
+
+    id: str
+    created_ns: int
+    """When the mark began, nanoseconds since the epoch."""
+    policy: Mapping[str, Any]
+    """The policy as it was given, for people to read."""
+    survey: Survey
+    verdicts: tuple[Verdict, ...]
+    sums: pa.Table
+    """SUMS: files and bytes by kind, branch, action and reason."""
+    clones: tuple[str, ...] = ()
+    clones_from: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What a user should know about the dataset."""
+    finishes: tuple[str, ...] = ()
+    """Unfinished plans whose evidence went into this one. They are finished once this one is carried out."""
+    commit_window: timedelta = DEFAULT_COMMIT_WINDOW
+    """That of the policy."""
+    branches: tuple[str, ...] = ()
+    """The branches that alone are cleaned, in order; all of the dataset if empty."""
+
+    @property
+    def home(self) -> str | None:
+        """The branch (None for main) below whose directory the plan is recorded while it is carried out."""
+        return None if not self.branches or MAIN in self.branches else self.branches[0]
+
+
+def to_document(facts: PlanFacts, parts: Sequence[str]) -> dict[str, Any]:
+    """The document of a plan whose candidates are stored in the parts."""
+    return {
+        "format": FORMAT,
+        "id": facts.id,
+        "created": datetime.fromtimestamp(facts.created_ns / 1e9, timezone.utc).isoformat(),
+        "created_ns": facts.created_ns,
+        "dataset": facts.survey.location.uri,
+        "policy": dict(facts.policy),
+        "clones": list(facts.clones),
+        "clones_from": list(facts.clones_from),
+        "warnings": list(facts.warnings),
+        "finishes": list(facts.finishes),
+        "commit_window_s": facts.commit_window.total_seconds(),
+        "branches": list(facts.branches),
+        "totals": facts.sums.to_pylist(),
+        "parts": list(parts),
+        "survey": _survey(facts.survey),
+        "verdicts": [
+            {"removed": list(verdict.removed), "count": len(verdict.kept), "reasons": dict(verdict.reasons)}
+            for verdict in facts.verdicts
+        ],
+    }
+
+
+def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tuple[PlanFacts, list[str]]:
+    """The facts and the parts of a stored plan. ``location`` brings the storage options.
+
+    Raises CorruptData for a document of another format or shape.
+    """
+    if document.get("format") != FORMAT:
+        raise CorruptData(
+            f"The cleanup plan has format {document.get('format')}, not {FORMAT}.", hint="Make the plan again."
+        )
+    try:
+        facts = PlanFacts(
+            id=document["id"],
+            created_ns=document["created_ns"],
+            policy=document["policy"],
+            survey=_read_survey(document["survey"], location),
+            verdicts=tuple(_read_verdict(entry) for entry in document["verdicts"]),
+            sums=pa.Table.from_pylist(document["totals"], SUMS),
+            clones=tuple(document["clones"]),
+            clones_from=tuple(document["clones_from"]),
+            warnings=tuple(document["warnings"]),
+            finishes=tuple(document["finishes"]),
+            commit_window=timedelta(seconds=document["commit_window_s"]),
+            branches=tuple(document.get("branches", ())),  # a plan of an older version cleans all of them
+        )
+        return facts, list(document["parts"])
+    except (KeyError, TypeError, ValueError, IndexError) as problem:
+        raise CorruptData(f"The cleanup plan cannot be read: {problem!r}.", hint="Make the plan again.") from None
+
+
+def _survey(survey: Survey) -> dict[str, Any]:
+    return {
+        "repositories": [location.uri for location in survey.repositories],
+        "recorded_clones": dict(survey.recorded_clones),
+        "branches": [
+            [branch.name, branch.parent_branch, branch.parent_version, branch.created_at.isoformat(), branch.identity]
+            for branch in survey.refs.branches.values()
+        ],
+        "changes": {change.id: encode(change).decode() for change in survey.changes},
+        "tags": [[tag.name, tag.branch, tag.version] for tag in survey.refs.tags.values()],
+        "chains": [
+            {
+                "repository": chain.repository,
+                "root": chain.root,
+                "branch": chain.branch,
+                "has_ref": chain.has_ref,
+                "versions": [_manifest(manifest) for manifest in chain.versions],
+                "detached": [_manifest(manifest) for manifest in chain.detached],
+            }
+            for chain in survey.chains
+        ],
+    }
+
+
+def _manifest(manifest: VersionFile) -> list[Any]:
+    return [manifest.version, manifest.name, manifest.size, manifest.modified_ns]
+
+
+def _read_survey(entry: Mapping[str, Any], location: DatasetLocation) -> Survey:
+    branches = [
+        Branch(name, parent, version, datetime.fromisoformat(created), identity=identity)
+        for name, parent, version, created, identity in entry["branches"]
+    ]
+    tags = [Tag(name, branch, version) for name, branch, version in entry["tags"]]
+    return Survey(
+        repositories=tuple(DatasetLocation(uri, location.options) for uri in entry["repositories"]),
+        chains=tuple(
+            Chain(
+                repository=chain["repository"],
+                root=chain["root"],
+                branch=chain["branch"],
+                has_ref=chain["has_ref"],
+                versions=tuple(VersionFile(*manifest) for manifest in chain["versions"]),
+                detached=tuple(VersionFile(*manifest) for manifest in chain["detached"]),
+            )
+            for chain in entry["chains"]
+        ),
+        refs=RefTable({branch.name: branch for branch in branches}, {tag.name: tag for tag in tags}),
+        recorded_clones=entry["recorded_clones"],
+        # A plan of an older version has none: then every recorded change counts as newer than the plan.
+        changes=tuple(decode(key, text.encode()) for key, text in entry.get("changes", {}).items()),
+    )
+
+
+def _read_verdict(entry: Mapping[str, Any]) -> Verdict:
+    kept = [True] * entry["count"]
+    for position in entry["removed"]:
+        kept[position] = False
+    return Verdict(tuple(kept), entry["reasons"])
+
+
+# --- What a cleanup would do or did, for people and for programs
+# Pure.
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,3 +285,279 @@ def _worth_showing(row: tuple[Any, ...]) -> bool:
 
 def _reasons(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items()) if reason != "removed")
+
+
+# --- The cleanup of many tables at once: which tables protect each other, and one report for all
+# Pure.
+
+State = Literal["done", "would", "empty", "failed"]
+"""Cleaned; would be cleaned; nothing was written to it yet, or it was dropped meanwhile; not cleaned."""
+
+LOOKS = pa.schema(
+    [
+        ("table", pa.string()),
+        ("base", pa.string()),
+        ("versions", pa.int64()),
+        ("files", pa.int64()),
+        ("error", pa.string()),
+        ("exit_code", pa.int64()),
+    ]
+)
+"""What the manifests of a table say: a row for each base path that it reads files from, and one without a base path,
+which says how many versions and about how many files it has. Or a single row that says why it cannot be read."""
+ROWS = pa.schema(
+    [
+        ("table", pa.string()),
+        ("uri", pa.string()),
+        ("state", pa.string()),
+        ("versions", pa.int64()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("failed", pa.int64()),
+        ("error", pa.string()),
+        ("exit_code", pa.int64()),
+        ("report", pa.string()),
+    ]
+)
+"""What became of each table: versions, files and bytes that went or would go, and the table's own report as JSON."""
+
+
+@dataclass(frozen=True, repr=False)
+class FleetReport(Shown):
+    """What a cleanup of many tables did, or would do."""
+
+    rows: Sequence[Mapping[str, Any]]
+    """Rows of ROWS, by table."""
+    executed: bool
+    ran_on: str = ""
+    """Where the tables were cleaned: "local", which is threads of one process, or "spark"."""
+
+    @property
+    def problems(self) -> list[Mapping[str, Any]]:
+        """Tables that were not cleaned, or not wholly."""
+        return [row for row in self.rows if row["state"] == "failed" or row["failed"]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every table was cleaned."""
+        return not self.problems
+
+    def to_json(self) -> str:
+        """All of it as a JSON object."""
+        tables = [{**row, "report": json.loads(row["report"]) if row["report"] else None} for row in self.rows]
+        totals = {name: sum(row[name] for row in self.rows) for name in ("versions", "files", "bytes", "failed")}
+        return json.dumps(
+            {"executed": self.executed, "ran_on": self.ran_on, "totals": totals, "tables": tables}, indent=2
+        )
+
+    def __str__(self) -> str:
+        """A row per table, the errors of tables that were not cleaned, and one line that sums it up."""
+        parts = [self._table().text(), *self._problem_lines()]
+        return masked("\n\n".join([*(part for part in parts if part), self.summary()]))
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, "", self.summary(), grids=(self._table(),), notes=tuple(self._problem_lines()))
+
+    def _table(self) -> Grid:
+        rows = tuple(
+            (row["table"], row["state"], f"{row['versions']:,}", f"{row['files']:,}", readable(row["bytes"]))
+            for row in self.rows
+        )
+        return Grid(("table", "state", "versions", "files", "bytes"), rows, right=frozenset({2, 3, 4}))
+
+    def _problem_lines(self) -> list[str]:
+        return [f"{row['table']}: {row['error'] or str(row['failed']) + ' files failed'}" for row in self.problems]
+
+    def summary(self) -> str:
+        """One line."""
+        what = "deleted" if self.executed else "would be deleted"
+        files, size = (sum(row[name] for row in self.rows) for name in ("files", "bytes"))
+        bad = f"; {len(self.problems)} of them with problems" if self.problems else ""
+        where = f" (ran on {self.ran_on})" if self.ran_on else ""
+        return f"{len(self.rows):,} tables: {files:,} files, {readable(size)} {what}{bad}{where}"
+
+
+def clones_among(bases: Iterable[Mapping[str, Any]], uris: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """By table, the URIs of other tables that read its files. ``uris`` has the place of every table."""
+    clones: dict[str, set[str]] = {name: set() for name in uris}
+    owners = sorted(((uri, name) for name, uri in uris.items()), key=lambda entry: len(entry[0]), reverse=True)
+    for row in bases:
+        base, reader = row["base"], row["table"]
+        owner = next((name for uri, name in owners if base and is_within(base, uri)), None)
+        if owner is not None and uris[owner] != uris[reader]:
+            clones[owner].add(uris[reader])
+    return {name: tuple(sorted(readers)) for name, readers in clones.items()}
+
+
+def unreadable(bases: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, int]]:
+    """By table, why it is not known which files it reads, and the code of that error."""
+    return {row["table"]: (row["error"], row["exit_code"]) for row in bases if row["error"]}
+
+
+def failed(name: str, uri: str, error: str, exit_code: int) -> dict[str, Any]:
+    """The row of a table that was not cleaned."""
+    return {**empty(name, uri), "state": "failed", "error": error, "exit_code": exit_code}
+
+
+def empty(name: str, uri: str) -> dict[str, Any]:
+    """The row of a table to which nothing was written yet."""
+    nothing = dict.fromkeys(("versions", "files", "bytes", "failed"), 0)
+    return {"table": name, "uri": uri, "state": "empty", **nothing, "error": "", "exit_code": 0, "report": ""}
+
+
+def held_back(blind: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
+    """Why a table is left alone while others cannot be read, and the code of the error that did it."""
+    listed = ", ".join(sorted(blind)[:3])
+    reason = f"left alone, because {listed} cannot be read and may be a clone that needs its files"
+    return reason, max(code for _, code in blind.values())
+
+
+# --- What a cleanup of a whole catalog did, or would do: its tables, its own table, and stray directories
+# Pure.
+
+CATALOG, ORPHAN = "catalog", "orphan"
+KEPT_VERSIONS = 100
+"""Of the catalog's own table: so many of the newest versions stay, however old they are."""
+
+
+def catalog_policy(policy: CleanupPolicy) -> CleanupPolicy:
+    """The policy for the catalog's own table, if ``policy`` is that of the tables.
+
+    pylance's namespace keeps a version open and then asks for exactly the next one. If that version is gone, it answers
+    with an error, or with the catalog of long ago. With this policy that happens only to a process that asked nothing
+    for two weeks in which the catalog changed a hundred times. Files that no version names stay for a week at least:
+    jobs are at work on other tables all the time.
+    """
+    return CleanupPolicy(
+        older_than=max(policy.older_than or DEFAULT_OLDER_THAN, DEFAULT_OLDER_THAN),
+        retain_versions=max(policy.retain_versions or 1, KEPT_VERSIONS),
+        commit_window=max(policy.commit_window, DEFAULT_COMMIT_WINDOW),
+        unverified_age=max(policy.unverified_age, DEFAULT_UNVERIFIED_AGE),
+        error_if_tagged_old_versions=False,
+    )
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What became of something other than a table."""
+
+    kind: str
+    """CATALOG or ORPHAN."""
+    name: str
+    """Its directory, relative to the catalog's root."""
+    state: State
+    files: int = 0
+    bytes: int = 0
+    versions: int = 0
+    what: str = ""
+    """What the directory is, or what was done to it."""
+    error: str = ""
+    exit_code: int = 0
+
+    @classmethod
+    def of_catalog(cls, name: str, row: Mapping[str, Any], compacted: str) -> Upkeep:
+        """The catalog's own table, from the row of its cleanup."""
+        failed = f"{row['failed']} files could not be deleted" if row["failed"] else ""
+        return cls(
+            CATALOG,
+            name,
+            row["state"],
+            row["files"],
+            row["bytes"],
+            row["versions"],
+            compacted,
+            row["error"] or failed,
+            row["exit_code"],
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class LakeReport(Shown):
+    """What a cleanup of a catalog did, or would do."""
+
+    catalog: str
+    tables: FleetReport
+    upkeep: Sequence[Upkeep] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def executed(self) -> bool:
+        """Whether anything was to be deleted."""
+        return self.tables.executed
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """Name and reason of what was not cleaned, or not wholly."""
+        tables = [
+            (row["table"], row["error"] or f"{row['failed']} files could not be deleted")
+            for row in self.tables.problems
+        ]
+        return tables + [(each.name, each.error) for each in self.upkeep if each.error]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was cleaned."""
+        return not self.problems
+
+    @property
+    def exit_code(self) -> int | None:
+        """The code of an error that stopped everything; None if anything was cleaned, or there was nothing to clean."""
+        codes = [row["exit_code"] for row in self.tables.rows if row["state"] != "empty"]
+        return min(codes) if codes and all(codes) else None
+
+    def to_json(self) -> str:
+        """All of it as a JSON object."""
+        return json.dumps(
+            {
+                "catalog": self.catalog,
+                **json.loads(self.tables.to_json()),
+                "upkeep": [vars(each) for each in self.upkeep],
+                "notes": list(self.notes),
+            },
+            indent=2,
+        )
+
+    def __str__(self) -> str:
+        """A row per table, what else was looked after, what went wrong, and one line that sums it up."""
+        parts = [self._table().text()]
+        parts += ["\n".join(self._problem_lines())]
+        parts += ["\n".join(f"note: {note}" for note in self.notes)]
+        return masked("\n\n".join([*(part for part in parts if part), self.summary()]))
+
+    def _card(self) -> Card:
+        notes = (*self._problem_lines(), *self.notes)
+        return Card(type(self).__name__, self.catalog, self.summary(), grids=(self._table(),), notes=notes)
+
+    def _table(self) -> Grid:
+        rows = [
+            (row["table"], row["state"], row["versions"], row["files"], row["bytes"], "") for row in self.tables.rows
+        ]
+        rows += [(each.name, each.state, each.versions, each.files, each.bytes, each.what) for each in self.upkeep]
+        header = ("table", "state", "versions", "files", "bytes", "")
+        return Grid(header, tuple(map(_formatted, rows)), right=frozenset({2, 3, 4}))
+
+    def _problem_lines(self) -> list[str]:
+        return [f"{name}: {why}" for name, why in self.problems]
+
+    def summary(self) -> str:
+        """One line."""
+        files = sum(row["files"] for row in self.tables.rows) + sum(each.files for each in self.upkeep)
+        size = sum(row["bytes"] for row in self.tables.rows) + sum(each.bytes for each in self.upkeep)
+        orphans = sum(each.kind == ORPHAN for each in self.upkeep)
+        looked_at = counted(len(self.tables.rows), "table")
+        looked_at += f", {counted(orphans, 'directory', 'directories')} of no table" if orphans else ""
+        bad = f"; {len(self.problems)} with problems" if self.problems else ""
+        said = f"{counted(files, 'file')}, {readable(size)} {'deleted' if self.executed else 'would be deleted'}"
+        where = f" (ran on {self.tables.ran_on})" if self.tables.ran_on else ""
+        return f"{'' if self.executed else 'dry run: '}{looked_at}: {said}{bad}{where}"
+
+
+def _formatted(row: tuple[Any, ...]) -> tuple[str, ...]:
+    name, state, versions, files, size, what = row
+    return name, state, f"{versions:,}", f"{files:,}", readable(size), what
+
+
+def without(report: FleetReport, name: str) -> tuple[FleetReport, list[Mapping[str, Any]]]:
+    """A report without the row of one table, and that row if there is one."""
+    rows = [row for row in report.rows if row["table"] == name]
+    return replace(report, rows=[row for row in report.rows if row["table"] != name]), rows

@@ -5,21 +5,146 @@ No slow import here: ``--help`` should answer at once.
 
 from __future__ import annotations
 
+import difflib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from importlib.abc import MetaPathFinder
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lance_spark.cli.call import CommandCall
-from lance_spark.cli.command import VerbGroup
-from lance_spark.cli.exit_codes import INTERRUPTED
-from lance_spark.cli.imports import without_pandas
-from lance_spark.cli.output import Output, wants_color
-from lance_spark.cli.progress import BAR
-from lance_spark.errors import LanceSparkError
+from lance_spark.cli.output import BAR, INTERRUPTED, Output, wants_color
+from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.hints import said
+
+if TYPE_CHECKING:
+    from lance_spark.engine.local import Engine
+
+# --- Keeps pandas out of the process of a command
+# pylance needs pyarrow's datasets, and with them pyarrow imports pandas wherever that is installed: most of a second,
+# for a module that no verb uses.
+
+
+class _NoPandas(MetaPathFinder):
+    """Reports that there is no pandas, which pyarrow and pylance do not need."""
+
+    def find_spec(self, fullname: str, *_: Any) -> None:
+        """None for all other modules, which other finders find. Raises ModuleNotFoundError for pandas."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError("This command does without pandas.", name=fullname)
+
+
+def without_pandas() -> None:
+    """Keep this process from importing pandas, unless pandas is loaded already."""
+    sys.meta_path.insert(0, _NoPandas())
+
+
+# --- What every verb of every command starts from
+
+
+@dataclass(frozen=True)
+class CommandCall:
+    """One call of a command."""
+
+    output: Output
+
+    @property
+    def engine(self) -> Engine:
+        """The engine for copying files and other work: threads of this process."""
+        from lance_spark.engine.local import LocalRunner
+
+        return LocalRunner(tell=BAR.tell)
+
+
+def parse_storage(pairs: Sequence[str]) -> dict[str, str]:
+    """Storage options from ``KEY=VALUE``. Raises InvalidOption, without the text: it may be a secret."""
+    hint = "For example --storage aws_region=eu-west-1."
+    return {key.lower(): value for key, value in _split(pairs, "--storage takes KEY=VALUE.", hint).items()}
+
+
+def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
+    """Properties from ``KEY=VALUE``. Raises InvalidOption."""
+    return _split(pairs, "-p takes KEY=VALUE.", "For example -p owner=me.")
+
+
+def _split(pairs: Sequence[str], wrong: str, hint: str) -> dict[str, str]:
+    values = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidOption(wrong, hint=hint)
+        values[key] = value
+    return values
+
+
+# --- How a verb is declared: ``@verb("name")`` over a function of the session, and the options that verbs share
+
+AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+
+
+def _switch_to_json(context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given and isinstance(context.obj, CommandCall):
+        context.obj = replace(context.obj, output=replace(context.obj.output, json=True))
+
+
+def _json_option() -> click.Option:
+    return click.Option(
+        ["--json"], is_flag=True, is_eager=True, expose_value=False, callback=_switch_to_json, help="Print JSON."
+    )
+
+
+class Verb(click.Command):
+    """A verb: takes ``--json`` after its name, too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(_json_option())
+
+
+class VerbGroup(click.Group):
+    """A verb that has further verbs, such as ``remote add``."""
+
+    command_class = Verb
+
+    def __init__(self, *args: Any, words: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+        """``words`` are those that people type, and that are no verbs: why not, and what to type instead."""
+        super().__init__(*args, **kwargs)
+        self.words = words or {}
+        self.params.append(_json_option())
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As in click, with the nearest verb in the error."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], [*self.list_commands(ctx), *self.words], n=1)
+            word = args[0] if args[0] in self.words else near[0] if near else ""
+            if word in self.words:
+                why, instead = self.words[word]
+                raise InvalidOption(f"{ctx.command_path} has no '{word}': {why}.", hint=instead)
+            ctx.fail(f"'{args[0]}' is no verb of {ctx.command_path}." + (f" Did you mean '{near[0]}'?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+def verb(name: str) -> Callable[[Callable[..., Any]], Verb]:
+    """Declare a verb. The function's docstring is its help; what it returns is the exit code (None for 0)."""
+    return click.command(name, cls=Verb)
+
+
+def yes_option(function: AnyCallable) -> AnyCallable:
+    """``--yes``."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def dry_run_option(function: AnyCallable) -> AnyCallable:
+    """``--dry-run``."""
+    return click.option("-n", "--dry-run", is_flag=True, help="Only say what would happen.")(function)
+
+
+# --- What the commands have in common: verbs that load when they are needed, and errors as a line, a hint and a code
+# No slow import here: ``--help`` should answer at once.
 
 _USAGE = 2
 _HELP = "help"

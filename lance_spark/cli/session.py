@@ -7,19 +7,22 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.sync.write_guards import ORIGIN, check_own
-from lance_spark.actions.target import dataset_at, located
-from lance_spark.actions.workspace import find_here
-from lance_spark.cli.call import CommandCall
+import click
+
+from lance_spark.cli.program import AnyCallable, CommandCall
+from lance_spark.core.location import DatasetLocation, is_uri
+from lance_spark.core.ref_expressions import HEAD
+from lance_spark.core.refs import MAIN, SETTINGS, TAG_SETTINGS, Lifetime, PinnedVersion, branch_or_none
+from lance_spark.core.workspace import OpenWorkspace, PlainDataset, check_uri
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.location import DatasetLocation, is_uri
-from lance_spark.refs.expressions import HEAD
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.names import MAIN, branch_or_none
-from lance_spark.workspace.model import check_uri
-from lance_spark.workspace.place import OpenWorkspace, PlainDataset
+from lance_spark.storage.commits import ORIGIN, check_own, known_remotes
+from lance_spark.storage.resolving import all_refs, dataset_at, located, resolve_expression
+from lance_spark.workspace.workspace import find_here
+
+if TYPE_CHECKING:
+    from lance_spark.remotes.fetch import Remote
 
 
 @dataclass(frozen=True)
@@ -134,3 +137,128 @@ def _source(workspace: OpenWorkspace) -> str:
 def _target(workspace: OpenWorkspace) -> str:
     dataset = workspace.dataset_uri if is_uri(workspace.dataset_uri) else os.path.normpath(workspace.dataset_uri)
     return workspace.directory if dataset == workspace.directory else dataset
+
+
+# --- The options of ``branch`` and ``tag`` for how long a ref lives, and how that is shown
+
+
+def tag_options(function: AnyCallable) -> AnyCallable:
+    """``--alter``, ``--expire-after``, ``--owner``, ``--unset``."""
+    function = click.option(
+        "--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after or owner (repeatable)."
+    )(function)
+    function = click.option("--owner", metavar="TEXT", help="Whom to ask.")(function)
+    function = click.option(
+        "--expire-after", metavar="SPAN", help="How long after it was made or moved expire-refs takes it, such as 30d."
+    )(function)
+    return click.option("--alter", metavar="NAME", help="Change the settings of a tag: the next three.")(function)
+
+
+def branch_options(function: AnyCallable) -> AnyCallable:
+    """Those of tags, ``--retain-versions`` and ``--protected``."""
+    function = click.option(
+        "--unset", multiple=True, metavar="SETTING", help="With --alter: expire_after, retain_versions or owner."
+    )(function)
+    function = click.option("--owner", metavar="TEXT", help="Whom to ask.")(function)
+    function = click.option("--protected/--no-protected", default=None, help="Take merges only, and no deletion.")(
+        function
+    )
+    function = click.option(
+        "--retain-versions", type=click.IntRange(min=1), metavar="N", help="How many versions every cleanup keeps."
+    )(function)
+    function = click.option(
+        "--expire-after", metavar="SPAN", help="How long after its last commit expire-refs takes it, such as 30d."
+    )(function)
+    return click.option("--alter", metavar="NAME", help="Change the settings of a branch: those below, or --unset.")(
+        function
+    )
+
+
+def settings_of(given: Mapping[str, Any], tag: bool = False) -> dict[str, Any]:
+    """The settings among what was typed."""
+    return {name: given[name] for name in (TAG_SETTINGS if tag else SETTINGS) if given.get(name) is not None}
+
+
+def check_settings_fit(alter: str | None, settings: Mapping[str, Any], unset: tuple[str, ...], creates: bool) -> None:
+    """Raise InvalidOption for settings without a ref that they are for."""
+    if alter is not None and not settings and not unset:
+        raise InvalidOption(
+            "There is nothing to alter.", hint="Say --expire-after 30d, --owner TEXT or --unset SETTING."
+        )
+    if unset and alter is None:
+        raise InvalidOption("--unset goes with --alter NAME only.")
+    if settings and alter is None and not creates:
+        raise InvalidOption("Settings need a name.", hint="NAME for a new one, --alter NAME for one that is there.")
+
+
+def told(lifetime: Lifetime) -> str:
+    """In words, for the end of a sentence; "" if nothing is set."""
+    return f": {lifetime}" if str(lifetime) else ""
+
+
+# --- Which remote is meant
+
+
+def find_remote(session: Session, typed: str | None) -> Remote:
+    """The remote with a name or a URI; by default origin, or the only remote.
+
+    Without a workspace, the remotes are those that branches of the dataset follow. Raises NotFound, InvalidOption.
+    """
+    from lance_spark.remotes.fetch import Remote  # slow imports, which a short answer does not need
+
+    known = known_here(session)
+    name = _default(session, known) if typed is None else typed
+    if name in known:
+        return Remote(name, session.at(known[name]))
+    if not _is_place(name):
+        raise _absent(session, name, known)
+    location = session.at(name)
+    for other, uri in known.items():
+        if session.at(uri).uri == location.uri:
+            return Remote(other, location)
+    raise _unknown_place(session, name, known)
+
+
+def known_here(session: Session) -> Mapping[str, str]:
+    """URIs of the remotes by name: the workspace's, or without one those that branches of the dataset follow."""
+    if not session.has_workspace:
+        return known_remotes(all_refs(session.location))
+    return {name: session.workspace.remote_uri(name) for name in session.workspace.workspace.remotes}
+
+
+def _default(session: Session, known: Mapping[str, str]) -> str:
+    if ORIGIN in known:
+        return ORIGIN
+    if len(known) > 1:
+        raise InvalidOption("There is more than one remote.", hint=f"Name one of {', '.join(sorted(known))}.")
+    if not known:
+        raise NotFound("There is no remote.", hint=_how_to_add(session))
+    return next(iter(known))
+
+
+def _absent(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
+    if not known:
+        return NotFound(f"There is no remote '{name}'.", hint=_how_to_add(session))
+    branches = all_refs(session.location).branches
+    if name == MAIN or any(branch in branches for branch in (name, *(f"{remote}/{name}" for remote in known))):
+        first = ORIGIN if ORIGIN in known else min(known)
+        return NotFound(f"There is no remote '{name}', only a branch.", hint=f"Name the remote first: {first} {name}.")
+    return NotFound(f"There is no remote '{name}'.", hint=f"Remotes here: {', '.join(sorted(known))}.")
+
+
+def _unknown_place(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
+    remote, _, branch = name.partition("/")
+    if remote in known:
+        return NotFound(f"There is no remote '{name}'.", hint=f"Write a blank between the two: {remote} {branch}.")
+    return NotFound(f"No remote of this dataset is at '{name}'.", hint=_how_to_add(session))
+
+
+def _how_to_add(session: Session) -> str:
+    if session.has_workspace:
+        return "Add one with: lance-git remote add NAME URI."
+    how = session.how_to_init if session.dataset is None else "leave --dataset out where there is one"
+    return f"Without a workspace, only places that were fetched from before are known; {how}."
+
+
+def _is_place(text: str) -> bool:
+    return "/" in text or text.startswith(".")

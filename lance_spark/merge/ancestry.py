@@ -1,96 +1,226 @@
-"""The common ancestor of two versions: a graph of chains, forks and merges.
-
-A chain is a line. So one number per chain says everything that a version descends from: the newest version of that
-chain that it holds.
-"""
+"""Reads what the search for a common ancestor needs: refs, and the traces that merges left."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+
+from lance_spark import hints
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, PinnedVersion, RefTable
+from lance_spark.core.tracking import (
+    ChainLinks,
+    Node,
+    TakenIn,
+    ancestors,
+    holds,
+    merge_bases,
+    merged_notes,
+    read_follows,
+)
+from lance_spark.errors import Refused
+from lance_spark.format.operations import VersionSpan
+from lance_spark.format.versions import Trace, read_trace
+from lance_spark.storage import refs
+from lance_spark.storage.versions import VersionCache
 
 
-class Node(NamedTuple):
-    """One version. Chains have identities, because a branch may be deleted and its name used again."""
+class Graph:
+    """The chains of a dataset. Each is read only as far as it is needed."""
 
-    chain: str
-    """"" for main, else the identity of the branch."""
-    version: int
+    def __init__(
+        self, location: DatasetLocation, table: RefTable | None = None, reader: VersionCache | None = None
+    ) -> None:
+        self._location = location
+        self.reader = reader or VersionCache()
+        """What was read, for later steps that need the same versions."""
+        self._refs = refs.read_branches(location) if table is None else table
+        self._branches = {branch.identity: branch for branch in self._refs.branches.values()}
+        self._found: dict[frozenset[PinnedVersion], Mapping[str, ChainLinks]] = {}
+
+    @property
+    def table(self) -> RefTable:
+        """The branches, as they were when this graph was made."""
+        return self._refs
+
+    def node(self, pin: PinnedVersion) -> Node:
+        """A version as a node."""
+        return Node("" if pin.branch is None else self._refs.branches[pin.branch].identity, pin.version)
+
+    def origin(self, pin: PinnedVersion) -> Node:
+        """A version in the chain that it was made in: a branch begins with a copy of the version it was forked from."""
+        while pin.branch is not None:
+            fork = self.fork(pin.branch)
+            if fork is None or pin.version > fork.version:
+                break
+            pin = PinnedVersion(fork.branch, pin.version)
+        return self.node(pin)
+
+    def pin(self, node: Node) -> PinnedVersion:
+        """A node as a version. Raises Refused for one of a branch that was deleted."""
+        if not node.chain:
+            return PinnedVersion(None, node.version)
+        if node.chain not in self._branches:
+            raise Refused(
+                "The last common version is of a branch that was deleted meanwhile: there is nothing to compare with.",
+                hint="Merge that branch's content through the branch it was merged into, or append the rows again.",
+            )
+        return PinnedVersion(self._branches[node.chain].name, node.version)
+
+    def identity(self, branch: str | None) -> str:
+        """The identity of a branch, which a later branch of the same name does not have; "" for main."""
+        return "" if branch is None else self._refs.branches[branch].identity
+
+    def is_follower(self, branch: str | None) -> bool:
+        """Whether a branch follows a remote's."""
+        entry = None if branch is None else self._refs.branches.get(branch)
+        return entry is not None and read_follows(entry) is not None
+
+    def fork(self, branch: str) -> PinnedVersion | None:
+        """The version that a branch descends from; None for one that shares nothing with any other."""
+        return self._refs.branches[branch].fork
+
+    def bases(self, one: PinnedVersion, other: PinnedVersion) -> list[Node]:
+        """The newest common ancestors of two versions."""
+        chains_read = self._read(one, other)
+        return merge_bases(self.node(one), self.node(other), chains_read)
+
+    def held(self, pin: PinnedVersion, beside: PinnedVersion) -> dict[str, int]:
+        """The newest version of each chain, by identity, that a version has everything of.
+
+        Chains that both versions have in common anyway are not looked into.
+        """
+        return ancestors(self.node(pin), self._read(pin, beside))
+
+    def share(self, side: PinnedVersion, other: PinnedVersion, since: PinnedVersion) -> bool:
+        """Whether two versions have an ancestor in common that an older version of the side does not have."""
+        known = ancestors(self.node(since), self._read(side, other))
+        return any(known.get(node.chain, -1) < node.version for node in self.bases(side, other))
+
+    def inherits(self, pin: PinnedVersion, node: Node) -> bool:
+        """Whether the forks of its branch alone show that a version holds a node; nothing is read."""
+        return self._lineage(self.node(pin)).get(node.chain, -1) >= node.version
+
+    def path(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> tuple[VersionSpan, ...]:
+        """The versions of a side that the base does not have: of its own chain and of those it was forked from."""
+        known = ancestors(base, self._read(side, beside))
+        spans = []
+        for chain, newest in reversed(self._lineage(self.node(side)).items()):
+            begin = self._branches[chain].parent_version if chain else 0
+            spans.append(VersionSpan(self.pin(Node(chain, newest)).branch, max(begin, known.get(chain, 0)), newest))
+        return tuple(span for span in spans if span.after < span.until)
+
+    def numbering(self, side: PinnedVersion, base: Node, beside: PinnedVersion) -> PinnedVersion | None:
+        """The version in which the common ancestor came into a side's chain; None if the chain began there.
+
+        A merge gives new numbers to the rows that it takes in.
+        """
+        lineage = self._lineage(self.node(side))
+        if lineage.get(base.chain, -1) >= base.version:
+            return None
+        graph = self._read(side, beside)
+        for chain, newest in reversed(lineage.items()):
+            merges = graph[chain].merges if chain in graph else ()
+            for at, source in merges:
+                if at <= newest and holds(source, base, graph):
+                    return self.pin(Node(chain, at))
+        return None
+
+    def _read(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
+        """Every chain that one of the versions descends from. What both have in common anyway is not read."""
+        key = frozenset({one, other})
+        if key not in self._found:
+            self._found[key] = self._chains(one, other)
+        return self._found[key]
+
+    def _chains(self, one: PinnedVersion, other: PinnedVersion) -> Mapping[str, ChainLinks]:
+        first, second = self._lineage(self.node(one)), self._lineage(self.node(other))
+        shared = {chain: min(first[chain], second[chain]) for chain in first.keys() & second.keys()}
+        chains: dict[str, ChainLinks] = {}
+        read: dict[str, int] = {}
+        pending = {chain: max(first.get(chain, 0), second.get(chain, 0)) for chain in first.keys() | second.keys()}
+        while pending:
+            chain, newest = pending.popitem()
+            read[chain] = newest
+            merges = self._merges_of(chain, shared.get(chain, -1), newest)
+            chains[chain] = ChainLinks(self._fork_node(chain), merges)
+            for _, source in merges:
+                for parent, version in self._lineage(source).items():
+                    # Chains may have taken in each other: one is read again only for newer versions.
+                    if version > max(read.get(parent, -1), pending.get(parent, -1)):
+                        pending[parent] = version
+        return chains
+
+    def _lineage(self, node: Node) -> dict[str, int]:
+        lineage = {}
+        while True:
+            lineage[node.chain] = node.version
+            parent = self._fork_node(node.chain)
+            if parent is None or parent.chain in lineage:
+                return lineage
+            node = parent
+
+    def _fork_node(self, chain: str) -> Node | None:
+        branch = self._branches.get(chain)
+        fork = None if branch is None else branch.fork
+        if fork is None or (fork.branch is not None and fork.branch not in self._refs.branches):
+            return None
+        return Node(self.identity(fork.branch), fork.version)
+
+    def _merges_of(self, chain: str, above: int, newest: int) -> tuple[TakenIn, ...]:
+        """The versions of a chain that took another one in, above a version and up to another one."""
+        if chain and chain not in self._branches:
+            return ()
+        branch = self._branches[chain].name if chain else None
+        start = self._branches[chain].parent_version if chain else 0
+        versions = self.reader.versions(self._location, branch, max(above, start), newest)
+        merges: set[TakenIn] = set()
+        for version, transaction in self.reader.transactions(self._location, branch, versions).items():
+            trace = read_trace(transaction.properties) if transaction is not None else None
+            if trace is not None and trace.takes_in:
+                merges.add(TakenIn(version, Node(trace.source_id, trace.source.version)))
+                if trace.source_id and trace.source_id not in self._branches:
+                    # Who forgets what a deleted branch was made from, takes its rows for new ones in the next merge.
+                    merges |= {TakenIn(version, Node(*held)) for held in trace.held}
+        for note in merged_notes(self._refs.branches.values()):
+            if note.into == chain and above < note.at <= newest:
+                merges.add(TakenIn(note.at, note.source))
+        return tuple(sorted(merges))
 
 
-class TakenIn(NamedTuple):
-    """A version that took in another chain."""
-
-    at: int
-    source: Node
-    """The version of the other chain that it took in."""
-
-
-@dataclass(frozen=True)
-class ChainLinks:
-    """What connects a chain with others."""
-
-    fork: Node | None = None
-    """The version it began as; None for main."""
-    merges: tuple[TakenIn, ...] = ()
-    """What its versions took in, ascending."""
-
-
-Chains = Mapping[str, ChainLinks]
-
-
-def ancestors(node: Node, graph: Chains) -> dict[str, int]:
-    """Everything a version holds."""
-    newest: dict[str, int] = {}
-    pending = [node]
-    while pending:
-        chain, version = pending.pop()
-        before = newest.get(chain, -1)
-        if version <= before:
-            continue
-        newest[chain] = version
-        known = graph.get(chain)
-        if known is None:
-            continue
-        if known.fork is not None and before < 0:
-            pending.append(known.fork)
-        pending += [source for at, source in known.merges if before < at <= version]
-    return newest
-
-
-def merge_bases(one: Node, other: Node, graph: Chains) -> list[Node]:
-    """The newest versions that both descend from; none of them descends from another one.
-
-    If merges take turns, there is one. If two chains took each other in at once, there are more. Versions that hold
-    everything of each other, as after a push, count as one. The one that ``one`` itself descends from stands for both:
-    otherwise a fast-forward would not be recognized.
-    """
-    first, second = ancestors(one, graph), ancestors(other, graph)
-    common = [Node(chain, min(first[chain], second[chain])) for chain in first.keys() & second.keys()]
-    lines = [*_line(one, graph), *_line(other, graph)]
-    common.sort(key=lambda node: (lines.index(node.chain) if node.chain in lines else len(lines), node))
-    return sorted(node for at, node in enumerate(common) if not _is_below_another(node, at, common, graph))
-
-
-def holds(node: Node, other: Node, graph: Chains) -> bool:
-    """Whether a version has everything that the other one has."""
-    return ancestors(node, graph).get(other.chain, -1) >= other.version
-
-
-def _line(node: Node, graph: Chains) -> list[str]:
-    """The chain of a version, then the chains that it was forked from."""
-    chains: list[str] = []
-    at: Node | None = node
-    while at is not None and at.chain not in chains:
-        chains.append(at.chain)
-        at = graph[at.chain].fork if at.chain in graph else None
-    return chains
-
-
-def _is_below_another(node: Node, at: int, nodes: Sequence[Node], graph: Chains) -> bool:
-    """Whether another version holds a version. Of two that hold everything of each other, the first wins."""
-    return any(
-        other != node and holds(other, node, graph) and (before < at or not holds(node, other, graph))
-        for before, other in enumerate(nodes)
+def only_base(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Node:
+    """The common ancestor. Raises Refused if there is none, or more than one."""
+    bases = graph.bases(ours, theirs)
+    if len(bases) == 1:
+        return bases[0]
+    if not bases:
+        raise nothing_in_common(graph, ours, theirs)
+    listed = " and ".join(f"{graph.pin(node)}" for node in bases)
+    raise Refused(
+        f"{ours} and {theirs} took each other in at the same time: {listed} are both their last common version.",
+        hint=f"Make a new branch from {ours.branch or MAIN} and bring the changes over with cherry-pick.",
     )
+
+
+def nothing_in_common(graph: Graph, ours: PinnedVersion, theirs: PinnedVersion) -> Refused:
+    """The error for two versions that share nothing, or whose common version is forgotten."""
+    said = f"{ours} and {theirs} have no common version."
+    follower = next((pin.branch for pin in (theirs, ours) if graph.is_follower(pin.branch)), None)
+    if follower is None:
+        return Refused(
+            said, hint=hints.of("Bring single versions over: ", hints.CHERRY_PICK, "; or write the rows again.")
+        )
+    return Refused(
+        f"{said} If '{follower}' was deleted and fetched again, what it had in common with your branches is forgotten.",
+        hint=hints.of(
+            "Go on from there: ",
+            hints.create_branch("NAME", follower),
+            ", and bring your own versions over: ",
+            hints.CHERRY_PICK,
+            ".",
+        ),
+    )
+
+
+def trace_of(graph: Graph, action: str, source: PinnedVersion) -> Trace:
+    """The trace that a commit leaves."""
+    return Trace(action, source, graph.identity(source.branch))

@@ -3,41 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lance_spark.actions.catalog import (
-    declaring,
-    dropping,
-    listing,
-    lookup,
-    migrate,
-    namespaces,
-    properties,
-    registering,
-    renaming,
-)
-from lance_spark.actions.catalog.glance import look_at_catalog
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.reading import open_table
-from lance_spark.catalog.names import identify_table
-from lance_spark.refs.model import RefSpec
-from lance_spark.show.card import Card, Shown
-from lance_spark.spark.catalog_upkeep import CatalogUpkeep
-from lance_spark.spark.saving import write_table
-from lance_spark.spark.session import check_places, needed_session
+from pyspark.errors import PySparkException
+
+from lance_spark.catalog import lookup, migrate, removing, tables
+from lance_spark.catalog.lookup import describe_table, list_tables, open_catalog, open_table, table_exists
+from lance_spark.catalog.overview import look_at_catalog
+from lance_spark.catalog.rules import identify_table, quoted_view, view_names
+from lance_spark.core.options import OWN_NAME, PREFIX
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.show import Card, Shown
+from lance_spark.datasource.datasource import register
+from lance_spark.disk_usage.lake import catalog_storage
+from lance_spark.engine.session_spark import check_places, engine_of, needed_session, session_or_none
+from lance_spark.engine.workers_spark import own_error
+from lance_spark.errors import AlreadyExists, InvalidOption
+from lance_spark.maintenance.spark import maintain_tables_of
+from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.table import LanceTable
-from lance_spark.spark.views import register_views
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lance_spark.actions.catalog.migrate import Migration
-    from lance_spark.actions.catalog.renaming import Renamed
-    from lance_spark.catalog.model import Catalog, Mode, NamespaceInfo, Page, Removed, TableInfo
-    from lance_spark.catalog.names import Name
-    from lance_spark.spark.saving import SaveMode
+    from lance_spark.catalog.migrate import Migration
+    from lance_spark.catalog.removing import Renamed
+    from lance_spark.catalog.rules import Catalog, Identifier, Mode, Name, NamespaceInfo, Page, Removed, TableInfo
+    from lance_spark.disk_usage.report import CatalogStorage
+    from lance_spark.engine.session_spark import Where
+    from lance_spark.maintenance.report import MaintenanceReport
+    from lance_spark.maintenance.spark import Policy
+
+# --- ``catalog.storage()`` and ``catalog.maintain()``: what all tables take, and looking after them
+
+
+class CatalogUpkeep:
+    """Verbs of a catalog over all of its tables."""
+
+    catalog: Catalog
+    _spark: SparkSession | None
+
+    def storage(self, namespace: Name = "", where: Where = "auto") -> CatalogStorage:
+        """What each table takes: a row a table, the largest first; or those in a namespace and below it.
+
+        Executors look at tables where there are many, or where one is large. A table that cannot be looked at is a row
+        with its error. Raises NotFound, StorageFailure.
+        """
+        session = session_or_none(self._spark)  # threads of a pool have no active session
+        report = catalog_storage(self.catalog, engine_of(session, where), namespace)
+        return report if session is None else replace(report, frame=partial(data_frame, session))
+
+    def maintain(
+        self,
+        policy: Policy | None = None,
+        execute: bool = False,
+        where: Where = "auto",
+        limit: str | timedelta | None = None,
+    ) -> MaintenanceReport:
+        """Look after all tables side by side: check, compaction, indexes, expiry of refs, cleanup; then the catalog.
+
+        ``policy`` is a :class:`MaintenancePolicy`, or the words of a policy file as a dictionary. Without ``execute``
+        the report says what would be done. No step begins after ``limit``, such as ``"2h"``; then the most valuable
+        table comes first. What goes wrong is in the report. Raises InvalidOption, NotFound, StorageFailure.
+        """
+        return maintain_tables_of(self._spark, self.catalog, policy, execute, where, limit)
+
+
+# --- ``LanceCatalog``: a directory of tables, by their names
 
 
 class LanceCatalog(CatalogUpkeep, Shown):
@@ -87,34 +123,34 @@ class LanceCatalog(CatalogUpkeep, Shown):
 
         Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
         """
-        return namespaces.create_namespace(self.catalog, name, properties, exist_ok)
+        return lookup.create_namespace(self.catalog, name, properties, exist_ok)
 
     def namespace_exists(self, name: Name) -> bool:
         """Whether there is such a namespace."""
-        return namespaces.namespace_exists(self.catalog, name)
+        return lookup.namespace_exists(self.catalog, name)
 
     def describe_namespace(self, name: Name = "") -> NamespaceInfo:
         """A namespace's properties, or those of the root. Raises NotFound."""
-        return namespaces.describe_namespace(self.catalog, name)
+        return lookup.describe_namespace(self.catalog, name)
 
     def alter_namespace(
         self, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
     ) -> NamespaceInfo:
         """Set and remove properties of a namespace, or of the root. Raises NotFound."""
-        return properties.alter_namespace(self.catalog, name, put, unset)
+        return tables.alter_namespace(self.catalog, name, put, unset)
 
     def drop_namespace(self, name: Name, cascade: bool = False, force: bool = False) -> tuple[Removed, ...]:
         """Drop a namespace, and with ``cascade`` all that is in it; returns the tables that went.
 
         Raises NotFound, and Refused for one that is not empty and, without ``force``, if clones read a table in it.
         """
-        return dropping.drop_namespace(self.catalog, name, cascade, force)
+        return removing.drop_namespace(self.catalog, name, cascade, force)
 
     def list_namespaces(
         self, parent: Name = "", recursive: bool = False, limit: int | None = None, after: Name | None = None
     ) -> list[str]:
         """Names of the namespaces in a namespace, or also of those in them; pages as of :meth:`list_tables`."""
-        return _names(listing.list_namespaces(self.catalog, parent, recursive, limit, _token(after)))
+        return _names(lookup.list_namespaces(self.catalog, parent, recursive, limit, _token(after)))
 
     def list_tables(
         self, namespace: Name = "", recursive: bool = False, limit: int | None = None, after: Name | None = None
@@ -123,7 +159,7 @@ class LanceCatalog(CatalogUpkeep, Shown):
 
         For page after page give a ``limit``, and as ``after`` the last name of the page before. Raises NotFound.
         """
-        return _names(listing.list_tables(self.catalog, namespace, recursive, limit, _token(after)))
+        return _names(lookup.list_tables(self.catalog, namespace, recursive, limit, _token(after)))
 
     def table_exists(self, name: Name) -> bool:
         """Whether there is such a table, with data or only declared."""
@@ -137,7 +173,7 @@ class LanceCatalog(CatalogUpkeep, Shown):
         self, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
     ) -> TableInfo:
         """Set and remove properties of a table. Raises NotFound, Refused for a table that is a directory only."""
-        return properties.alter_table(self.catalog, name, put, unset)
+        return tables.alter_table(self.catalog, name, put, unset)
 
     def table(
         self,
@@ -171,7 +207,7 @@ class LanceCatalog(CatalogUpkeep, Shown):
 
         Raises AlreadyExists, NotFound for a missing namespace.
         """
-        declaring.declare_table(self.catalog, name, properties)
+        tables.declare_table(self.catalog, name, properties)
         return self.describe_table(name)
 
     def rename_table(self, old: Name, new: Name) -> Renamed:
@@ -180,11 +216,11 @@ class LanceCatalog(CatalogUpkeep, Shown):
         Raises NotFound, AlreadyExists, and Refused for a table whose directory has to move, but which branches or
         clones read.
         """
-        return renaming.rename_table(self.catalog, old, new)
+        return removing.rename_table(self.catalog, old, new)
 
     def move_table(self, name: Name, namespace: Name) -> Renamed:
         """Put a table into another namespace, under its own name. Errors as of :meth:`rename_table`."""
-        return renaming.move_table(self.catalog, name, namespace)
+        return removing.move_table(self.catalog, name, namespace)
 
     def register_table(
         self, name: Name, location: str | None = None, properties: Mapping[str, str] | None = None
@@ -194,15 +230,15 @@ class LanceCatalog(CatalogUpkeep, Shown):
         ``location`` is relative to the root, or a whole URI; it may be left out where one directory alone can be meant.
         Raises NotFound, AlreadyExists, InvalidOption.
         """
-        return registering.register_table(self.catalog, name, location, properties)
+        return tables.register_table(self.catalog, name, location, properties)
 
     def deregister_table(self, name: Name) -> Removed:
         """Take a table out of the catalog and keep its data; the result tells how to register it again."""
-        return registering.deregister_table(self.catalog, name)
+        return tables.deregister_table(self.catalog, name)
 
     def drop_table(self, name: Name, force: bool = False) -> Removed:
         """Drop a table and its files. Raises NotFound, and Refused, without ``force``, if clones read its files."""
-        return dropping.drop_table(self.catalog, name, force)
+        return removing.drop_table(self.catalog, name, force)
 
     def register_views(
         self, spark: SparkSession | None = None, namespace: Name = "", recursive: bool = True, prefix: str = ""
@@ -229,3 +265,52 @@ def _names(page: Page) -> list[str]:
 
 def _token(after: Name | None) -> str | None:
     return None if after is None else identify_table(after).object_id
+
+
+# --- Writes a DataFrame to a table of a catalog, through the data source
+
+SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
+
+
+def write_table(
+    catalog: Catalog, frame: DataFrame, table: Identifier, mode: SaveMode, options: Mapping[str, object]
+) -> None:
+    """Write a DataFrame as one version. Raises this package's own errors where the data source did."""
+    if mode not in get_args(SaveMode):
+        raise InvalidOption(f"{mode!r} is no save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")
+    if mode == "ignore" and table_exists(catalog, table):
+        return
+    new = mode not in ("append", "overwrite")
+    settings = {PREFIX + key: value for key, value in catalog.root.options}
+    settings |= {key: str(value) for key, value in options.items()}
+    settings |= {"catalog": catalog.uri, "catalog_mode": catalog.mode, **({"create_table": "true"} if new else {})}
+    register(frame.sparkSession, OWN_NAME)
+    writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
+    try:
+        writer.options(**settings).save(str(table))
+    except PySparkException as problem:
+        known = own_error(str(problem))
+        if mode == "ignore" and isinstance(known, AlreadyExists):
+            return
+        raise known or problem from None
+
+
+# --- Temporary views of a catalog's tables
+
+
+def register_views(
+    spark: SparkSession, catalog: Catalog, namespace: Name = "", recursive: bool = True, prefix: str = ""
+) -> list[str]:
+    """Make or replace a view for each table that has data; returns their names, in the tables' order.
+
+    All tables are opened before the first view is made, so that a bad one leaves the views as they were. Raises Refused
+    for two tables whose views would be one.
+    """
+    frames = {}
+    for table, view in view_names(list_tables(catalog, namespace, recursive), prefix).items():
+        described = describe_table(catalog, table)
+        if not described.declared:
+            frames[view] = LanceTable(spark, described.location).to_df()
+    for view, frame in frames.items():
+        frame.createOrReplaceTempView(quoted_view(view))
+    return list(frames)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lance_spark.core.options import OWN_NAME
+from lance_spark.datasource import datasource
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.options.catalog import OWN_NAME
-from lance_spark.spark import datasource
-from lance_spark.spark.capabilities import Capabilities
+from lance_spark.native.session import Capabilities
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lance_spark.spark.jvm.room import Room
+    from lance_spark.native.session import Room
 
 DEFAULT_CATALOG = "lance"
 """The catalog whose tables are paths."""
@@ -36,15 +36,15 @@ def register(
     answers (see ``capabilities``). Raises Refused for a catalog where there is no native way, and for a name that
     another catalog has.
     """
-    from lance_spark.spark.jvm import room as rooms
+    from lance_spark.native import session
 
     if root is not None and catalog is None:
         raise InvalidOption("A root needs the name of a catalog.", hint="Give catalog='lake'.")
     datasource.register(spark, name)
     if not native:
-        rooms.switch_off(spark, "it was registered with native=False.")
+        session.switch_off(spark, "it was registered with native=False.")
         return
-    rooms.allow(spark)
+    session.allow(spark)
     room = _switch_on(spark, name)
     if room is not None and catalog is not None:
         room.add_catalog(catalog, root, storage_options or {})
@@ -63,12 +63,12 @@ def register_handle(spark: SparkSession) -> None:
 
 
 def _switch_on(spark: SparkSession, name: str) -> Room | None:
-    from lance_spark.spark.jvm import room as rooms
+    from lance_spark.native import session
 
     datasource.register(spark, OWN_NAME)
-    room = rooms.enter(spark)
+    room = session.enter(spark)
     if room is not None:
-        from lance_spark.spark.jvm.hooks import install
+        from lance_spark.native.hooks import install
 
         install(spark, name)
     return room
@@ -76,15 +76,15 @@ def _switch_on(spark: SparkSession, name: str) -> Room | None:
 
 def unregister(spark: SparkSession) -> None:
     """Take catalogs and native reading out of a session again; ``format("lance")`` stays as the plain data source."""
-    from lance_spark.spark.jvm import room as rooms
-    from lance_spark.spark.jvm.hooks import forget
+    from lance_spark.native import session
+    from lance_spark.native.hooks import forget
 
     forget(spark)
-    rooms.leave(spark)
+    session.leave(spark)
 
 
 def capabilities(spark: SparkSession) -> Capabilities:
     """Which way reads of a session take, and why."""
-    from lance_spark.spark.jvm import room as rooms
+    from lance_spark.native import session
 
-    return rooms.describe(spark)
+    return session.describe(spark)

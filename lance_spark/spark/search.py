@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lance_spark.actions.search import OPERATION, carry_out, prepare_join, prepare_search
-from lance_spark.errors import InvalidOption
-from lance_spark.searching.request import check_name, parse_join, parse_search, parse_shown
-from lance_spark.spark.engines import engine_of
-from lance_spark.spark.session import needed_session
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+from pyspark.sql.types import ArrayType, NumericType, StructField, StructType
+
+from lance_spark.engine.session_spark import SparkRunner, engine_of, needed_session, plain, with_metadata
+from lance_spark.engine.types_spark import LIST_SIZE_KEY, to_spark, wire_schema
+from lance_spark.engine.workers_spark import plainly
+from lance_spark.errors import InvalidOption, SchemaMismatch
+from lance_spark.format.schema import unknown_column
+from lance_spark.search.duplicates_lance import (
+    KEY,
+    KEYS,
+    ONE,
+    ONES,
+    OTHER,
+    OTHERS,
+    PAIRS,
+    DuplicatesWork,
+    compare_pairs,
+    pair_rows,
+    sign_texts,
+)
+from lance_spark.search.lance import JoinWork, join_nearest
+from lance_spark.search.rules import DISTANCE, check_name, parse_join, parse_search, parse_shown
+from lance_spark.search.search import OPERATION, PreparedSearch, carry_out, plan_texts, prepare_join, prepare_search
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lance_spark.location import DatasetLocation
-    from lance_spark.refs.model import PinnedVersion
+    from lance_spark.core.location import DatasetLocation
+    from lance_spark.core.refs import PinnedVersion
 
 _HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance searches: dataset.to_table(nearest=...)."
 Columns = str | Sequence[str] | None
@@ -43,7 +64,7 @@ class Searching:
         """The k rows nearest to a vector, those that match a text best, or both; in their order.
 
         ``column`` is the column of vectors, or the column or columns of text, as a dict with a factor for each; it may
-        be left out where there is only one. ``text`` is words, or a query of ``lance_spark.searching.text``. ``filter``
+        be left out where there is only one. ``text`` is words, or a query of ``lance_spark.search.text_rules``. ``filter``
         is Lance's SQL. ``columns`` are what comes out, by default all but blobs; ``_rowid`` and ``_rowaddr`` may be
         among them. Added are ``_distance`` (with a vector), ``_score`` (with text: BM25) and ``_relevance_score`` (with
         both). Rows that no index covers are found as well.
@@ -59,8 +80,8 @@ class Searching:
 
         Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session, before any task starts.
         """
-        from lance_spark.spark.shown import as_dataframe
-        from lance_spark.spark.types import to_spark, wire_schema
+        from lance_spark.engine.session_spark import as_dataframe
+        from lance_spark.engine.types_spark import to_spark, wire_schema
 
         spark = needed_session(self.spark, _HINT)
         where = options.pop("where", "auto")
@@ -89,8 +110,6 @@ class Searching:
         Raises as :meth:`search`, InvalidOption for names that both have, and SchemaMismatch for a column without
         vectors; for a vector of another length once Spark runs, unless the column says how long its vectors are.
         """
-        from lance_spark.spark.nearest_join import NearestJoin
-
         needed_session(self.spark, _HINT)
         prefix, tasks = options.pop("prefix", ""), options.pop("tasks", None)
         if tasks is not None and (isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1):
@@ -123,10 +142,9 @@ class Searching:
         Raises InvalidOption, NotFound, SchemaMismatch, and Refused without a session; and once Spark runs, Refused for
         more rows that may be alike than max_group.
         """
-        from lance_spark.actions.duplicates import prepare_duplicates
-        from lance_spark.searching.minhash import Shingling, Signer, banding, parse_pairing
-        from lance_spark.spark.near_duplicates import duplicates
-        from lance_spark.spark.types import to_spark, wire_schema
+        from lance_spark.engine.types_spark import to_spark, wire_schema
+        from lance_spark.search.duplicate_rules import Shingling, Signer, banding, parse_pairing
+        from lance_spark.search.search import prepare_duplicates
 
         spark = needed_session(self.spark, _HINT)
         signer = Signer(Shingling(shingles, size), banding(threshold))
@@ -134,3 +152,83 @@ class Searching:
         named = parse_shown(filter, columns) or ()
         work = prepare_duplicates(self.location, self._pin(), (check_name(column), named, filter), signer, threshold)
         return duplicates(spark, work._replace(row=wire_schema(to_spark(work.row)), pairing=pairing))
+
+
+# --- The join of a DataFrame's vectors with their neighbours in a table
+
+
+@dataclass(frozen=True)
+class NearestJoin:
+    """A function of a DataFrame, for ``transform``."""
+
+    prepared: PreparedSearch
+    column: str
+    prefix: str
+    tasks: int | None
+
+    def __call__(self, queries: DataFrame) -> DataFrame:
+        """The join. Raises NotFound, SchemaMismatch and InvalidOption."""
+        prepared, field = self.prepared, self.prepared.field
+        assert field is not None
+        self._check(queries)
+        shown = to_spark(prepared.schema)
+        added = [StructField(self._name(each.name), each.dataType, each.nullable, each.metadata) for each in shown]
+        whole = StructType([*queries.schema.fields, *added])
+        search = replace(prepared.work, wire=wire_schema(shown))
+        work = JoinWork(search, self.column, field, prepared.flat, tuple(each.name for each in added))
+        given = wire_schema(queries.schema)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with plainly():
+                yield from join_nearest(work, (plain(batch, given) for batch in batches))
+
+        # Queries are few and small beside what is done for each: one partition of them would be one task.
+        tasks = self.tasks or SparkRunner(queries.sparkSession, "nearest_join").parallelism
+        return with_metadata(queries.repartition(tasks).mapInArrow(run, whole), whole)
+
+    def _name(self, name: str) -> str:
+        return name if name == DISTANCE else self.prefix + name
+
+    def _check(self, queries: DataFrame) -> None:
+        fields = {field.name: field for field in queries.schema.fields}
+        if self.column not in fields:
+            raise unknown_column(self.column, list(fields))
+        field = fields[self.column]
+        assert self.prepared.field is not None
+        if not isinstance(field.dataType, ArrayType) or not isinstance(field.dataType.elementType, NumericType):
+            raise SchemaMismatch(
+                f"Column '{self.column}' is {field.dataType.simpleString()}, and holds no vectors.",
+                hint="Vectors are arrays of numbers, such as array<float>.",
+            )
+        told, size = field.metadata.get(LIST_SIZE_KEY), self.prepared.field.type.list_size
+        if told is not None and str(told) != str(size):
+            raise SchemaMismatch(
+                f"Column '{self.column}' has vectors of {told} numbers, and '{self.prepared.field.name}' of {size}.",
+                hint="Embed the queries with the model that the column was made with.",
+            )
+        mine = {name.lower() for name in fields}
+        both = [name for name in map(self._name, self.prepared.schema.names) if name.lower() in mine]
+        if both:
+            raise InvalidOption(
+                f"Both sides have a column '{both[0]}'.",
+                hint="Give prefix='found_', or name the table's columns that are wanted: columns=[...].",
+            )
+
+
+# --- ``LanceTable.near_duplicates`` as Spark jobs
+
+
+def duplicates(spark: SparkSession, work: DuplicatesWork) -> DataFrame:
+    """The pairs.
+
+    Texts are read once for their signatures. Then rows that share a key come together, and only the texts of these are
+    read again, by their ids. Rows with the same parts are compared as one.
+    """
+    runner = SparkRunner(spark, "near_duplicates")
+    plan = plan_texts(work, runner.parallelism)
+    keys = runner.flat_map("sign texts", plan.partitions, partial(sign_texts, work, plan.scan), KEYS)
+    together = keys.repartition(KEY).sortWithinPartitions(KEY)
+    pairs = runner.map("find pairs", together, partial(pair_rows, work.pairing), PAIRS)
+    # Two rows share several keys; whichever it was, all rows with the same parts were there.
+    once = pairs.groupBy(ONE, OTHER).agg(F.first(ONES).alias(ONES), F.first(OTHERS).alias(OTHERS))
+    return runner.map("compare pairs", once, partial(compare_pairs, work), work.wire)

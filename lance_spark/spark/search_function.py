@@ -11,26 +11,25 @@ from pyspark.sql.functions import udtf
 from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
-from lance_spark.actions.catalog.table_refs import read_name
-from lance_spark.actions.path_refs import read_path
-from lance_spark.actions.resolve import resolve
-from lance_spark.actions.search import here, prepare_search
-from lance_spark.catalog.names import split_name
+from lance_spark.catalog.lookup import read_name
+from lance_spark.catalog.rules import split_name
+from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, NotFound
-from lance_spark.searching.request import SearchRequest, parse_join, parse_search
-from lance_spark.searching.vectors import QueryVector, as_vector
-from lance_spark.spark.failures import plainly
-from lance_spark.spark.types import to_spark, wire_schema
+from lance_spark.search.rules import SearchRequest, parse_join, parse_search
+from lance_spark.search.search import here, prepare_search
+from lance_spark.search.vector_rules import QueryVector, as_vector
+from lance_spark.storage.resolving import read_path, resolve
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lance_spark.catalog.model import Catalog
-    from lance_spark.location import DatasetLocation
-    from lance_spark.refs.model import PinnedVersion
+    from lance_spark.catalog.rules import Catalog
+    from lance_spark.core.location import DatasetLocation
+    from lance_spark.core.refs import PinnedVersion
+    from lance_spark.search.lance import SearchWork
     from lance_spark.spark.catalog import LanceCatalog
-    from lance_spark.store.search_scans import SearchWork
 
 _PER_ROW = ("vector",)
 """What may be another one in each row of a lateral join."""
@@ -165,9 +164,9 @@ def _plain(value: Any) -> Any:
 
 
 def _registered(spark: SparkSession) -> dict[str, Catalog]:
-    from lance_spark.spark.jvm import room as rooms
+    from lance_spark.native import session
 
-    room = rooms.current(spark)
+    room = session.current(spark)
     known = {} if room is None else room.catalogs
     return {name: found.catalog for name, found in known.items() if hasattr(found, "catalog")}
 

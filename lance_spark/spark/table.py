@@ -12,49 +12,48 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lance_spark.actions import auto_cleanup, clone
-from lance_spark.actions.glance import look_at_table
-from lance_spark.actions.log.history import recent
-from lance_spark.actions.merge import single_version
-from lance_spark.actions.read import PinnedRead, blob_names, read_schema
-from lance_spark.actions.relocate.relocate import relocate
-from lance_spark.actions.resolve import resolve
-from lance_spark.actions.restore import restore
-from lance_spark.actions.sync.clone import CloneOptions
-from lance_spark.actions.sync.clone import clone as following_clone
-from lance_spark.actions.sync.tracking_branches import Remote
-from lance_spark.actions.sync.write_guards import ORIGIN
-from lance_spark.actions.transaction import transaction
-from lance_spark.cleanup.policy import DEFAULT_COMMIT_WINDOW, of_branches
+from lance_spark.cleanup import auto
+from lance_spark.cleanup.rules import DEFAULT_COMMIT_WINDOW, of_branches
+from lance_spark.clones import clone
+from lance_spark.clones.relocate import relocate
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import OWN_NAME, PREFIX, names_of
+from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
+from lance_spark.core.show import Card, Shown, to_tell
+from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.session_spark import (
+    Progressing,
+    check_places,
+    dataset_of,
+    engine_of,
+    needed_session,
+    session_or_none,
+)
+from lance_spark.engine.types_spark import to_spark
 from lance_spark.errors import Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.options.catalog import OWN_NAME
-from lance_spark.options.read import ReadOptions
-from lance_spark.options.storage import PREFIX
-from lance_spark.options.text import names_of
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.refs.names import MAIN
-from lance_spark.schema.projection import ROW_ID
-from lance_spark.show.card import Card, Shown
-from lance_spark.show.progress import to_tell
-from lance_spark.spark import cleanup
-from lance_spark.spark.caches import refresh, refreshing
-from lance_spark.spark.change_feed import ChangeFeed
-from lance_spark.spark.column_verbs import ColumnVerbs
-from lance_spark.spark.engines import Progressing, engine_of
-from lance_spark.spark.freezing import Freezing
-from lance_spark.spark.indexes import Indexes
-from lance_spark.spark.narrow_query import Query, needs, read_options, with_all_columns
-from lance_spark.spark.optimize_verb import OptimizeVerb
-from lance_spark.spark.refs import Branches, Tags, moving_branch, spec_of
+from lance_spark.format.schema import ROW_ID
+from lance_spark.log.log import look_at_table, recent
+from lance_spark.merge import merge
+from lance_spark.merge.merge import transaction
+from lance_spark.merge.restore import restore
+from lance_spark.remotes.clone import CloneOptions
+from lance_spark.remotes.clone import clone as following_clone
+from lance_spark.remotes.fetch import Remote
+from lance_spark.scan import lance
+from lance_spark.scan.read import PinnedRead, blob_names, read_schema
+from lance_spark.session.caches import refresh, refreshing
+from lance_spark.session.narrow_query import Query, needs, read_options, with_all_columns
+from lance_spark.spark import maintenance
+from lance_spark.spark.columns import ColumnVerbs
+from lance_spark.spark.frozen import Freezing
+from lance_spark.spark.maintenance import Indexes, OptimizeVerb, UpkeepVerbs
+from lance_spark.spark.refs import Branches, Remotes, Tags, moving_branch, spec_of
 from lance_spark.spark.registering import capabilities, register_handle
-from lance_spark.spark.remotes import Remotes
-from lance_spark.spark.row_verbs import RowVerbs
+from lance_spark.spark.rows import ChangeFeed, RowVerbs
 from lance_spark.spark.search import Columns, Searching
-from lance_spark.spark.session import check_places, dataset_of, needed_session, session_or_none
-from lance_spark.spark.types import to_spark
-from lance_spark.spark.upkeep import UpkeepVerbs
-from lance_spark.store import datasets, scanning
+from lance_spark.storage import datasets
+from lance_spark.storage.commits import ORIGIN
+from lance_spark.storage.resolving import resolve
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -63,13 +62,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
-    from lance_spark.cleanup.policy import CleanupPolicy
+    from lance_spark.cleanup.cleanup import CleanupPlan
     from lance_spark.cleanup.report import CleanupReport
-    from lance_spark.history.log import History
-    from lance_spark.merge.result import MergeResult
-    from lance_spark.relocate.result import Relocation
-    from lance_spark.spark.engines import Where
+    from lance_spark.cleanup.rules import CleanupPolicy
+    from lance_spark.clones.rules import Relocation
+    from lance_spark.engine.session_spark import Where
+    from lance_spark.log.rules import History
+    from lance_spark.merge.report import MergeResult
 
 Audit = Callable[["LanceTable"], bool]
 """Looks at the table as it would be; False, or an exception, keeps it from being published."""
@@ -190,7 +189,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         Where there is no session, this process counts.
         """
         if filter is None or session_or_none(self.spark) is None:
-            return scanning.count_rows(self.location, self._pin(), filter)
+            return lance.count_rows(self.location, self._pin(), filter)
         return self.to_df(columns=[ROW_ID], filter=filter).count()
 
     def log(self, count: int | None = 30, stat: bool = False, all: bool = False) -> History:
@@ -225,14 +224,14 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         """
         picked = resolve(self.location, spec_of(branch=branch, version=version))
         into = self._moving_branch("pick to")
-        return single_version.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run)
+        return merge.cherry_pick(self.location, picked, into, engine_of(self.spark), message, dry_run)
 
     @refreshing
     def revert(self, version: int, message: str | None = None, dry_run: bool = False) -> MergeResult:
         """Commit to this handle's branch the opposite of what one of its versions changed. Raises as cherry_pick."""
         branch = self._moving_branch("revert on")
         pin = resolve(self.location, spec_of(branch=branch, version=version))
-        return single_version.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
+        return merge.revert(self.location, pin, branch, engine_of(self.spark), message, dry_run)
 
     @contextmanager
     def transaction(self, message: str | None = None, audit: Audit | None = None) -> Iterator[LanceTable]:
@@ -311,11 +310,11 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         ``inventory`` has the columns path, size and last_modified, and is used instead of listing the store, except for
         manifests. Raises Refused, CorruptData, NotFound or StorageFailure if evidence is missing.
         """
-        return cleanup.plan(self.spark, self.location, of_branches(policy, branches), where, inventory)
+        return maintenance.plan(self.spark, self.location, of_branches(policy, branches), where, inventory)
 
     def open_cleanup_plan(self, directory: str, where: Where = "auto") -> CleanupPlan:
         """A plan that was stored with ``plan.store(...)`` or ``--plan-dir``."""
-        return cleanup.stored(self.spark, self.location, directory, where)
+        return maintenance.stored(self.spark, self.location, directory, where)
 
     def cleanup(
         self,
@@ -346,13 +345,13 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         Raises Refused where its hook would lose data: versions within the commit window, branches made through another
         spelling of the URI, and clones.
         """
-        auto_cleanup.enable_auto_cleanup(
+        auto.enable_auto_cleanup(
             self.location, self._pin().branch, interval, older_than, retain_versions, commit_window
         )
 
     def disable_auto_cleanup(self) -> None:
         """Switch that off for this branch."""
-        auto_cleanup.disable_auto_cleanup(self.location, self._pin().branch)
+        auto.disable_auto_cleanup(self.location, self._pin().branch)
 
     def _card(self) -> Card:
         return look_at_table(type(self).__name__, self.location, self.ref)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.freezing.keys import hash_row_ids
+from lance_spark.frozen.rules import hash_row_ids
 
 Positions = npt.NDArray[np.int64]
 

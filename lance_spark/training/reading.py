@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_spark.actions.frozen import FrozenReading, needed_plan, plan_reading, read_rows
-from lance_spark.actions.target import dataset_at
 from lance_spark.errors import NotFound, Refused
-from lance_spark.freezing.spec import Lineage
+from lance_spark.frozen.frozen import FrozenReading, needed_plan, plan_reading, read_rows
+from lance_spark.frozen.rules import Lineage
+from lance_spark.storage.resolving import dataset_at
 
 Convert = Callable[[pa.Table], Any]
 

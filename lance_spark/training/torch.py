@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lance_spark.core.show import Card, Shown
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.show.card import Card, Shown
 from lance_spark.training.order import Order, Progress, Shard, Worker
 from lance_spark.training.reading import Convert, FrozenSplit, open_split
 

@@ -13,13 +13,11 @@ from lance.namespace import DirectoryNamespace
 from lance_namespace_urllib3_client.models import DescribeNamespaceRequest, DescribeTableRequest
 from support.command_line import CATALOG_SCRIPT, append, call, catalog, catalog_main, run
 
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.clone import shallow_clone
+from lance_spark.catalog.lookup import create_namespace, open_catalog
+from lance_spark.catalog.tables import declare_table
 from lance_spark.cli.catalog.verbs import doctor
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.clones.clone import shallow_clone
+from lance_spark.storage.datasets import locate, pin_latest
 
 EMPTY = pa.table({"id": pa.array([], pa.int64())})
 

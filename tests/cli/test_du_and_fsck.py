@@ -12,9 +12,8 @@ import lance
 from support.catalogs import make_table
 from support.command_line import call, catalog
 
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.catalog.lookup import create_namespace, open_catalog
+from lance_spark.catalog.tables import declare_table
 
 
 def dataset_of(flights):

@@ -10,8 +10,8 @@ import pytest
 from pyarrow import csv, feather, ipc, parquet
 from support.command_line import call, config
 
-from lance_spark.store.workspace import create_workspace
-from lance_spark.workspace.model import RemoteEntry, Workspace
+from lance_spark.core.workspace import RemoteEntry, Workspace
+from lance_spark.storage.resolving import create_workspace
 
 TABLE = pa.table({"id": pa.array([1], pa.int64()), "name": ["a"], "when": pa.array([0], pa.timestamp("us"))})
 
@@ -135,8 +135,8 @@ def test_a_refused_init_leaves_nothing(tmp_path, arguments, code, words):
 
 
 def test_a_dataset_that_cannot_be_made_leaves_no_workspace(tmp_path, monkeypatch):
-    from lance_spark.actions import init
     from lance_spark.errors import StorageFailure
+    from lance_spark.workspace import workspace as init
 
     def fail(*_):
         raise StorageFailure("The disk is full.")
@@ -228,12 +228,12 @@ def test_in_a_workspace_for_the_dataset_init_makes_no_second_one(tmp_path, plain
 
 def test_whoever_may_not_write_there_learns_where_the_workspace_can_be(tmp_path, plain, monkeypatch):
     from lance_spark.errors import PermissionDenied
-    from lance_spark.store import workspace
+    from lance_spark.storage import resolving
 
     def denied(*_):
         raise PermissionDenied("The file cannot be written: Permission denied.")
 
-    monkeypatch.setattr(workspace, "create_workspace", denied)
+    monkeypatch.setattr(resolving, "create_workspace", denied)
     done = call(plain, "init", ".")
     assert done.code == 21
     assert f"hint: The workspace can be in a directory of yours: lance-git init {plain} DIR." in done.error
@@ -257,7 +257,7 @@ def test_a_dataset_inside_another_ones_directory_can_have_a_workspace(plain):
 
 
 def test_a_dataset_that_came_in_between_is_not_touched(plain, tmp_path, monkeypatch):
-    from lance_spark.actions import init
+    from lance_spark.workspace import workspace as init
 
     monkeypatch.setattr(init, "find_latest", lambda *_: None)
     before = _content(plain)

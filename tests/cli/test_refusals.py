@@ -9,12 +9,12 @@ import pytest
 from support.command_line import append, call, config, ids, make_flights
 
 from lance_spark import LanceTable
-from lance_spark.actions.clone import shallow_clone
-from lance_spark.actions.expressions import resolve_expression
+from lance_spark.cli.main import WORDS
 from lance_spark.cli.verbs import VERBS
-from lance_spark.cli.words import WORDS
+from lance_spark.clones.clone import shallow_clone
 from lance_spark.errors import Refused
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import resolve_expression
 
 WRONG = [
     # usage
@@ -211,7 +211,7 @@ def test_a_commit_that_came_in_between_is_told(flights, monkeypatch):
     """Settings can only be restored by pylance, which conflicts with nothing."""
     import lance
 
-    from lance_spark.store import datasets
+    from lance_spark.storage import datasets
 
     lance.dataset(str(flights)).update_config({"mine": "yes"})
     real = datasets.restore

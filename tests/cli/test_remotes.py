@@ -14,10 +14,10 @@ import pytest
 import s3fs
 from support.command_line import SCRIPT, append, call, config, ids, run
 
-from lance_spark.actions.sync import clone as cloning
 from lance_spark.cli.verbs import clone as clone_verb
 from lance_spark.errors import PermissionDenied, StorageFailure
-from lance_spark.store import files
+from lance_spark.remotes import clone as cloning
+from lance_spark.storage import files
 
 
 @pytest.fixture

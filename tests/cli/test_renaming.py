@@ -8,10 +8,10 @@ import lance
 import pytest
 from support.command_line import append, call, ids
 
-from lance_spark.actions import rename
-from lance_spark.actions.rename import check_rename, rename_branch
 from lance_spark.errors import Conflict, InvalidName, NotFound, Refused
-from lance_spark.store.uri import locate
+from lance_spark.refs import refs
+from lance_spark.refs.refs import check_rename, rename_branch
+from lance_spark.storage.datasets import locate
 
 
 def names(flights):
@@ -51,14 +51,14 @@ def test_a_branch_whose_fork_version_is_gone_keeps_its_name(flights):
 
 
 def test_somebody_who_writes_meanwhile_loses_nothing(flights, monkeypatch):
-    real = rename.create_branch_at
+    real = refs.create_branch_at
 
     def late(location, name, pin):
         created = real(location, name, pin)
         append(flights, "idle", 99)
         return created
 
-    monkeypatch.setattr(rename, "create_branch_at", late)
+    monkeypatch.setattr(refs, "create_branch_at", late)
     with pytest.raises(Conflict, match="was changed while it was renamed, and keeps its name"):
         rename_branch(locate(str(flights)), "idle", "busy")
     assert names(flights) == {"exp", "idle", "both"}
@@ -70,7 +70,7 @@ def test_an_interrupted_rename_leaves_both_names_and_the_old_one_can_go(flights,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(rename, "drop_branch", killed)
+        patch.setattr(refs, "drop_branch", killed)
         assert call(flights, "branch", "-m", "idle", "busy").code == 130
     assert ids(flights, "idle") == ids(flights, "busy") == [10, 20, 30]
     done = call(flights, "branch", "-m", "idle", "busy")

@@ -15,9 +15,9 @@ import pytest
 from support.command_line import SCRIPT, call, run
 
 from lance_spark.cli.main import main
-from lance_spark.cli.progress import BAR, ProgressBar, bar_text
-from lance_spark.show.progress import WorkProgress
-from lance_spark.store import copying
+from lance_spark.cli.output import BAR, ProgressBar, bar_text
+from lance_spark.core.show import WorkProgress
+from lance_spark.storage import copying
 
 _PATIENCE = 60
 

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 from support.command_line import SCRIPT, append, call, ids, make_flights, run
 
-from lance_spark.actions.clone import shallow_clone
-from lance_spark.actions.expressions import resolve_expression
-from lance_spark.store.uri import locate
-from lance_spark.store.workspace import create_workspace
-from lance_spark.workspace.model import Workspace
+from lance_spark.clones.clone import shallow_clone
+from lance_spark.core.workspace import Workspace
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import create_workspace, resolve_expression
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from lance_spark import (
     resume_stream,
     upsert_batches,
 )
+from lance_spark.engine.local import Work
 from lance_spark.errors import LanceSparkError
-from lance_spark.rows.result import ChangeResult
-from lance_spark.runner.work import Work
+from lance_spark.rows.rules import ChangeResult
 
 FROZEN: dict[str, Any] = {
     "filter": "id < 500",
@@ -222,7 +222,7 @@ def looked_after(spark: SparkSession, uri: str) -> list[object]:
     branch.write(spark.range(100, 110, 1, 1).selectExpr("id", "id % 3 AS day"))
     branch.delete("id = 3")
     main.delete("id = 17")
-    with patch("lance_spark.runner.work.LITTLE", Work()):
+    with patch("lance_spark.engine.local.LITTLE", Work()):
         compacted = [side.optimize(own_only=False).fragments_removed for side in (main, branch)]
         merged = main.branches.merge("exp")
         ordered = main.optimize(sort_by=["day", "id"])
@@ -238,7 +238,7 @@ def feed(table: LanceTable) -> list[list[object]]:
 
 def frozen(table: LanceTable) -> dict[str, object]:
     """A set that executors made, by split and in order; whether this process reads that order, and what is left."""
-    with patch("lance_spark.runner.work.LITTLE", Work()):
+    with patch("lance_spark.engine.local.LITTLE", Work()):
         table.freeze("frozen-story", **FROZEN)
     rows = table.frozen("frozen-story", columns=["id"], with_position=True).collect()
     splits = {split: [row["id"] for row in rows if row["_split"] == split] for split in ("train", "val")}
@@ -311,7 +311,7 @@ def by_index(table: LanceTable) -> ChangeResult:
     """A merge whose rows executors find through an index, as those of a large table."""
     table.indexes.create("id", "btree")
     few = table.query(lambda read: read.where("id IN (500, 700)").selectExpr("id", "7 AS day"))
-    with patch("lance_spark.spark.rows.looking_up.uses_index", return_value=True):
+    with patch("lance_spark.rows.merge_spark.uses_index", return_value=True):
         return table.merge(few, on="id").when_matched_update_all().execute()
 
 

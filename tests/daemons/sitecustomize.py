@@ -22,7 +22,7 @@ if "pyspark.daemon" in sys.orig_argv and "pyspark.sql.worker.lookup_data_sources
     import pyarrow.dataset  # noqa: F401
     import pyspark.worker  # noqa: F401
 
-    import lance_spark.spark.reader
-    import lance_spark.spark.writer  # noqa: F401
+    import lance_spark.datasource.reader
+    import lance_spark.datasource.writer  # noqa: F401
 
     assert "lance" not in sys.modules

@@ -16,18 +16,29 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lance.namespace import DirectoryNamespace
 from lance_namespace import DescribeTableRequest, ListNamespacesRequest, ListTablesRequest
 
-from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
-from lance_spark.actions.catalog.doctor import examine
-from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
-from lance_spark.actions.catalog.listing import list_namespaces, list_tables
-from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
-from lance_spark.actions.catalog.migrate import migrate
-from lance_spark.actions.catalog.namespaces import create_namespace, describe_namespace, namespace_exists
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.orphans import plan_orphans
-from lance_spark.actions.catalog.properties import alter_namespace, alter_table
-from lance_spark.actions.catalog.registering import deregister_table, register_table
-from lance_spark.actions.catalog.renaming import rename_table
+from lance_spark.catalog.doctor import examine
+from lance_spark.catalog.lookup import (
+    create_namespace,
+    describe_namespace,
+    describe_table,
+    list_namespaces,
+    list_tables,
+    locate_table,
+    namespace_exists,
+    open_catalog,
+    table_exists,
+)
+from lance_spark.catalog.migrate import migrate
+from lance_spark.catalog.removing import drop_namespace, drop_table, plan_orphans, rename_table
+from lance_spark.catalog.tables import (
+    alter_namespace,
+    alter_table,
+    confirm,
+    declare_table,
+    deregister_table,
+    register_table,
+    withdraw,
+)
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 
 NAMES = ["a", "b", "ü", "x y"]

@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.feeds import expected, feed, pairs_of, replace_column, replayed, state
 
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.restore import restore
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.restore import restore
+from lance_spark.storage.datasets import locate, pin_latest
 
 OPERATIONS = (
     "append", "delete", "update", "upsert", "same", "compact", "restore", "overwrite", "index", "add column",

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.cleanup_model import NOW, Model, Place, clean, listed, plan, read, table_of, unnamed
 
-from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.cleanup import delete
-from lance_spark.actions.clone import shallow_clone
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup import cleanup, stored_plans
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.clones.clone import shallow_clone
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Refused
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import plans, small_files
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage import small_files
+from lance_spark.storage.datasets import locate
 
 BRANCHES = ("a", "a/b", "c", "ü")
 TAGS = ("t1", "t2")
@@ -271,10 +271,10 @@ def crashing(steps, size):
         return stepping
 
     patches = [
-        mock.patch.object(delete, "delete_batch", step(delete.delete_batch)),
+        mock.patch.object(cleanup, "delete_batch", step(cleanup.delete_batch)),
         mock.patch.object(small_files, "write_file", step(small_files.write_file)),
-        mock.patch.object(plans.files, "delete", step(plans.files.delete)),
-        mock.patch.object(delete, "BATCH", size),
+        mock.patch.object(stored_plans.files, "delete", step(stored_plans.files.delete)),
+        mock.patch.object(cleanup, "BATCH", size),
     ]
     stack = ExitStack()
     for patch in patches:

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from support.backfills import LocalValues
 from support.local_datasets import write
 
-from lance_spark.actions.backfill import add_filled_columns, fill_columns_by_groups, update_filled_columns
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.columns import alter_columns
-from lance_spark.backfill.options import BackfillOptions
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.schema.column_changes import DropColumn, RenameColumn
+from lance_spark.columns.columns import add_filled_columns, alter_columns, fill_columns_by_groups, update_filled_columns
+from lance_spark.columns.rules import BackfillOptions
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.format.evolution import DropColumn, RenameColumn
+from lance_spark.refs.refs import create_branch
 
 LOCAL = LocalRunner(1)
 BRANCHES = (None, "exp")

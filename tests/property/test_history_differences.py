@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lance_spark.actions.diff import diff
-from lance_spark.actions.log.history import log
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store.uri import locate
+from lance_spark.changes.diff import diff
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.log.log import log
+from lance_spark.storage.datasets import locate
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 STEPS = st.lists(

@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.merge_model import Column, Commit, Earlier, Model, State, merged
 
-from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.merge.single_version import cherry_pick, revert
-from lance_spark.actions.optimize import optimize
-from lance_spark.actions.restore import restore
-from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.compaction.model import OptimizeOptions
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import MergeOptions, cherry_pick, merge, revert
+from lance_spark.merge.restore import restore
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate
 
 BRANCHES = ("a", "a/b", "c")
 NAMES = ("v", "w", "x")

@@ -13,9 +13,9 @@ from support.cleanup_datasets import clean
 from support.local_datasets import numbers
 
 from lance_spark import LanceTable
-from lance_spark.actions.expiry import carry_out, plan_expiry
 from lance_spark.errors import AlreadyExists, NotFound, Refused
-from lance_spark.refs.expiry_plan import ExpiryOptions
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry_rules import ExpiryOptions
 
 BRANCHES, TAGS = ("a", "b"), ("t1", "t2")
 SOMEWHERE = st.sampled_from([None, *BRANCHES])

@@ -10,18 +10,25 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lance_spark.actions.branches import create_branch, delete_branch, list_branches
-from lance_spark.actions.pin_read import pin_read
-from lance_spark.actions.read import PinnedRead, plan_read, read_schema
-from lance_spark.actions.restore import restore
-from lance_spark.actions.tags import create_tag, delete_tag, list_tags, move_tag
-from lance_spark.actions.write import begin, finish, give_up, plan_write
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, NotFound, Refused
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.scanning import count_rows, read_batches
-from lance_spark.store.uri import locate
-from lance_spark.store.writing import write_rows
+from lance_spark.merge.restore import restore
+from lance_spark.refs.refs import (
+    create_branch,
+    create_tag,
+    delete_branch,
+    delete_tag,
+    list_branches,
+    list_tags,
+    move_tag,
+)
+from lance_spark.scan.lance import count_rows, read_batches
+from lance_spark.scan.read import PinnedRead, plan_read, read_schema
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.read import pin_read
+from lance_spark.tables.write import begin, finish, give_up, plan_write
+from lance_spark.write.lance import write_rows
 
 BRANCHES = ("a", "a/b", "a/b/c", "b", "ü")
 TAGS = ("t1", "t2")

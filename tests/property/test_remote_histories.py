@@ -16,20 +16,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from support.merge_model import Column, State
 from support.remote_model import Git, Place
 
-from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.sync.clone import clone
-from lance_spark.actions.sync.fetch import fetch
-from lance_spark.actions.sync.pull import pull
-from lance_spark.actions.sync.push import push
-from lance_spark.actions.sync.tracking_branches import Remote
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.location import DatasetLocation
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.remotes.clone import clone
+from lance_spark.remotes.fetch import Remote, fetch
+from lance_spark.remotes.pull import pull
+from lance_spark.remotes.push import push
+from lance_spark.storage.datasets import locate, pin_latest
 
 NAMES = ("v", "w")
 CHANGES = ("append", "append", "delete", "update", "upsert", "add", "drop", "compact")

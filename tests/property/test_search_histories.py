@@ -10,10 +10,9 @@ from support.search_histories import DIMENSION, WORDS, SearchedTable, distance, 
 from support.searches import HERE, PARTS, join, pairs, prepared, search
 
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.searching import tasks
-from lance_spark.searching.text import BooleanQuery, BoostQuery, MatchQuery, PhraseQuery
-from lance_spark.store.search_scans import LIVE
-from lance_spark.store.search_text import lance_query
+from lance_spark.search import rules
+from lance_spark.search.lance import LIVE, lance_query
+from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, PhraseQuery
 
 SEEDS = int(os.environ.get("SEARCH_SEEDS", "60"))
 FIRST = int(os.environ.get("SEARCH_FIRST_SEED", "0"))
@@ -25,8 +24,8 @@ ALL = 64
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
-    monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from support.feeds import replayed, state
 from support.stream_sources import Query, ids
 from test_change_feed_histories import History
 
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.core.refs import PinnedVersion
 
 OPERATIONS = (
     "append", "delete", "update", "upsert", "same", "compact", "restore", "overwrite", "index", "merge",

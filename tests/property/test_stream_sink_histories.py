@@ -15,9 +15,10 @@ from support.cleanup_datasets import clean, plan
 from support.local_datasets import make_dataset, numbers
 from support.stream_queries import Killed, Query, kill
 
-from lance_spark.actions.cleanup import cleanup_plan
-from lance_spark.actions.streams.sink import commit_stream
-from lance_spark.store import stream_sink, write_commit
+from lance_spark.cleanup import cleanup
+from lance_spark.streams import lance as stream_sink
+from lance_spark.streams.sink import commit_stream
+from lance_spark.write import lance as write_commit
 
 FOREIGN = 1_000_000
 OPERATIONS = (
@@ -144,7 +145,7 @@ class Written:
     def cleanup_killed(self):
         made = plan(self.uri, **POLICY)
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
-            patch.setattr(cleanup_plan.CleanupPlan, "_delete", kill)
+            patch.setattr(cleanup.CleanupPlan, "_delete", kill)
             made.apply()
 
 

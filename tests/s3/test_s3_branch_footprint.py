@@ -6,11 +6,11 @@ import pytest
 from support.faulty_store import only_below
 from support.s3_tables import objects, opened, prepare, rows, write
 
-from lance_spark.actions.branches import create_branch, delete_branch
-from lance_spark.actions.write import give_up
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import PermissionDenied
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, delete_branch
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.write import give_up
 
 BRANCHES = ["b", "exp/delays", "é-ü"]
 

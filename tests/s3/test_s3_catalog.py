@@ -19,18 +19,21 @@ sys.path.append(str(Path(__file__).parents[1] / "store"))
 from support.catalog_work import assert_sound, attempt, create, value_of, wander
 from support.processes import Job, Team
 
-from lance_spark.actions.catalog.declaring import declare_table, withdraw
-from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
-from lance_spark.actions.catalog.listing import list_namespaces, list_tables
-from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
-from lance_spark.actions.catalog.migrate import migrate
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.registering import deregister_table, register_table
-from lance_spark.actions.catalog.renaming import rename_table
+from lance_spark.catalog import directories
+from lance_spark.catalog.lookup import (
+    create_namespace,
+    describe_table,
+    list_namespaces,
+    list_tables,
+    locate_table,
+    open_catalog,
+    table_exists,
+)
+from lance_spark.catalog.migrate import migrate
+from lance_spark.catalog.removing import drop_namespace, drop_table, rename_table
+from lance_spark.catalog.tables import declare_table, deregister_table, register_table, withdraw
 from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, StorageFailure
-from lance_spark.store.catalog import directories, markers
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
 
 pytestmark = pytest.mark.less_on("newest", 0.5)
 
@@ -204,18 +207,20 @@ def test_a_marker_is_made_by_one_of_many(bucket, faulty, storage_through):
     with ThreadPoolExecutor(TEAM) as pool:
         for round_ in range(5):
             name = f"m{round_}"
-            made = list(pool.map(markers.put_new, [location] * TEAM, [name] * TEAM, map(b"%d".__mod__, range(TEAM))))
+            made = list(
+                pool.map(directories.put_new, [location] * TEAM, [name] * TEAM, map(b"%d".__mod__, range(TEAM)))
+            )
             assert made.count(True) == 1
-            assert markers.content_of(location, name) == b"%d" % made.index(True)
+            assert directories.content_of(location, name) == b"%d" % made.index(True)
 
 
 def test_a_marker_that_is_being_made_by_somebody_else_is_asked_for_again(bucket, faulty, storage_through):
     location = locate(f"s3://{bucket}/lake/t.lance", storage_through)
     fates = ["409 ConditionalRequestConflict"] * 2
     faulty.rule = lambda request: fates.pop() if fates and request.writes else None
-    assert markers.put_new(location, "m", b"")
+    assert directories.put_new(location, "m", b"")
     assert fates == []
-    assert not markers.put_new(location, "m", b"")
+    assert not directories.put_new(location, "m", b"")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +273,7 @@ def test_files_go_before_markers_so_that_nobody_takes_a_name_in_between(bucket, 
 
 
 def test_a_drop_that_was_interrupted_keeps_the_name_until_it_is_collected(bucket, faulty, storage_through, monkeypatch):
-    monkeypatch.setattr("lance_spark.store.deleting._TRIES", 1)
+    monkeypatch.setattr("lance_spark.storage.deleting._TRIES", 1)
     catalog = open_catalog(f"s3://{bucket}/lake", storage_through)
     create(catalog, "t", 1)
     faulty.rule = lambda request: (

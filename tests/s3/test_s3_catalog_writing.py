@@ -4,13 +4,11 @@ import pyarrow as pa
 import pytest
 from support.s3_tables import IDS, given, objects, read, rows
 
-from lance_spark.actions.catalog.dropping import drop_table
-from lance_spark.actions.catalog.lookup import locate_table, table_exists
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.write import begin, finish, give_up, plan_write
+from lance_spark.catalog.lookup import create_namespace, locate_table, open_catalog, table_exists
+from lance_spark.catalog.removing import drop_table
 from lance_spark.errors import Conflict
-from lance_spark.store.writing import write_rows
+from lance_spark.tables.write import begin, finish, give_up, plan_write
+from lance_spark.write.lance import write_rows
 
 NAMES = ("my table", "ns.tä")
 """One whose directory has the name that V1 gives it, and one whose directory is a hash."""

@@ -5,14 +5,14 @@ import pytest
 from support.feeds import brief
 from support.s3_tables import rows, write
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.changes import feed_frame, find_ends, plan_changes
-from lance_spark.actions.resolve import resolve
+from lance_spark.changes.changes import feed_frame, find_ends, plan_changes
+from lance_spark.changes.rules import FeedOptions
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import NotFound
-from lance_spark.feed.model import FeedOptions
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import resolve
 
 
 def test_what_a_branch_changed_and_a_version_that_is_gone(table, storage, client, bucket):

@@ -6,21 +6,19 @@ from support.backfills import LocalValues, negated
 from support.row_changes import written
 from support.s3_tables import objects, opened, rows, write
 
-from lance_spark.actions.backfill import add_filled_columns, update_filled_columns
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.change_rows import finish
-from lance_spark.actions.columns import alter_columns
-from lance_spark.actions.delete_rows import delete_where, truncate
-from lance_spark.actions.metadata_tables import read_metadata_table
-from lance_spark.actions.path_refs import read_path
-from lance_spark.actions.table_properties import alter_properties
-from lance_spark.backfill.options import BackfillOptions
+from lance_spark.catalog.overview import read_metadata_table
+from lance_spark.catalog.staging import alter_properties
+from lance_spark.columns.columns import add_filled_columns, alter_columns, update_filled_columns
+from lance_spark.columns.rules import BackfillOptions
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
-from lance_spark.refs.model import RefSpec
-from lance_spark.rows.model import DELETE, INSERT, UPDATE
-from lance_spark.runner.local import LocalRunner
-from lance_spark.schema.column_changes import AddColumn, AlterColumn, RenameColumn
-from lance_spark.store.uri import locate
+from lance_spark.format.evolution import AddColumn, AlterColumn, RenameColumn
+from lance_spark.refs.refs import create_branch
+from lance_spark.rows.rows import delete_where, finish, truncate
+from lance_spark.rows.rules import DELETE, INSERT, UPDATE
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import read_path
 
 LOCAL = LocalRunner(2)
 

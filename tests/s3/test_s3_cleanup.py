@@ -11,14 +11,14 @@ import pytest
 import s3fs
 from support.s3_tables import IDS, Kept, objects, opened, rows, storage_options, write
 
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.tags import create_tag
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied, StorageFailure
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import deleting
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_tag
+from lance_spark.storage import deleting
+from lance_spark.storage.datasets import locate
 
 pytestmark = pytest.mark.less_on("newest", 0.5)
 

@@ -4,12 +4,12 @@ import lance
 import pytest
 from support.s3_tables import Kept, objects, opened, read, rows, storage_options, write
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.clone import deep_clone, shallow_clone
+from lance_spark.clones.clone import deep_clone, shallow_clone
+from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.store.clones import record_name
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage.datasets import locate
+from lance_spark.survey.survey import record_name
 
 EXPECTED = {None: [1, 3], "b": [3, 5], "b/nested": [3, 5, 6], "own": [8]}
 

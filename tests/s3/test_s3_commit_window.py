@@ -8,16 +8,16 @@ import pytest
 from support.commit_window import JOBS, compact, delete, finish, update
 from support.s3_tables import opened, rows, write
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.restore import restore
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import commits
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.restore import restore
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage import commits
+from lance_spark.storage.datasets import locate
 
 RUNNER = LocalRunner(4)
 

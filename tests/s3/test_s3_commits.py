@@ -7,11 +7,11 @@ import pytest
 from support.processes import PATIENCE, Job, Team, processes
 from support.s3_tables import objects, opened, prepare, rows, write, write_each
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.write import finish
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import StorageFailure
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.write import finish
 
 WRITERS, APPENDS = 8, 3
 

@@ -4,8 +4,8 @@ import pytest
 from support.s3_tables import opened, write
 
 from lance_spark.errors import NotFound
-from lance_spark.store.copying import copy_file
-from lance_spark.store.uri import locate
+from lance_spark.storage.copying import copy_file
+from lance_spark.storage.datasets import locate
 
 
 @pytest.mark.parametrize("told", [True, False])

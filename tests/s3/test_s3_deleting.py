@@ -6,9 +6,9 @@ import pytest
 import s3fs
 from support.s3_tables import objects
 
-from lance_spark.store import deleting
-from lance_spark.store.deleting import BATCH, Deleted, delete_batch, remove_empty_directories
-from lance_spark.store.uri import locate
+from lance_spark.storage import deleting
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.deleting import BATCH, Deleted, delete_batch, remove_empty_directories
 
 ODD = ["a b", "a+b", "100%25", "é/日本", "😀", "a&b<c>'\"", "[1]*", "x?", "a//b", "a\\b", "...", "\t"]
 

@@ -6,13 +6,12 @@ import pytest
 import s3fs
 from support.s3_tables import objects, opened, read, rows, write
 
-from lance_spark.actions.branches import create_branch, list_branches
-from lance_spark.actions.clone import deep_clone
-from lance_spark.actions.tags import create_tag
+from lance_spark.clones.clone import deep_clone
+from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.errors import PermissionDenied, StorageFailure
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.store import files
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, create_tag, list_branches
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate
 
 pytestmark = pytest.mark.less_on("newest", 0.5)
 

@@ -8,9 +8,9 @@ import pytest
 from support.s3_tables import storage_options
 
 from lance_spark import CleanupPolicy, LanceTable
-from lance_spark.actions.freeze import freeze
-from lance_spark.freezing.spec import make_spec
-from lance_spark.runner.local import LocalRunner
+from lance_spark.engine.local import LocalRunner
+from lance_spark.frozen.frozen import freeze
+from lance_spark.frozen.rules import make_spec
 from lance_spark.training.reading import open_split
 
 CALL = {"filter": "id < 90", "split": {"train": 0.8, "val": 0.2}, "by": "patient", "seed": 7}
@@ -52,7 +52,7 @@ def test_a_set_of_a_branch_in_a_bucket(stored):
 @pytest.mark.nightly  # by day executors write plans on a local disk, and threads write them here
 @pytest.mark.spark
 def test_executors_make_and_read_a_set_in_a_bucket(stored, spark):
-    from lance_spark.spark.engines import engine_for
+    from lance_spark.engine.session_spark import engine_for
 
     uri, storage = stored
     table = LanceTable.for_path(spark, uri, storage)

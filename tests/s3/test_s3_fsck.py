@@ -8,18 +8,17 @@ import lance
 import pytest
 from support.s3_tables import opened, rows, storage_options, write
 
-from lance_spark.actions.fsck import confirm
-from lance_spark.actions.fsck.fsck import FsckOptions
-from lance_spark.actions.fsck.repairing import RepairOptions, fsck_and_repair
-from lance_spark.actions.fsck.undo import undo
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import StorageFailure
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.fsck import fsck
+from lance_spark.fsck.fsck import FsckOptions
+from lance_spark.fsck.repair import RepairOptions, fsck_and_repair, undo
+from lance_spark.storage.datasets import locate
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
-    monkeypatch.setattr(confirm, "_PAUSE", 0.0005)
+    monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
 
 
 def check(table, storage, execute=False):

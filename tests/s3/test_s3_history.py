@@ -4,11 +4,11 @@ import lance
 import pytest
 from support.s3_tables import write
 
-from lance_spark.actions.diff import diff
-from lance_spark.actions.log.history import log, show
+from lance_spark.changes.diff import diff
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import StorageFailure
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store.uri import locate
+from lance_spark.log.log import log, show
+from lance_spark.storage.datasets import locate
 
 VERSIONS = 25
 """More than a page of the listing, which has 20 keys here."""

@@ -7,17 +7,16 @@ import pyarrow as pa
 import pytest
 from support.s3_tables import objects, opened, rows, write
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.delete_rows import delete_where
-from lance_spark.actions.fsck.fsck import FsckOptions, fsck
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.optimize import optimize
-from lance_spark.compaction.model import OptimizeOptions
-from lance_spark.compaction.ordering import ordering_of
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.order_rules import ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.refs.refs import create_branch
+from lance_spark.rows.rows import delete_where
+from lance_spark.storage.datasets import locate, pin_latest
 
 
 @pytest.mark.parametrize("own_only", [True, False])

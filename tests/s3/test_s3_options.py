@@ -6,9 +6,9 @@ from urllib.parse import quote
 import pytest
 from support.s3_tables import objects, opened, read, rows, write
 
-from lance_spark.actions.branches import create_branch, list_branches
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.core.refs import RefSpec
+from lance_spark.refs.refs import create_branch, list_branches
+from lance_spark.storage.datasets import locate
 
 SECRET = {"AWS_SECRET_ACCESS_KEY": "hush-hush"}
 OPTIONS = {

@@ -18,19 +18,19 @@ from support.policies import action_of, enforced
 from support.s3_tables import Kept, objects, storage_options, write
 
 from lance_spark import CleanupPolicy, LanceTable
-from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.fsck.fsck import FsckOptions
-from lance_spark.actions.fsck.repairing import RepairOptions, fsck_and_repair
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.streams.sink import commit_stream, plan_stream
-from lance_spark.actions.sync.clone import clone
-from lance_spark.actions.sync.tracking_branches import Remote
+from lance_spark.core.location import DatasetLocation
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied
-from lance_spark.location import DatasetLocation
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.failures import translated
-from lance_spark.store.writing import write_rows
+from lance_spark.fsck.fsck import FsckOptions
+from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import delete_branch
+from lance_spark.remotes.clone import clone
+from lance_spark.remotes.fetch import Remote
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.failures import translated
+from lance_spark.streams.sink import commit_stream, plan_stream
+from lance_spark.write.lance import write_rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
 BUCKET = "roles-of-the-page"

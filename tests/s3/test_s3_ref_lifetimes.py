@@ -8,9 +8,9 @@ import pytest
 from support.s3_tables import objects, opened, rows, write
 
 from lance_spark import LanceTable
-from lance_spark.actions.expiry import carry_out, plan_expiry
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.errors import Refused
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
 
 NOTHING_STAYS = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), error_if_tagged_old_versions=False)
 

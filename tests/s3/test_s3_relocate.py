@@ -4,8 +4,8 @@ import lance
 import pytest
 from support.s3_tables import opened, rows, write
 
-from lance_spark.actions.relocate.relocate import relocate
-from lance_spark.store.uri import locate
+from lance_spark.clones.relocate import relocate
+from lance_spark.storage.datasets import locate
 
 EXPECTED = {None: [1, 3], "b": [3, 5], "b/nested": [3, 6]}
 

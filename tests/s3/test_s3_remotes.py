@@ -5,17 +5,15 @@ import pyarrow as pa
 import pytest
 from support.s3_tables import objects, opened, rows, write
 
-from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.sync.clone import clone
-from lance_spark.actions.sync.fetch import fetch
-from lance_spark.actions.sync.pull import pull
-from lance_spark.actions.sync.push import push
-from lance_spark.actions.sync.tracking_branches import Remote
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.remotes.clone import clone
+from lance_spark.remotes.fetch import Remote, fetch
+from lance_spark.remotes.pull import pull
+from lance_spark.remotes.push import push
+from lance_spark.storage.datasets import locate, pin_latest
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support.s3_tables import objects, rows, write
 
 from lance_spark import LanceTable
 from lance_spark.cli.main import main
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
 
 
 @pytest.fixture

@@ -10,24 +10,22 @@ from support.indexed import DIMENSION, some
 from support.searches import HERE, PARTS, by_pylance, pairs
 
 from lance_spark import LanceTable
-from lance_spark.actions.duplicates import plan_texts, prepare_duplicates
-from lance_spark.actions.resolve import resolve
-from lance_spark.actions.search import carry_out, prepare_join, prepare_search
-from lance_spark.actions.target import dataset_at
-from lance_spark.refs.model import RefSpec
-from lance_spark.searching import tasks
-from lance_spark.searching.minhash import Shingling, Signer, banding
-from lance_spark.searching.request import parse_join, parse_search
+from lance_spark.core.refs import RefSpec
+from lance_spark.search import rules
+from lance_spark.search.duplicate_rules import Shingling, Signer, banding
+from lance_spark.search.duplicates_lance import pair_rows, sign_texts
+from lance_spark.search.lance import JoinWork, join_nearest
+from lance_spark.search.rules import parse_join, parse_search
+from lance_spark.search.search import carry_out, plan_texts, prepare_duplicates, prepare_join, prepare_search
 from lance_spark.spark.search_function import Tables, search_function
-from lance_spark.store.search_batches import JoinWork, join_nearest
-from lance_spark.store.search_duplicates import pair_rows, sign_texts
+from lance_spark.storage.resolving import dataset_at, resolve
 
 IN_SQL = {"text": "number450", "column": "text", "columns": "id"}
 QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
 
 
 def test_a_branchs_rows_are_found_with_and_without_index(bucket, storage, monkeypatch):
-    monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
+    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
     uri = f"s3://{bucket}/searched.lance"
     lance.write_dataset(some(0, 400), uri, max_rows_per_file=200, storage_options=storage)
     t = LanceTable.for_path(None, uri, storage)

@@ -3,12 +3,12 @@
 import pytest
 from support.s3_tables import objects, prepare, read, rows, write
 
-from lance_spark.actions.branches import create_branch, list_branches
-from lance_spark.actions.write import give_up
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import PermissionDenied, StorageFailure
-from lance_spark.refs.model import RefSpec
-from lance_spark.store import files
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, list_branches
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.write import give_up
 
 ODD = ["ä b/日本", "100%25", "a%2520b", "a+b&c=d", "[1]*", "%23{x}", "a\\b"]
 

@@ -10,14 +10,14 @@ import pytest
 from support.s3_tables import read, rows, write
 from support.stream_queries import Killed, kill
 
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.streams.sink import commit_stream, plan_stream
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import stream_sink
-from lance_spark.store.uri import locate
-from lance_spark.store.writing import write_rows
+from lance_spark.storage.datasets import locate
+from lance_spark.streams import lance as stream_sink
+from lance_spark.streams.sink import commit_stream, plan_stream
+from lance_spark.write.lance import write_rows
 
 
 def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypatch):

@@ -5,10 +5,10 @@ import pytest
 from support.s3_tables import write
 from support.stream_sources import Query, ids
 
-from lance_spark.actions.branches import create_branch
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import Refused
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage.datasets import locate
 
 
 def test_a_branch_is_followed_and_versions_that_are_gone_are_refused(table, storage, client, bucket):

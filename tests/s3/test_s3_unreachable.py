@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.s3_tables import read, write
 
-from lance_spark.actions.branches import list_branches
 from lance_spark.errors import NotFound, StorageFailure
-from lance_spark.store.failures import from_pylance
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import list_branches
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.failures import from_pylance
 
 pytestmark = pytest.mark.less_on("newest", 0.5)
 

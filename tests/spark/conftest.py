@@ -8,7 +8,7 @@ from support.local_datasets import make_dataset, numbers
 from support.sql_changes import CHANGES, ROWS, SOURCE, table
 
 from lance_spark import LanceCatalog, capabilities, register, unregister
-from lance_spark.spark.jvm.detection import SWITCH
+from lance_spark.jvm.detection import SWITCH
 
 NATIVE, PLAIN = "native", "plain"
 WAYS = [

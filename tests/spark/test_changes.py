@@ -101,7 +101,7 @@ def test_what_cannot_be_told_is_refused_when_it_is_asked_for(spark, uri):
 @pytest.mark.one_spark
 def test_without_a_session_it_says_what_to_do_instead(uri, monkeypatch):
     lance.write_dataset(table(0, 3), uri)
-    monkeypatch.setattr("lance_spark.spark.change_feed.needed_session", refuse)
+    monkeypatch.setattr("lance_spark.spark.rows.needed_session", refuse)
     with pytest.raises(Refused, match="lance-git diff --rows"):
         LanceTable.for_path(None, uri).changes(1)
 

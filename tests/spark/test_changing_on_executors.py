@@ -4,13 +4,13 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.columns import alter_columns
-from lance_spark.actions.delete_rows import delete_where
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.schema.column_changes import AlterColumn, RenameColumn
-from lance_spark.spark.engines import engine_of
+from lance_spark.columns.columns import alter_columns
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.session_spark import engine_of
+from lance_spark.format.evolution import AlterColumn, RenameColumn
+from lance_spark.refs.refs import create_branch
+from lance_spark.rows.rows import delete_where
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 

@@ -13,9 +13,8 @@ from support.row_changes import changing_table, check_table, row_ids, rows_of, s
 
 from lance_spark import LanceTable, register
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.manifest.transactions import MESSAGE
-from lance_spark.spark.rows.changes import deletion, update
-from lance_spark.spark.rows.engine import change_rows
+from lance_spark.format.transactions import MESSAGE
+from lance_spark.rows.spark import change_rows, deletion, update
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.less_on("newest", 0.6)]
 

@@ -10,9 +10,8 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.catalog.lookup import create_namespace, open_catalog
+from lance_spark.catalog.tables import declare_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 JOB = Path(__file__).parents[2] / "jobs" / "cleanup.py"

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from lance_spark import CleanupPolicy, LanceTable
-from lance_spark.runner import work
-from lance_spark.runner.work import LITTLE, Work
-from lance_spark.spark.runner import SparkRunner
+from lance_spark.engine import local
+from lance_spark.engine.local import LITTLE, Work
+from lance_spark.engine.session_spark import SparkRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
@@ -58,7 +58,7 @@ def jobs(spark):
 
 @pytest.fixture
 def nothing_is_little(monkeypatch):
-    monkeypatch.setattr(work, "LITTLE", Work())
+    monkeypatch.setattr(local, "LITTLE", Work())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_cleanup_beyond_the_border_runs_on_spark(table, tags, tmp_path):
 
 @pytest.mark.parametrize("border", [LITTLE, Work()], ids=["local", "spark"])
 def test_candidates_are_a_data_frame_however_many_there_are(table, monkeypatch, border):
-    monkeypatch.setattr(work, "LITTLE", border)
+    monkeypatch.setattr(local, "LITTLE", border)
     frame = table.plan_cleanup(EVERYTHING_OLD).candidates()
     assert isinstance(frame, DataFrame)
     found = {(row.path.rpartition(".")[2], row.kind, row.last_modified is None) for row in frame.collect()}

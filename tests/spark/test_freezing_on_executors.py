@@ -8,11 +8,10 @@ import pytest
 from support.local_datasets import make_dataset
 
 from lance_spark import LanceTable
-from lance_spark.actions.freeze import freeze
-from lance_spark.actions.frozen import diff_frozen
+from lance_spark.engine.session_spark import engine_for
 from lance_spark.errors import Refused
-from lance_spark.freezing.spec import make_spec
-from lance_spark.spark.engines import engine_for
+from lance_spark.frozen.frozen import diff_frozen, freeze
+from lance_spark.frozen.rules import make_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.0)]  # there at night: the code is ours alone
 

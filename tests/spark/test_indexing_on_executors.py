@@ -4,31 +4,30 @@ import lance
 import pytest
 from support.indexed import KINDS, filtered, questions, recall, searched, some
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.indexes import change
-from lance_spark.indexing import coverage
-from lance_spark.indexing.model import IndexRequest
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.spark.engines import engine_of
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.session_spark import engine_of
+from lance_spark.indexes import indexes, rules
+from lance_spark.indexes.rules import IndexRequest
+from lance_spark.refs.refs import create_branch
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 
 @pytest.mark.parametrize("kind", ["btree", "inverted", "ivf_pq"])
 def test_executors_build_and_merge_segments(spark, uri, kind, monkeypatch):
-    monkeypatch.setattr(coverage, "ROWS_PER_TASK", 500)
+    monkeypatch.setattr(rules, "ROWS_PER_TASK", 500)
     for first in (0, 600, 1200):
         lance.write_dataset(some(first, 600), uri, mode="append" if first else "create")
     location, (column, settings) = DatasetLocation.at(uri), KINDS[kind]
     engine = engine_of(spark, "spark")
-    made = change.create_index(
+    made = indexes.create_index(
         location, None, IndexRequest(column, kind, settings={**settings, "num_segments": 1}), engine
     )
     assert (made.rows, made.segments, made.ran_on, made.version.version) == (1800, 1, "spark", 4)
     create_branch(location, "exp", RefSpec())
     lance.write_dataset(some(1800, 600), location.branch_uri("exp"), mode="append")
-    (more,) = change.optimize_indexes(location, "exp", column, engine)
+    (more,) = indexes.optimize_indexes(location, "exp", column, engine)
     assert (more.rows, more.segments, more.ran_on) == (600, 1, "spark")
     for place, count in ((uri, 1800), (location.branch_uri("exp"), 2400)):
         if column == "v":

@@ -13,7 +13,7 @@ from support.cleanup_datasets import append
 from support.local_datasets import numbers
 
 from lance_spark import LanceCatalog
-from lance_spark.actions.catalog.namespaces import create_namespace
+from lance_spark.catalog.lookup import create_namespace
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from lance_spark import LanceTable
+from lance_spark.columns import rules
 from lance_spark.errors import SchemaMismatch
-from lance_spark.rows import narrow
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark, pytest.mark.less_on("newest", 0.6)]
 
@@ -16,7 +16,7 @@ ROWS, WIDTH = 400, 64
 @pytest.fixture(params=[True, False], ids=["stable", "plain"])
 def wide(spark, uri, request, monkeypatch):
     """A branch with a wide column, two fragments and deleted rows; tables as small as this one count as worth it."""
-    monkeypatch.setattr(narrow, "WORTH", 0)
+    monkeypatch.setattr(rules, "WORTH", 0)
     values = pa.array(range(ROWS * WIDTH), pa.float32())
     table = pa.table(
         {
@@ -67,16 +67,16 @@ def test_all_rows_get_new_values(wide):
 
 def test_an_update_beside_others_counts_what_it_changed(wide, monkeypatch):
     """A commit in between: values are computed again on top of it, and the rows are counted there."""
-    from lance_spark.actions import filled_files
+    from lance_spark.columns import columns
 
-    look = filled_files.FilledFiles.overtaken
+    look = columns.FilledFiles.overtaken
 
     def overtaken(self, head):
-        monkeypatch.setattr(filled_files.FilledFiles, "overtaken", look)
+        monkeypatch.setattr(columns.FilledFiles, "overtaken", look)
         lance.dataset(f"{wide.location.uri}/tree/exp").delete("id = 7")
         return look(self, head)
 
-    monkeypatch.setattr(filled_files.FilledFiles, "overtaken", overtaken)
+    monkeypatch.setattr(columns.FilledFiles, "overtaken", overtaken)
     result = wide.update({"x": "x + 1"}, where="id < 390")
     found = rows(wide)
     assert (result.rows_updated, result.files) == (387, 2)

@@ -21,9 +21,10 @@ from support.type_table import READABLE
 
 from lance_spark import capabilities, register, unregister
 from lance_spark.errors import CorruptData
-from lance_spark.spark.jvm import detection, execution, planning, source
-from lance_spark.spark.jvm.columnar_tasks import bounded
-from lance_spark.spark.jvm.java import compiled
+from lance_spark.jvm import detection
+from lance_spark.jvm.java import compiled
+from lance_spark.native import scan, tasks
+from lance_spark.native.tasks import bounded
 
 OFF = os.environ.get(detection.SWITCH) == "0"
 pytestmark = [
@@ -39,8 +40,8 @@ def in_tasks(spark, monkeypatch):
 
     Arrow's memory is the whole JVM's: what other tests of the session left in Spark's own allocators is not ours.
     """
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 0)
-    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(scan, "SMALL_ROWS", 0)
     register(spark)
     assert capabilities(spark).no_batches is None
     before, held = sockets(), allocator(spark).getAllocatedMemory()
@@ -165,7 +166,7 @@ def test_a_hundred_columns_and_more(spark, uri):
 
 @pytest.mark.parametrize("unix", [True, False])
 def test_all_rows_arrive_by_either_kind_of_socket(frame, monkeypatch, unix):
-    monkeypatch.setattr(execution, "UNIX_SOCKETS", unix)
+    monkeypatch.setattr(tasks, "UNIX_SOCKETS", unix)
     assert frame.agg(F.sum(F.col("id") + 1), F.count(F.upper("text"))).first()[:] == (8002000, 3200)
     assert [row.id for row in frame.collect()] == list(range(4000))
 
@@ -221,7 +222,7 @@ def test_row_columns_runtime_filters_and_orders(spark, frame, uri):
 
 
 def test_batches_without_rows_between_others(spark, table, monkeypatch):
-    monkeypatch.setattr(planning, "ScanTask", odd_tasks.EmptyTask)
+    monkeypatch.setattr(scan, "ScanTask", odd_tasks.EmptyTask)
     frame = load(spark, table, batch_size=100)
     assert frame.agg(F.sum(F.col("id") + 0)).first()[0] == 7998000
     assert len(frame.collect()) == 4000
@@ -248,7 +249,7 @@ def test_a_batch_is_divided_by_its_bytes():
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_limits_stop_early(spark, table, monkeypatch, adaptive):
-    monkeypatch.setattr(planning, "ScanTask", odd_tasks.SlowTask)
+    monkeypatch.setattr(scan, "ScanTask", odd_tasks.SlowTask)
     spark.conf.set("spark.sql.adaptive.enabled", adaptive)
     try:
         frame = load(spark, table, batch_size=100).where("length(text) > 0")
@@ -261,7 +262,7 @@ def test_limits_stop_early(spark, table, monkeypatch, adaptive):
 
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_a_cancelled_query_gives_everything_back(spark, table, monkeypatch, interrupted):
-    monkeypatch.setattr(planning, "ScanTask", odd_tasks.SlowTask)
+    monkeypatch.setattr(scan, "ScanTask", odd_tasks.SlowTask)
     frame = load(spark, table, batch_size=100)
     with ThreadPoolExecutor(1) as pool:
 
@@ -279,7 +280,7 @@ def test_a_cancelled_query_gives_everything_back(spark, table, monkeypatch, inte
 
 @pytest.mark.parametrize("task", [odd_tasks.FailingTask, odd_tasks.UnreachableTask])
 def test_an_error_of_a_task_is_the_users_to_read(spark, table, monkeypatch, task):
-    monkeypatch.setattr(planning, "ScanTask", task)
+    monkeypatch.setattr(scan, "ScanTask", task)
     with refused(CorruptData, "batch cannot be read", "Take another one"):
         load(spark, table, batch_size=100).selectExpr("sum(id + 1)").collect()
 
@@ -288,7 +289,7 @@ def test_an_error_of_a_task_is_the_users_to_read(spark, table, monkeypatch, task
     ("task", "words"), [(odd_tasks.DyingTask, "crashed|exited unexpectedly"), (odd_tasks.BrokenTask, "gone away")]
 )
 def test_no_row_is_lost_without_a_word(spark, table, monkeypatch, task, words):
-    monkeypatch.setattr(planning, "ScanTask", task)
+    monkeypatch.setattr(scan, "ScanTask", task)
     with pytest.raises((PySparkException, Py4JError), match=words):
         load(spark, table, batch_size=100).selectExpr("sum(id + 1)").collect()
 
@@ -370,7 +371,7 @@ def test_without_its_classes_a_session_has_rows(spark, table, monkeypatch, broke
     assert load(spark, table).agg(F.sum(F.col("id") + 1)).first()[0] == 8002000
     unregister(spark)
     monkeypatch.undo()
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
     register(spark)
 
 

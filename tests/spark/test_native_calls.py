@@ -11,8 +11,9 @@ import pytest
 from py4j.clientserver import ClientServerConnection
 
 from lance_spark import capabilities, register
-from lance_spark.spark.jvm import planning, proxies, source
-from lance_spark.spark.jvm.detection import SWITCH, connected
+from lance_spark.jvm import proxies
+from lance_spark.jvm.detection import SWITCH, connected
+from lance_spark.native import scan
 
 pytestmark = [
     pytest.mark.spark,
@@ -81,8 +82,8 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_table_is_planned_in_a_few_calls(spark, names, calls, monkeypatch, question, place):
     if place == "in tasks":
-        monkeypatch.setattr(planning, "LOCAL_ROWS", 0)
-        monkeypatch.setattr(source, "SMALL_ROWS", 0)
+        monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
+        monkeypatch.setattr(scan, "SMALL_ROWS", 0)
     text, tables = QUESTIONS[question]
     found = {}
     for name in names:
@@ -96,7 +97,7 @@ def test_a_table_is_planned_in_a_few_calls(spark, names, calls, monkeypatch, que
 
 
 def test_without_classes_there_are_the_same_answers_and_more_calls(spark, names, calls, monkeypatch):
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
     text = QUESTIONS["aggregate"][0].format(t=names[0])
     expected = spark.sql(text).collect()
     monkeypatch.setattr(connected[spark], "maker", None)

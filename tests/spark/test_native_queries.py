@@ -10,9 +10,9 @@ from support.native_queries import query
 from support.native_tables import write_adversarial
 
 from lance_spark import register
-from lance_spark.spark import datasource
-from lance_spark.spark.jvm import planning, source
-from lance_spark.spark.jvm.detection import connected
+from lance_spark.datasource import datasource
+from lance_spark.jvm.detection import connected
+from lance_spark.native import scan
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.1)]
 
@@ -49,12 +49,12 @@ def views(spark, tmp_path_factory):
 )
 def way(request, spark, monkeypatch):
     """Which of the ways a native read takes: small tables take only one of them."""
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 0 if request.param.startswith("in tasks") else 10_000)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0 if request.param.startswith("in tasks") else 10_000)
     if spark in connected and request.param in ("in tasks, by rows", "in tasks, without classes"):
         monkeypatch.setattr(connected[spark], "batches", False)
         if request.param == "in tasks, without classes":
             monkeypatch.setattr(connected[spark], "maker", None)
-    monkeypatch.setattr(source, "SMALL_ROWS", 100_000 if request.param == "as a dimension" else 0)
+    monkeypatch.setattr(scan, "SMALL_ROWS", 100_000 if request.param == "as a dimension" else 0)
     return request.param
 
 
@@ -102,7 +102,7 @@ def test_a_query_has_the_rows_that_spark_finds(spark, views, way, expected, seed
 @pytest.mark.parametrize("local_rows", [0, 60])
 def test_minima_and_maxima_with_and_without_the_ends_of_indexes(spark, views, monkeypatch, asked, local_rows):
     """The driver reads 60 rows: those that came after the indexes, and those at their ends, but not the table."""
-    monkeypatch.setattr(planning, "LOCAL_ROWS", local_rows)
-    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", local_rows)
+    monkeypatch.setattr(scan, "SMALL_ROWS", 0)
     sql = f"SELECT {asked} FROM {{t}}"
     assert rows(spark, sql, views["native", True]) == rows(spark, sql, views["parquet", True])

@@ -9,8 +9,8 @@ from support.frames import load
 from support.type_table import READABLE
 
 from lance_spark import register
-from lance_spark.spark.jvm import local_rows, planning
-from lance_spark.spark.jvm.unsafe_rows import has_unsafe_rows
+from lance_spark.native import rows, scan
+from lance_spark.native.rows import has_unsafe_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.25)]
 
@@ -27,8 +27,8 @@ def typed(spark, tmp_path_factory):
 @pytest.fixture(params=["bytes", "Arrow"])
 def way(request, monkeypatch):
     if request.param == "Arrow":
-        monkeypatch.setattr(local_rows, "_FEW", -1)
-        monkeypatch.setattr(local_rows, "_FEW_AT_ONCE", -1)
+        monkeypatch.setattr(rows, "_FEW", -1)
+        monkeypatch.setattr(rows, "_FEW_AT_ONCE", -1)
     return request.param
 
 
@@ -58,7 +58,7 @@ def test_wide_rows_with_nulls_everywhere(spark, uri, way, monkeypatch):
     lance.write_dataset(pa.table(columns), uri)
     frame = load(spark, uri)
     found = [repr(row) for row in frame.collect()]
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
     assert found == [repr(row) for row in load(spark, uri).collect()]
     assert [row.n69 for row in frame.collect()] == [69, -(2**63) + 69, 2**63 - 70]
     assert [row.s69 for row in frame.collect()] == ["é" * 69, None, "x" * 69]

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from lance_spark import LanceTable, register
-from lance_spark.spark.jvm import planning, source
-from lance_spark.spark.jvm.detection import SWITCH
+from lance_spark.jvm.detection import SWITCH
+from lance_spark.native import scan
 
 OFF = os.environ.get(SWITCH) == "0"
 pytestmark = [
@@ -26,8 +26,8 @@ pytestmark = [
 @pytest.fixture
 def in_tasks(monkeypatch):
     """Every read as one of a large table."""
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 0)
-    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(scan, "SMALL_ROWS", 0)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_small_answers_come_from_the_driver(spark, frame, monkeypatch, question):
-    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+    monkeypatch.setattr(scan, "SMALL_ROWS", 0)
     expected, ask = QUESTIONS[question]
     text = plan(ask(frame))
     assert "LocalTableScan" in text
@@ -120,8 +120,8 @@ def test_an_index_counts_what_the_driver_would_not_read(frame, uri, in_tasks):
 
 
 def test_minima_and_maxima_come_from_the_ends_of_an_index(frame, uri, monkeypatch):
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 10)
-    monkeypatch.setattr(source, "SMALL_ROWS", 0)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 10)
+    monkeypatch.setattr(scan, "SMALL_ROWS", 0)
     ends = frame.agg(F.min("id"), F.max("id"), F.count("*"))
     assert "LocalTableScan" in plan(ends)
     assert tuple(ends.collect()[0]) == (0, 99, 100)
@@ -136,7 +136,7 @@ def test_minima_and_maxima_come_from_the_ends_of_an_index(frame, uri, monkeypatc
 def test_rows_larger_than_their_types_tell_are_left_to_tasks(spark, uri, monkeypatch):
     register(spark)
     lance.write_dataset(pa.table({"text": ["x" * 10_000] * 50}), uri)
-    monkeypatch.setattr(planning, "LOCAL_BYTES", 20_000)
+    monkeypatch.setattr(scan, "LOCAL_BYTES", 20_000)
     frame = spark.read.format("lance").load(uri)
     assert "BatchScan" in plan(frame)
     assert len(frame.collect()) == 50
@@ -190,7 +190,7 @@ def test_whole_rows_of_an_order_are_read_once_they_are_known(spark, uri, in_task
     lance.dataset(uri).update({"text": "'new'"}, where="n = 3")
     frame = spark.read.format("lance").load(uri)
     for taken in (1000, 0):
-        monkeypatch.setattr(planning, "TAKEN_ROWS", taken)
+        monkeypatch.setattr(scan, "TAKEN_ROWS", taken)
         found = frame.orderBy("n").limit(3).collect()
         assert [(row.n, row.text, row.st.x) for row in found] == [(None, "c", 2), (3, "new", 1), (5, "a", 0)]
         found = frame.where("text <> 'a'").orderBy(F.desc("n")).limit(2).select("text", "_rowid").collect()
@@ -242,11 +242,11 @@ def test_a_join_leaves_out_rows_before_they_are_read(spark, frame, uri, in_tasks
     """Spark sees that the other side is filtered, as it got the filter back, and tells the scan which keys are left."""
     other = f"{uri}.other"
     lance.write_dataset(pa.table({"id": list(range(50)), "name": [f"n{at}" for at in range(50)]}), other)
-    monkeypatch.setattr(source, "SMALL_ROWS", 60)
+    monkeypatch.setattr(scan, "SMALL_ROWS", 60)
     joined = frame.join(spark.read.format("lance").load(other).where("name LIKE 'n1%'"), "id").select("id", "v")
     seen = []
-    narrowed = planning.narrowed
-    monkeypatch.setattr("lance_spark.spark.jvm.scan.narrowed", lambda *given: seen.append(given[1]) or narrowed(*given))
+    narrowed = scan.narrowed
+    monkeypatch.setattr("lance_spark.native.scan.narrowed", lambda *given: seen.append(given[1]) or narrowed(*given))
     assert "dynamicpruning" in plan(joined)
     assert sorted(row.id for row in joined.collect()) == [1, *range(10, 20)]
     assert seen

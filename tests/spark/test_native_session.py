@@ -12,8 +12,9 @@ from pyspark.sql.readwriter import DataFrameReader
 
 from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregister
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.spark.jvm import detection, names, planning
-from lance_spark.spark.jvm.detection import SWITCH
+from lance_spark.jvm import detection, names
+from lance_spark.jvm.detection import SWITCH
+from lance_spark.native import scan
 
 OFF = os.environ.get(SWITCH) == "0"
 pytestmark = [
@@ -177,7 +178,7 @@ def test_brackets_of_the_users_filter_are_its_own(session, table):
 
 def test_many_threads(session, table, monkeypatch):
     register(session)
-    monkeypatch.setattr(planning, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
     frame = session.read.format("lance").load(table)
 
     def ask(at):

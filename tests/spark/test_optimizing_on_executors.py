@@ -6,13 +6,13 @@ import pytest
 from support.small_fragments import all_covered, append, check_rows, covered, fragmented, sizes
 
 from lance_spark import LanceTable
-from lance_spark.actions.optimize import optimize
-from lance_spark.compaction.model import OptimizeOptions
-from lance_spark.compaction.ordering import ordering_of
+from lance_spark.core.location import DatasetLocation
+from lance_spark.engine.local import Work
+from lance_spark.engine.session_spark import engine_for
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.runner.work import Work
-from lance_spark.spark.engines import engine_for
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.order_rules import ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 

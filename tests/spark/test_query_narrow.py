@@ -8,7 +8,7 @@ import pytest
 from support.table_queries import QUERIES, SCHEMA, rows
 
 from lance_spark import LanceTable, register
-from lance_spark.spark import narrow_query
+from lance_spark.session import narrow_query
 from lance_spark.spark import table as handles
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.15), pytest.mark.less_on("newest", 0.6)]

@@ -10,7 +10,7 @@ from support.searches import by_pylance, pairs
 
 from lance_spark import LanceCatalog, LanceTable, register_search
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.searching import tasks
+from lance_spark.search import rules
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 QUERIES = np.random.default_rng(1_000_003).standard_normal((5, DIMENSION)).astype("f4")
@@ -47,8 +47,8 @@ def table(spark, uri):
 
 @pytest.mark.parametrize("where", [pytest.param("local", marks=pytest.mark.nightly), "spark", "auto"])
 def test_a_search_is_a_dataframe_of_the_nearest_rows_in_their_order(spark, branched, where, monkeypatch):
-    monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
-    monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
     asked = {"k": 7, "filter": "k = 2", "columns": ["id", "v", "_rowid", "tags"], "where": where}
     # Of both partitions: a task with too few rows in the first one looks into the other one, pylance may not.
     looked = {"nprobes": 2, "refine_factor": 2}

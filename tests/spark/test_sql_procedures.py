@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from lance_spark import errors
-from lance_spark.actions.lifetimes import alter_tag
+from lance_spark.refs.refs import alter_tag
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,8 @@ from support.local_datasets import pin
 from support.sql_changes import asked, changed, stored, table
 
 from lance_spark import errors
-from lance_spark.manifest.transactions import MESSAGE
-from lance_spark.spark.jvm import row_statements
+from lance_spark.format.transactions import MESSAGE
+from lance_spark.native import row_statements
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.2)]
 

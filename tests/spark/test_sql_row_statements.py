@@ -10,7 +10,8 @@ from pyspark.sql.merge import MergeIntoWriter
 from support.sql_changes import asked, changed, stored
 
 from lance_spark import capabilities, errors, register, unregister
-from lance_spark.spark.jvm import names, room, row_statements
+from lance_spark.jvm import names
+from lance_spark.native import row_statements, session
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.18), pytest.mark.less_on("newest", 0.6)]
 
@@ -61,7 +62,7 @@ def test_a_merge_of_a_frame(spark, target):
     merge = source.mergeInto("lake.ns1.t", col("key") == col("id"))
     merge = merge.whenMatched(col("new").isNull()).delete().whenMatched().update({"v": col("new")})
     merge = merge.whenNotMatched().insert({"id": col("key"), "v": col("new")})
-    if not room.current(spark).bridge.plans_merges:
+    if not session.current(spark).bridge.plans_merges:
         with pytest.raises(errors.Refused, match=r"LanceTable\.update, \.delete and \.merge"):
             merge.merge()
         assert stored(target) == before
@@ -90,7 +91,7 @@ def test_what_spark_can_do_itself_is_done_by_every_way(spark, target):
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_where_spark_lacks_a_name_they_are_refused(spark, target, statement, monkeypatch):
-    monkeypatch.setattr(room.current(spark).bridge, "no_row_changes", "this Spark has no Such.")
+    monkeypatch.setattr(session.current(spark).bridge, "no_row_changes", "this Spark has no Such.")
     before = stored(target)
     with pytest.raises(errors.Refused, match="this Spark has no Such"):
         spark.sql(statement)

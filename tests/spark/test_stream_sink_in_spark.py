@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 from lance_spark import LanceTable, register, upsert_batches
-from lance_spark.options.catalog import OWN_NAME
+from lance_spark.core.options import OWN_NAME
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 

@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 from support.feeds import replayed, state
 
 from lance_spark import LanceCatalog, register
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.spark.streaming.source import ADMISSION_CONTROL
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.streams.spark import ADMISSION_CONTROL
 
 pytestmark = [pytest.mark.spark, pytest.mark.less_on("oldest", 0.3)]
 

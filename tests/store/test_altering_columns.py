@@ -8,17 +8,17 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import contents, make_dataset, written_since
 
-from lance_spark.actions import columns
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.columns import alter_columns
-from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.columns import columns
+from lance_spark.columns.columns import alter_columns
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused, SchemaMismatch, StorageFailure
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.schema.column_changes import AddColumn, AlterColumn, DropColumn, RenameColumn
-from lance_spark.store import commits
-from lance_spark.store.datasets import pin_latest
+from lance_spark.format.evolution import AddColumn, AlterColumn, DropColumn, RenameColumn
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage import commits
+from lance_spark.storage.datasets import pin_latest
 
 LOCAL = LocalRunner(2)
 PERSON = pa.struct([pa.field("name", pa.string()), pa.field("age", pa.int32())])

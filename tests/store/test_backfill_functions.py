@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_spark.columns.lance import callable_of, returned_columns
 from lance_spark.errors import SchemaMismatch
-from lance_spark.store.column_functions import callable_of, returned_columns
 
 Y = pa.schema([("y", pa.int32())])
 V = pa.schema([("v", pa.list_(pa.float32(), 2))])

@@ -7,14 +7,15 @@ from lance.optimize import Compaction
 from support.backfills import LocalValues, negated
 from support.local_datasets import write
 
-from lance_spark.actions.backfill import add_filled_columns, fill_columns_by_groups, update_filled_columns
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.backfill.options import BackfillOptions
+from lance_spark.columns import append_lance
+from lance_spark.columns import lance as column_fill_commit
+from lance_spark.columns.columns import add_filled_columns, fill_columns_by_groups, update_filled_columns
+from lance_spark.columns.rules import BackfillOptions
+from lance_spark.core.location import DatasetLocation
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
-from lance_spark.location import DatasetLocation
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import column_fill_commit, evolving_commit
-from lance_spark.store.datasets import pin_latest
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.storage.datasets import pin_latest
 
 LOCAL = LocalRunner(2)
 Operation = lance.LanceOperation
@@ -140,7 +141,7 @@ def test_a_commit_that_seems_to_have_failed_loses_nothing(location, monkeypatch,
 
 
 def test_an_append_that_seems_to_have_failed_is_not_made_twice(location, monkeypatch):
-    lose_the_answer(monkeypatch, evolving_commit)
+    lose_the_answer(monkeypatch, append_lance)
     rows = some(100).append_column("word", pa.array(["a"] * 10))
     assert write(location.uri, rows, merge_schema="true") == 4
     assert lance.dataset(location.uri).version == 4

@@ -12,21 +12,19 @@ from support.backfills import LocalValues, negated
 from support.local_datasets import contents, make_dataset, numbers, written_since
 from support.processes import PATIENCE, processes
 
-from lance_spark.actions.backfill import add_filled_columns, fill_columns_by_groups, update_filled_columns
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.columns import alter_columns
-from lance_spark.actions.delete_rows import delete_where
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.backfill.model import FilledFile, RecordPlace
-from lance_spark.backfill.options import BackfillOptions
+from lance_spark.columns import lance as column_records
+from lance_spark.columns.columns import add_filled_columns, alter_columns, fill_columns_by_groups, update_filled_columns
+from lance_spark.columns.lance import check_whole
+from lance_spark.columns.rules import BackfillOptions, FilledFile, RecordPlace
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, SchemaMismatch
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.schema.column_changes import AddColumn, DropColumn, RenameColumn
-from lance_spark.store import column_records
-from lance_spark.store.column_files import check_whole
-from lance_spark.store.datasets import pin_latest
+from lance_spark.format.evolution import AddColumn, DropColumn, RenameColumn
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch
+from lance_spark.rows.rows import delete_where
+from lance_spark.storage.datasets import pin_latest
 
 LOCAL = LocalRunner(2)
 INCREMENTAL = BackfillOptions(incremental=True)

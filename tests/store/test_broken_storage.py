@@ -9,12 +9,12 @@ import pytest
 import s3fs
 from support.local_datasets import contents, ids, make_dataset, numbers, rows, write
 
-from lance_spark.actions.branches import create_branch, list_branches
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import CorruptData, NotFound, StorageFailure
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.failures import clean
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, list_branches
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.failures import clean
 
 DAMAGE = {
     "empty": lambda _: b"",

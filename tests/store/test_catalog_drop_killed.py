@@ -12,10 +12,8 @@ from support.catalogs import ids_of, make_table, tables
 from support.local_datasets import numbers
 from support.processes import PATIENCE, processes
 
-from lance_spark.actions.catalog.dropping import drop_table
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.orphans import collect_orphans, plan_orphans
+from lance_spark.catalog.lookup import create_namespace, open_catalog
+from lance_spark.catalog.removing import collect_orphans, drop_table, plan_orphans
 
 CHANGES = ("os.remove", "os.rmdir", "os.rename")
 MODES = {"v1": "t", "v2": "t", "compatibility": "t", "compatibility, in a namespace": "ns.t"}

@@ -5,11 +5,10 @@ from support.catalogs import ids_of, make_table, tables
 from support.local_datasets import contents
 
 from lance_spark import LanceTable
-from lance_spark.actions.catalog import dropping
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.registering import deregister_table
-from lance_spark.actions.catalog.renaming import rename_table
+from lance_spark.catalog import removing
+from lance_spark.catalog.lookup import create_namespace, open_catalog
+from lance_spark.catalog.removing import rename_table
+from lance_spark.catalog.tables import deregister_table
 from lance_spark.errors import CorruptData, Refused
 
 MODES = ["v1", "v2", "compatibility"]
@@ -36,13 +35,13 @@ def test_a_protected_table_is_not_dropped(catalog, branch, force):
     table = made(catalog, branch=branch)
     before = contents(table.location.uri)
     with pytest.raises(Refused, match=f"branch '{branch}' of .* is protected") as refused:
-        dropping.drop_table(catalog, "t", force=force)
+        removing.drop_table(catalog, "t", force=force)
     assert "protected=False" in refused.value.hint
     assert "deregister" in refused.value.hint
     assert contents(table.location.uri) == before
     assert ids_of(catalog, "t") == [0, 1, 2]
     table.branches.alter(branch, protected=False)
-    dropping.drop_table(catalog, "t", force=force)
+    removing.drop_table(catalog, "t", force=force)
     assert tables(catalog) == []
     assert not contents(table.location.uri)
 
@@ -53,11 +52,11 @@ def test_nor_with_its_namespace(catalog):
     make_table(catalog, "ns.free")
     table = made(catalog, "ns.kept", "exp")
     with pytest.raises(Refused, match="is protected"):
-        dropping.drop_namespace(catalog, "ns", cascade=True, force=True)
+        removing.drop_namespace(catalog, "ns", cascade=True, force=True)
     assert tables(catalog, "ns") == ["ns.free", "ns.kept"]
     assert ids_of(catalog, "ns.free") == [0, 1, 2]
     table.branches.alter("exp", protected=False)
-    dropping.drop_namespace(catalog, "ns", cascade=True)
+    removing.drop_namespace(catalog, "ns", cascade=True)
     assert tables(catalog, recursive=True) == []
 
 
@@ -65,10 +64,10 @@ def test_nor_with_its_namespace(catalog):
 def test_a_protection_since_the_plan_counts(catalog):
     table = made(catalog)
     table.branches.alter("main", protected=False)
-    plan = dropping.plan_drop(catalog, "t")
+    plan = removing.plan_drop(catalog, "t")
     table.branches.alter("main", protected=True)
     with pytest.raises(Refused, match="is protected"):
-        dropping.drop(plan)
+        removing.drop(plan)
     assert ids_of(catalog, "t") == [0, 1, 2]
 
 
@@ -78,9 +77,9 @@ def test_a_ref_that_cannot_be_read_may_be_a_protection(catalog):
     with open(f"{table.location.uri}/_refs/branches/exp.json", "w") as ref:
         ref.write("{")
     with pytest.raises(CorruptData):
-        dropping.drop_table(catalog, "t")
+        removing.drop_table(catalog, "t")
     assert ids_of(catalog, "t") == [0, 1, 2]
-    dropping.drop_table(catalog, "t", force=True)
+    removing.drop_table(catalog, "t", force=True)
     assert tables(catalog) == []
 
 
@@ -89,6 +88,6 @@ def test_what_keeps_all_files_is_allowed_and_keeps_the_protection(catalog):
     made(catalog)
     rename_table(catalog, "t", "u")  # moves the directory
     with pytest.raises(Refused, match="is protected"):
-        dropping.drop_table(catalog, "u")
+        removing.drop_table(catalog, "u")
     deregister_table(catalog, "u")
     assert tables(catalog) == []

@@ -16,23 +16,21 @@ import pytest
 from support.catalog_work import assert_sound, attempt
 from support.catalogs import namespaces, tables
 
-from lance_spark.actions.catalog import declaring, dropping, moving
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.registering import deregister_table
-from lance_spark.store.catalog import manifest, markers
+from lance_spark.catalog import directories, manifest_lance, removing
+from lance_spark.catalog import tables as declaring
+from lance_spark.catalog.lookup import create_namespace, open_catalog
+from lance_spark.catalog.tables import declare_table, deregister_table
 
 STEPS = (
-    (markers, "put_new"),
-    (markers, "remove"),
-    (markers, "remove_if"),
-    (markers, "replace"),
-    (markers, "content_of"),
-    (moving, "copy_new_files"),
-    (dropping, "erase"),
+    (directories, "put_new"),
+    (directories, "remove"),
+    (directories, "remove_if"),
+    (directories, "replace"),
+    (directories, "content_of"),
+    (removing, "copy_new_files"),
+    (removing, "erase"),
     (declaring, "look_at"),
-    (manifest, "_write"),
+    (manifest_lance, "_write"),
 )
 OPERATIONS = {
     "create": ("create", "a", 1),
@@ -156,7 +154,7 @@ def expected(fresh, done):
     indirect=["fresh"],
 )
 def test_as_if_one_came_after_the_other(fresh, monkeypatch, first, second):
-    monkeypatch.setattr(manifest, "index_if_possible", lambda _: None)  # it takes longer than all the rest
+    monkeypatch.setattr(manifest_lance, "index_if_possible", lambda _: None)  # it takes longer than all the rest
     ours, theirs = OPERATIONS[first], OPERATIONS[second]
     known = {}
     for step in count():

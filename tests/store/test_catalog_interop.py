@@ -24,17 +24,19 @@ from lance_namespace import (
 from support.catalogs import PYLANCE, ids_of, indexes, make_table, namespaces, pylance, raw, rows, tables
 from support.local_datasets import numbers
 
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.doctor import examine, mend
-from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
-from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
-from lance_spark.actions.catalog.migrate import migrate
-from lance_spark.actions.catalog.namespaces import create_namespace, describe_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.properties import alter_namespace
-from lance_spark.actions.catalog.registering import deregister_table, register_table
-from lance_spark.actions.catalog.renaming import rename_table
-from lance_spark.catalog.entries import Entry, new_rows
+from lance_spark.catalog.doctor import examine, mend
+from lance_spark.catalog.entry_rules import Entry, new_rows
+from lance_spark.catalog.lookup import (
+    create_namespace,
+    describe_namespace,
+    describe_table,
+    locate_table,
+    open_catalog,
+    table_exists,
+)
+from lance_spark.catalog.migrate import migrate
+from lance_spark.catalog.removing import drop_namespace, drop_table, rename_table
+from lance_spark.catalog.tables import alter_namespace, declare_table, deregister_table, register_table
 from lance_spark.errors import AlreadyExists, CorruptData, NotFound
 
 NAMES = ["plain", "a b", "a.b", "ü", "日本", "a%b", "a%20b", "a#b", "a*b", "x.lance"]

@@ -11,22 +11,16 @@ from lance_namespace import DeclareTableRequest, DeregisterTableRequest
 from support.catalogs import ids_of, make_table, pylance, raw, rows, tables
 from support.local_datasets import numbers
 
-from lance_spark.actions.catalog import declaring, dropping, moving
-from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
-from lance_spark.actions.catalog.doctor import examine, mend
-from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
-from lance_spark.actions.catalog.lookup import describe_table, table_exists
-from lance_spark.actions.catalog.migrate import apply_migration, plan_migration
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.orphans import collect_orphans, plan_orphans
-from lance_spark.actions.catalog.registering import deregister_table, register_table
-from lance_spark.actions.catalog.renaming import rename_table
-from lance_spark.actions.clone import shallow_clone
+from lance_spark.catalog import manifest_lance, removing
+from lance_spark.catalog import tables as declaring
+from lance_spark.catalog.doctor import examine, mend
+from lance_spark.catalog.lookup import create_namespace, describe_table, open_catalog, table_exists
+from lance_spark.catalog.migrate import apply_migration, plan_migration
+from lance_spark.catalog.removing import collect_orphans, drop_namespace, drop_table, plan_orphans, rename_table
+from lance_spark.catalog.tables import confirm, declare_table, deregister_table, register_table, withdraw
+from lance_spark.clones.clone import shallow_clone
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused
-from lance_spark.store.catalog import manifest
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate, pin_latest
 
 DAY = timedelta(days=1)
 
@@ -91,8 +85,8 @@ def test_nothing_is_collected_from_a_sound_catalog(catalog):
 
 def test_a_job_that_was_killed_while_it_declared_leaves_a_name_that_can_be_dropped(catalog, monkeypatch):
     """In the root the marker comes first, elsewhere the row: whoever loses leaves nothing."""
-    killed_at(monkeypatch, manifest, "apply", lambda: declare_table(catalog, "t"))
-    killed_at(monkeypatch, declaring.markers, "put_new", lambda: declare_table(catalog, "ns.t"))
+    killed_at(monkeypatch, manifest_lance, "apply", lambda: declare_table(catalog, "t"))
+    killed_at(monkeypatch, declaring.directories, "put_new", lambda: declare_table(catalog, "ns.t"))
     for name in ("t", "ns.t"):
         assert describe_table(catalog, name).declared
         with pytest.raises(AlreadyExists):
@@ -105,7 +99,7 @@ def test_a_job_that_was_killed_while_it_declared_leaves_a_name_that_can_be_dropp
 @pytest.mark.parametrize("name", ["t", "ns.t"])
 def test_a_drop_that_was_killed_leaves_a_remainder_that_is_collected(catalog, monkeypatch, name):
     path = make_table(catalog, name).path
-    killed_at(monkeypatch, dropping, "erase", lambda: drop_table(catalog, name))
+    killed_at(monkeypatch, removing, "erase", lambda: drop_table(catalog, name))
     assert not table_exists(catalog, name)
     kind = "remainder" if name == "t" else "dataset"
     assert planned(catalog, datasets=True) == {(path, kind)}
@@ -118,7 +112,7 @@ def test_a_drop_that_was_killed_leaves_a_remainder_that_is_collected(catalog, mo
 
 def test_a_drop_that_was_killed_before_the_row_went_is_told_and_mended(catalog, monkeypatch):
     make_table(catalog, "t")
-    killed_at(monkeypatch, manifest, "apply", lambda: drop_table(catalog, "t"))
+    killed_at(monkeypatch, manifest_lance, "apply", lambda: drop_table(catalog, "t"))
     assert ids_of(catalog, "t") == [0, 1, 2]
     assert [(found.kind, found.subject) for found in examine(catalog, later())] == [("hidden from V1", "t.lance")]
     assert collected(catalog, datasets=True) == set()
@@ -142,7 +136,7 @@ def test_a_rename_that_was_killed_leaves_the_old_table_or_the_new_one_whole(cata
         make_table(catalog, "old")
     else:
         lance.write_dataset(numbers(3), f"{catalog.uri}/old.lance")
-    killed_at(monkeypatch, moving, function, lambda: rename_table(catalog, "old", "new"))
+    killed_at(monkeypatch, removing, function, lambda: rename_table(catalog, "old", "new"))
     left = directories(catalog)
     if holder == "new" or registered or step == "copied":
         assert tables(catalog) == [holder]
@@ -158,7 +152,7 @@ def test_a_rename_that_was_killed_leaves_the_old_table_or_the_new_one_whole(cata
 
 def test_a_cascade_that_was_killed_leaves_directories_that_are_found(catalog, monkeypatch):
     paths = {make_table(catalog, f"ns.t{number}").path for number in range(3)}
-    killed_at(monkeypatch, dropping, "erase", lambda: drop_namespace(catalog, "ns", cascade=True))
+    killed_at(monkeypatch, removing, "erase", lambda: drop_namespace(catalog, "ns", cascade=True))
     assert rows(catalog) == {}
     assert collected(catalog, datasets=True) == paths
 
@@ -216,7 +210,7 @@ def test_without_a_manifest_only_remainders_are_collected(tmp_path, monkeypatch)
     catalog = open_catalog(str(tmp_path), mode="v1")
     (tmp_path / "12345678_x" / "data").mkdir(parents=True)
     make_table(catalog, "t")
-    killed_at(monkeypatch, dropping, "erase", lambda: drop_table(catalog, "t"))
+    killed_at(monkeypatch, removing, "erase", lambda: drop_table(catalog, "t"))
     assert collected(catalog, datasets=True) == {"t.lance"}
     assert directories(catalog) == {"12345678_x"}
 
@@ -283,13 +277,13 @@ def test_a_job_never_takes_away_what_another_one_made_in_its_place(catalog):
 
 def test_a_commit_in_the_very_moment_of_a_rename_is_not_lost(catalog, monkeypatch):
     declared = make_table(catalog, "t")
-    change = moving.change_of_move
+    change = removing.change_of_move
 
     def commit_before(*given):
         lance.write_dataset(numbers(1, 77), declared.location.uri, mode="append")
         return change(*given)
 
-    monkeypatch.setattr(moving, "change_of_move", commit_before)
+    monkeypatch.setattr(removing, "change_of_move", commit_before)
     assert rename_table(catalog, "t", "u").left_behind == "t.lance"
     assert ids_of(catalog, "u") == [0, 1, 2]
     assert not table_exists(catalog, "t")
@@ -300,13 +294,13 @@ def test_a_commit_in_the_very_moment_of_a_rename_is_not_lost(catalog, monkeypatc
 
 def test_a_commit_while_a_table_is_copied_is_taken_along(catalog, monkeypatch):
     declared = make_table(catalog, "t")
-    hide = moving.hide
+    hide = removing.hide
 
     def commit_before(*given):
         lance.write_dataset(numbers(1, 77), declared.location.uri, mode="append")
         return hide(*given)
 
-    monkeypatch.setattr(moving, "hide", commit_before)
+    monkeypatch.setattr(removing, "hide", commit_before)
     assert rename_table(catalog, "t", "u").left_behind is None
     assert ids_of(catalog, "u") == [0, 1, 2, 77]
 
@@ -354,27 +348,27 @@ def test_a_table_dropped_by_v1_between_scan_and_commit_gets_no_row(catalog):
 
 def test_a_table_of_v1_that_gets_a_row_while_it_is_dropped_loses_it_as_well(catalog, monkeypatch):
     make_table(open_catalog(catalog.uri, mode="v1"), "t")
-    hide = dropping.hide
+    hide = removing.hide
 
     def registered_before(*given):
         register_table(catalog, "t")
         return hide(*given)
 
-    monkeypatch.setattr(dropping, "hide", registered_before)
+    monkeypatch.setattr(removing, "hide", registered_before)
     drop_table(catalog, "t")
     assert not table_exists(catalog, "t")
     assert (directories(catalog), set(rows(catalog))) == (set(), {"ns"})
 
 
 def test_a_table_that_is_dropped_as_one_of_v1_before_it_has_its_row_is_not_declared(catalog, monkeypatch):
-    apply = manifest.apply
+    apply = manifest_lance.apply
 
     def dropped_before(*given):
-        monkeypatch.setattr(manifest, "apply", apply)
+        monkeypatch.setattr(manifest_lance, "apply", apply)
         drop_table(catalog, "t")
         return apply(*given)
 
-    monkeypatch.setattr(manifest, "apply", dropped_before)
+    monkeypatch.setattr(manifest_lance, "apply", dropped_before)
     with pytest.raises(Conflict, match="Cannot create table 't': another process dropped it"):
         declare_table(catalog, "t")
     assert (directories(catalog), set(rows(catalog))) == (set(), {"ns"})

@@ -9,27 +9,33 @@ import pytest
 from support.catalogs import ids_of, make_table, namespaces, tables
 from support.local_datasets import contents, make_dataset, numbers
 
-from lance_spark.actions.catalog.declaring import declare, plan_table
-from lance_spark.actions.catalog.dropping import drop, drop_table, plan_drop, plan_namespace_drop
-from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
-from lance_spark.actions.catalog.namespaces import create_namespace, plan_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.properties import alter, plan_alteration
-from lance_spark.actions.catalog.registering import (
+from lance_spark.catalog import manifest_lance
+from lance_spark.catalog.lookup import (
+    create_namespace,
+    describe_table,
+    locate_table,
+    open_catalog,
+    plan_namespace,
+    table_exists,
+)
+from lance_spark.catalog.removing import drop, drop_table, plan_drop, plan_namespace_drop, plan_rename, rename
+from lance_spark.catalog.tables import (
+    alter,
+    declare,
     deregister,
     deregister_table,
+    plan_alteration,
     plan_deregistration,
     plan_registration,
+    plan_table,
     register,
 )
-from lance_spark.actions.catalog.renaming import plan_rename, rename
-from lance_spark.actions.clone import shallow_clone
-from lance_spark.actions.write import begin, finish, plan_write
+from lance_spark.clones.clone import shallow_clone
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store.catalog import manifest
-from lance_spark.store.uri import locate
-from lance_spark.store.writing import write_rows
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.write import begin, finish, plan_write
+from lance_spark.write.lance import write_rows
 
 
 @pytest.fixture(params=["v2", "compatibility"])
@@ -45,7 +51,7 @@ def lake(request, tmp_path):
 
 
 def created(change, catalog):
-    return manifest.apply(catalog.manifest, change)
+    return manifest_lance.apply(catalog.manifest, change)
 
 
 VERBS = {
@@ -73,7 +79,7 @@ def test_a_plan_changes_nothing_and_can_be_stored_and_executed_later(lake, verb)
     assert contents(lake.uri) == before
     assert "'" in str(plan) or "(" in str(plan)
     if execute is None:
-        manifest.apply(lake.manifest, plan)
+        manifest_lance.apply(lake.manifest, plan)
     else:
         execute(plan)
     assert contents(lake.uri) != before

@@ -10,9 +10,7 @@ from support.catalog_work import assert_sound, attempt, create, value_of, wander
 from support.catalogs import PYLANCE, namespaces, raw, tables
 from support.processes import Job, Team
 
-from lance_spark.actions.catalog.lookup import describe_table, table_exists
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.catalog.lookup import create_namespace, describe_table, open_catalog, table_exists
 
 pytestmark = pytest.mark.slow
 

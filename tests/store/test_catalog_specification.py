@@ -11,21 +11,37 @@ import pytest
 from support.catalogs import ids_of, indexes, make_table, namespaces, raw, rows, tables
 from support.local_datasets import numbers
 
-from lance_spark.actions.catalog.declaring import declare_table, withdraw
-from lance_spark.actions.catalog.doctor import examine, mend
-from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
-from lance_spark.actions.catalog.listing import list_tables
-from lance_spark.actions.catalog.lookup import describe_table, locate_table, table_exists
-from lance_spark.actions.catalog.migrate import migrate
-from lance_spark.actions.catalog.namespaces import create_namespace, describe_namespace, namespace_exists
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.orphans import collect_orphans, plan_orphans
-from lance_spark.actions.catalog.properties import alter_namespace, alter_table
-from lance_spark.actions.catalog.registering import deregister_table, register_table
-from lance_spark.actions.catalog.renaming import move_table, rename_table
-from lance_spark.catalog.entries import Entry, new_rows
+from lance_spark.catalog.directories import look_at
+from lance_spark.catalog.doctor import examine, mend
+from lance_spark.catalog.entry_rules import Entry, new_rows
+from lance_spark.catalog.lookup import (
+    create_namespace,
+    describe_namespace,
+    describe_table,
+    list_tables,
+    locate_table,
+    namespace_exists,
+    open_catalog,
+    table_exists,
+)
+from lance_spark.catalog.migrate import migrate
+from lance_spark.catalog.removing import (
+    collect_orphans,
+    drop_namespace,
+    drop_table,
+    move_table,
+    plan_orphans,
+    rename_table,
+)
+from lance_spark.catalog.tables import (
+    alter_namespace,
+    alter_table,
+    declare_table,
+    deregister_table,
+    register_table,
+    withdraw,
+)
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, Refused
-from lance_spark.store.catalog.directories import look_at
 
 MODES = ("v1", "v2", "compatibility")
 HASHED = re.compile(r"[0-9a-f]{8}_.+")

@@ -9,18 +9,15 @@ import pytest
 from support.catalogs import ids_of, make_table, tables
 from support.local_datasets import numbers, write
 
-from lance_spark.actions import empty
-from lance_spark.actions.catalog import staging
-from lance_spark.actions.catalog.dropping import drop_table
-from lance_spark.actions.catalog.lookup import describe_table, table_exists
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.staging import abort, begin, commit
-from lance_spark.actions.stages import NameStage, TableDefinition, make
-from lance_spark.actions.tags import create_tag
+from lance_spark.catalog import staging
+from lance_spark.catalog.lookup import create_namespace, describe_table, open_catalog, table_exists
+from lance_spark.catalog.removing import drop_table
+from lance_spark.catalog.staging import NameStage, TableDefinition, abort, begin, commit, make
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.table_options import FileOptions, WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, Refused, SchemaMismatch, StorageFailure
-from lance_spark.options.write import FileOptions, WriteOptions
-from lance_spark.refs.model import RefSpec
+from lance_spark.refs.refs import create_tag
+from lance_spark.write import empty
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), metadata={"comment": "the key"}), pa.field("text", pa.string())])
 

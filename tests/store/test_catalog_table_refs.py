@@ -6,18 +6,14 @@ import pytest
 from support.catalogs import make_table
 from support.local_datasets import numbers
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.table_refs import read_name
-from lance_spark.actions.path_refs import PathRef, read_path, read_path_name
-from lance_spark.actions.resolve import resolve
-from lance_spark.actions.tags import create_tag
-from lance_spark.catalog.names import Identifier
+from lance_spark.catalog.lookup import create_namespace, open_catalog, read_name
+from lance_spark.catalog.rules import Identifier
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import DEFAULT, parse_moment, parse_version_text
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidName, InvalidOption, NotFound, Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.refs.typed import DEFAULT, parse_moment, parse_version_text
+from lance_spark.refs.refs import create_branch, create_tag
+from lance_spark.storage.resolving import PathRef, read_path, read_path_name, resolve
 
 
 @pytest.fixture

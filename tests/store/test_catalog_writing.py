@@ -11,16 +11,11 @@ import pytest
 from support.catalogs import ids_of, make_table, tables
 from support.local_datasets import contents, make_dataset, numbers
 
-from lance_spark.actions.catalog import writing
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.dropping import drop_table
-from lance_spark.actions.catalog.lookup import locate_table, table_exists
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.reading import open_table
-from lance_spark.actions.catalog.renaming import rename_table
-from lance_spark.actions.pin_read import pin_read
-from lance_spark.actions.write import begin, finish, give_up, plan_write
+from lance_spark.catalog import tables as writing
+from lance_spark.catalog.lookup import create_namespace, locate_table, open_catalog, open_table, table_exists
+from lance_spark.catalog.removing import drop_table, rename_table
+from lance_spark.catalog.tables import declare_table
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import (
     AlreadyExists,
     Conflict,
@@ -30,10 +25,11 @@ from lance_spark.errors import (
     SchemaMismatch,
     StorageFailure,
 )
-from lance_spark.refs.model import RefSpec
-from lance_spark.store import write_commit
-from lance_spark.store.writing import write_rows
-from lance_spark.write.plan import WriteJob
+from lance_spark.tables.read import pin_read
+from lance_spark.tables.write import begin, finish, give_up, plan_write
+from lance_spark.write import lance as write_commit
+from lance_spark.write.lance import write_rows
+from lance_spark.write.rules import WriteJob
 
 NAMES = ("t", "ns.t")
 """A table whose directory has the name that V1 gives it, and one whose directory is a hash."""

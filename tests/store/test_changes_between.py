@@ -14,12 +14,12 @@ from support.merge_datasets import clean_all, exp, forked, head, run, table
 from support.remote_datasets import WAYS, fetched, made_clone, pulled
 from support.shaped_datasets import SHAPES, blobs
 
-from lance_spark.actions.restore import restore
-from lance_spark.actions.tags import create_tag
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.merge.restore import restore
+from lance_spark.refs.refs import create_tag
+from lance_spark.storage.datasets import locate
 
 each_kind = pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
 COLUMNS = ("id", "v")
@@ -400,7 +400,7 @@ def test_a_branch_that_a_fetch_began_again_shows_what_differs(uri, tmp_path):
 @pytest.mark.parametrize("every", [2, 3, 40, 997], ids=lambda every: f"1 in {every}")
 def test_few_rows_are_fetched_and_many_come_out_of_a_scan(uri, stable, every, monkeypatch):
     """Both in several batches, and at different places on the two sides."""
-    monkeypatch.setattr("lance_spark.store.feed_rows._AT_ONCE", 7)
+    monkeypatch.setattr("lance_spark.changes.lance._AT_ONCE", 7)
     lance.write_dataset(table(0, 2000), uri, enable_stable_row_ids=stable)
     lance.dataset(uri).delete("id % 7 = 0")
     replace_column(uri, 0, "v", [-n if n % every == 0 else 10 * n for n in range(2000)])

@@ -11,11 +11,11 @@ from support.backfills import LocalValues
 from support.processes import PATIENCE, processes
 from support.row_changes import changing_table, rows_of, written
 
-from lance_spark.actions.backfill import add_filled_columns, update_filled_columns
-from lance_spark.actions.change_rows import finish
-from lance_spark.backfill.options import BackfillOptions
-from lance_spark.location import DatasetLocation
-from lance_spark.rows.model import DELETE, INSERT, UPDATE
+from lance_spark.columns.columns import add_filled_columns, update_filled_columns
+from lance_spark.columns.rules import BackfillOptions
+from lance_spark.core.location import DatasetLocation
+from lance_spark.rows.rows import finish
+from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 
 pytestmark = pytest.mark.slow
 

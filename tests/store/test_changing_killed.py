@@ -11,15 +11,16 @@ import pyarrow as pa
 import pytest
 from support.processes import PATIENCE, processes
 
-from lance_spark.actions import columns, delete_rows
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.columns import alter_columns
-from lance_spark.actions.delete_rows import delete_where
+from lance_spark.columns import columns
+from lance_spark.columns.columns import alter_columns
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.schema.column_changes import AddColumn, AlterColumn, RenameColumn
+from lance_spark.format.evolution import AddColumn, AlterColumn, RenameColumn
+from lance_spark.refs.refs import create_branch
+from lance_spark.rows import rows
+from lance_spark.rows.rows import delete_where
 
 LOCAL = LocalRunner(2)
 WIDEN = (AlterColumn(("id",), type=pa.int64()), RenameColumn(("id",), "key"))
@@ -73,8 +74,8 @@ def widen_and_die(uri, branch, moment):
 
 
 def delete_and_die(uri, branch, moment):
-    doomed = dying(delete_rows.delete_in_fragment, delete_rows.commit_deletions, moment)
-    delete_rows.delete_in_fragment, delete_rows.commit_deletions = doomed
+    doomed = dying(rows.delete_in_fragment, rows.commit_deletions, moment)
+    rows.delete_in_fragment, rows.commit_deletions = doomed
     delete_where(DatasetLocation.at(uri), branch, "id % 2 = 0", LOCAL)
 
 

@@ -32,10 +32,10 @@ from support.cleanup_datasets import (
 )
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.branches import delete_branch
-from lance_spark.cleanup.policy import VersionRule
+from lance_spark.cleanup.rules import VersionRule
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate
 
 LINEAGE = {"b1": None, "dev/b2": "b1", "feature/nathan/b3": "dev/b2", "b4": None}
 ALL = (None, *LINEAGE)

@@ -21,9 +21,9 @@ from support.cleanup_datasets import (
     versions,
 )
 
-from lance_spark.actions.cleanup import plan as planning
+from lance_spark.cleanup import cleanup
 from lance_spark.errors import CorruptData, NotFound, Refused
-from lance_spark.store import survey as surveying
+from lance_spark.survey import survey as surveying
 
 DAMAGE = {
     "empty": lambda _: b"",
@@ -136,13 +136,13 @@ def test_an_empty_listing_and_one_without_what_refs_name_stops_the_run(uri, monk
 def test_a_listing_without_a_file_of_the_latest_version_stops_the_run(uri, monkeypatch):
     busy(uri)
     needed = lance.dataset(uri).get_fragments()[0].data_files()[0].path
-    listing = planning.list_range
+    listing = cleanup.list_range
 
     def partial(location, part):
         for batch in listing(location, part):
             yield batch.filter(pa.array([needed not in path for path in batch["path"].to_pylist()]))
 
-    monkeypatch.setattr(planning, "list_range", partial)
+    monkeypatch.setattr(cleanup, "list_range", partial)
     refused(uri, CorruptData, f"not in the listing of .*, such as data/{needed}")
 
 

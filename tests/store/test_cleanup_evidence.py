@@ -36,12 +36,11 @@ from support.cleanup_datasets import (
 )
 from support.local_datasets import numbers
 
-from lance_spark.actions.cleanup import mark
-from lance_spark.actions.cleanup import plan as planning
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup import cleanup
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.errors import CorruptData, StorageFailure
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
 
 
 def deny(monkeypatch, word):
@@ -106,14 +105,14 @@ def test_files_that_are_gone_already_are_no_failure(uri):
 
 def vanish(monkeypatch, *paths):
     """The manifests are listed, but gone when they are read for marking."""
-    read = mark.read_manifests
+    read = cleanup.read_manifests
 
     def reading(location, asked):
         for path in paths:
             path.unlink(missing_ok=True)
         return read(location, asked)
 
-    monkeypatch.setattr(mark, "read_manifests", reading)
+    monkeypatch.setattr(cleanup, "read_manifests", reading)
 
 
 def test_an_old_manifest_that_another_cleanup_took_meanwhile_is_no_obstacle(uri, monkeypatch):
@@ -135,7 +134,7 @@ def test_an_old_manifest_that_is_gone_before_its_age_was_read_is_no_obstacle(uri
 
 
 def test_a_kept_manifest_that_vanishes_stops_the_run(uri, monkeypatch):
-    monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
+    monkeypatch.setattr("lance_spark.survey.survey._PAUSE", 0)
     overwritten(uri, 4)
     vanish(monkeypatch, manifest(uri, 4))
     with pytest.raises(CorruptData, match=r"was listed and is gone"):
@@ -146,7 +145,7 @@ def test_a_kept_manifest_that_vanishes_stops_the_run(uri, monkeypatch):
 @pytest.mark.parametrize("branch", [None, "dev", "dev/deep"])
 def test_a_manifest_that_cannot_be_read_for_now_stops_the_run(uri, monkeypatch, branch):
     busy(uri)
-    read = mark.read_manifests
+    read = cleanup.read_manifests
     unreadable = f"tree/{branch}/_versions" if branch else "_versions"
 
     def reading(location, paths):
@@ -154,7 +153,7 @@ def test_a_manifest_that_cannot_be_read_for_now_stops_the_run(uri, monkeypatch, 
             raise StorageFailure("The store does not answer.")
         return read(location, paths)
 
-    monkeypatch.setattr(mark, "read_manifests", reading)
+    monkeypatch.setattr(cleanup, "read_manifests", reading)
     refused(uri, StorageFailure)
 
 
@@ -293,7 +292,7 @@ def test_a_version_whose_manifest_is_from_after_the_beginning_stays_and_is_told_
 
 def test_what_was_modified_after_the_mark_began_stays(uri, monkeypatch):
     overwritten(uri, 3)
-    listing = planning.list_range
+    listing = cleanup.list_range
 
     def late(location, part):
         time.sleep(0.02)
@@ -301,7 +300,7 @@ def test_what_was_modified_after_the_mark_began_stays(uri, monkeypatch):
         put(uri, f"_indices/{UUID}/late.lance")
         return listing(location, part)
 
-    monkeypatch.setattr(planning, "list_range", late)
+    monkeypatch.setattr(cleanup, "list_range", late)
     made = plan(uri, older_than=NOW, delete_unverified=True)
     assert not [path for path in candidates(made) if "late" in path]
     changed = [row for row in made.facts.sums.to_pylist() if row["reason"] == "changed after the mark began"]

@@ -34,11 +34,11 @@ from support.cleanup_datasets import (
 from support.local_datasets import make_dataset, numbers
 from support.shaped_datasets import PAYLOADS, blobs
 
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.layout.key_ranges import tile
-from lance_spark.store.listing import list_range
-from lance_spark.store.uri import locate
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.layout import tile
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.files import list_range
 
 
 def index_directories(uri):

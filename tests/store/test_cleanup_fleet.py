@@ -8,14 +8,14 @@ import lance
 import pytest
 from support.cleanup_datasets import NOW, RUNNER, busy, now_ns, overwrite, overwritten
 
-from lance_spark.actions.cleanup import multi_table
-from lance_spark.actions.cleanup.multi_table import FleetOptions, FleetTable, clean_fleet
-from lance_spark.cleanup.multi_table import clones_among
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup import many_tables
+from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, clean_fleet
+from lance_spark.cleanup.report import clones_among
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.engine.local import Work
 from lance_spark.errors import PermissionDenied
-from lance_spark.runner.work import Work
-from lance_spark.store import version_listing
-from lance_spark.store.uri import locate
+from lance_spark.storage import versions
+from lance_spark.storage.datasets import locate
 
 EVERYTHING = CleanupPolicy(
     older_than=NOW, commit_window=NOW, delete_unverified=True, error_if_tagged_old_versions=False
@@ -77,7 +77,7 @@ def test_a_clone_among_the_tables_keeps_its_files(lake):
 def test_a_clone_that_moves_on_while_it_is_looked_at_keeps_its_files(lake, monkeypatch, times):
     """Its only version was listed; before it is read, there is a newer one and a cleanup has taken the old one."""
     clone = lake[2].location.uri
-    names, left = version_listing.version_numbers, [clone] * times
+    names, left = versions.version_numbers, [clone] * times
 
     def listing(location, branch):
         there = names(location, branch)
@@ -87,7 +87,7 @@ def test_a_clone_that_moves_on_while_it_is_looked_at_keeps_its_files(lake, monke
         return there
 
     with monkeypatch.context() as patch:
-        patch.setattr(version_listing, "version_numbers", listing)
+        patch.setattr(versions, "version_numbers", listing)
         report = clean(lake)
     assert report.complete == (times == 1)
     assert lance.dataset(clone).to_table().num_rows == 3
@@ -129,14 +129,14 @@ def test_a_table_whose_newest_manifest_is_broken_is_still_known_for_a_clone(lake
 
 
 def test_while_a_table_cannot_be_reached_nothing_is_deleted(lake, monkeypatch):
-    real = multi_table.branch_directories
+    real = many_tables.branch_directories
 
     def denied(location):
         if location.uri == lake[2].location.uri:
             raise PermissionDenied("The store says no.")
         return real(location)
 
-    monkeypatch.setattr(multi_table, "branch_directories", denied)
+    monkeypatch.setattr(many_tables, "branch_directories", denied)
     report = clean(lake)
     assert {(row["state"], row["exit_code"]) for row in report.rows} == {("failed", PermissionDenied.exit_code)}
     assert "may be a clone" in rows(report)["b"]["error"]
@@ -155,14 +155,14 @@ def test_a_table_that_is_declared_and_not_written_is_no_problem(lake, tmp_path):
 
 
 def test_a_table_that_is_dropped_while_it_is_cleaned_is_no_problem(lake, monkeypatch):
-    real = multi_table.plan_cleanup
+    real = many_tables.plan_cleanup
 
     def dropped(location, *given):
         if location.uri == lake[0].location.uri:
             shutil.rmtree(location.uri)
         return real(location, *given)
 
-    monkeypatch.setattr(multi_table, "plan_cleanup", dropped)
+    monkeypatch.setattr(many_tables, "plan_cleanup", dropped)
     report = clean(lake)
     assert report.complete
     assert {name: row["state"] for name, row in rows(report).items()} == {"a": "empty", "b": "done", "clone": "done"}

@@ -25,7 +25,7 @@ from support.cleanup_datasets import (
 from support.local_datasets import numbers
 from support.processes import PATIENCE, processes
 
-from lance_spark.actions.cleanup import delete
+from lance_spark.cleanup import cleanup
 
 pytestmark = pytest.mark.slow
 
@@ -131,7 +131,7 @@ def tell_steps(listener):
 
         return stepping
 
-    delete.BATCH = BATCH
+    cleanup.BATCH = BATCH
     for name in ("replace", "unlink", "remove", "rmdir"):
         setattr(os, name, counted(getattr(os, name)))
 

@@ -14,19 +14,16 @@ from support.catalogs import indexes, make_table, pylance, raw, tables
 from support.cleanup_datasets import NOW, RUNNER, overwrite
 from support.local_datasets import numbers
 
-from lance_spark.actions.catalog import cleanup
-from lance_spark.actions.catalog.cleanup import clean_lake
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.catalog.registering import deregister_table
-from lance_spark.actions.cleanup import multi_table
-from lance_spark.actions.cleanup.multi_table import FleetOptions
-from lance_spark.catalog.entries import Entry, new_rows
-from lance_spark.cleanup.catalog_report import catalog_policy
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.catalog.entry_rules import Entry, new_rows
+from lance_spark.catalog.lookup import create_namespace, open_catalog
+from lance_spark.catalog.manifest_lance import newest
+from lance_spark.catalog.tables import declare_table, deregister_table
+from lance_spark.cleanup import lake, many_tables
+from lance_spark.cleanup.lake import clean_lake
+from lance_spark.cleanup.many_tables import FleetOptions
+from lance_spark.cleanup.report import catalog_policy
+from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.errors import NotFound, StorageFailure
-from lance_spark.store.catalog.snapshots import newest
 
 EVERYTHING = CleanupPolicy(
     older_than=NOW, commit_window=NOW, delete_unverified=True, error_if_tagged_old_versions=False
@@ -101,14 +98,14 @@ def test_one_bad_table_stops_no_other_one(catalog):
 
 def test_while_one_cannot_be_reached_nothing_is_deleted_and_the_code_says_so(catalog, monkeypatch):
     orphan(catalog, days=2)
-    real = multi_table.branch_directories
+    real = many_tables.branch_directories
 
     def denied(location):
         if location.uri.endswith("$clone"):
             raise StorageFailure("The store does not answer.")
         return real(location)
 
-    monkeypatch.setattr(multi_table, "branch_directories", denied)
+    monkeypatch.setattr(many_tables, "branch_directories", denied)
     report = clean(catalog)
     assert {state for state, _ in states(report).values()} == {"failed"}
     assert report.exit_code == 20
@@ -140,7 +137,7 @@ def test_directories_of_no_table_go_after_a_day(catalog, days):
 
 
 def test_the_catalogs_own_table_is_made_one_file_when_that_pays(catalog):
-    while len(raw(catalog).get_fragments()) < cleanup._WORTH:
+    while len(raw(catalog).get_fragments()) < lake._WORTH:
         create_namespace(catalog, f"n{raw(catalog).version}")
     before, listed = raw(catalog).version, tables(catalog, recursive=True)
     assert "4 files would become one" in str(clean(catalog, execute=False))

@@ -20,13 +20,13 @@ from support.cleanup_datasets import (
     reads,
 )
 
-from lance_spark.actions.cleanup import mark
-from lance_spark.actions.cleanup import plan as planning
+from lance_spark.cleanup import cleanup
+from lance_spark.core.layout import manifest_names
+from lance_spark.core.refs import Branch, PinnedVersion
 from lance_spark.errors import Conflict
-from lance_spark.layout.names import manifest_names
-from lance_spark.refs.model import Branch, PinnedVersion
-from lance_spark.store import clones, refs, survey
-from lance_spark.store.uri import locate
+from lance_spark.storage import refs
+from lance_spark.storage.datasets import locate
+from lance_spark.survey import survey
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def once(change, uri, before):
 
 MOMENTS = {
     "between refs and versions": (survey, "_version_files"),
-    "before manifests are read": (mark, "read_manifests"),
-    "before files are listed": (planning, "list_range"),
+    "before manifests are read": (cleanup, "read_manifests"),
+    "before files are listed": (cleanup, "list_range"),
 }
 
 
@@ -105,14 +105,14 @@ def test_a_tag_that_moves_while_a_plan_is_made_stops_nothing(history, monkeypatc
 def test_a_branch_that_goes_while_files_are_deleted_stops_nothing(history, monkeypatch):
     made = plan(history, **KEEPING)
     append(history, 800, branch="dev")  # news, which are read before the first batch
-    read, left = mark.read_manifests, [history]
+    read, left = cleanup.read_manifests, [history]
 
     def reading(location, paths):
         while left:
             delete_branches(left.pop())
         return read(location, paths)
 
-    monkeypatch.setattr(mark, "read_manifests", reading)
+    monkeypatch.setattr(cleanup, "read_manifests", reading)
     assert made.apply().complete
     assert not [path for path in files(history) if path.startswith("tree/") and path.endswith(".lance")]
 
@@ -142,7 +142,7 @@ def test_a_dataset_that_never_holds_still_is_a_conflict(history, monkeypatch):
         brief = Branch(seen[-1], None, 4, datetime.now(timezone.utc))
         return replace(table, branches={**table.branches, brief.name: brief})
 
-    monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
+    monkeypatch.setattr("lance_spark.survey.survey._PAUSE", 0)
     monkeypatch.setattr(refs, "read_ref_files", reading)
     before = files(history)
     with pytest.raises(Conflict, match="each of the 8 times it was looked at; nothing was deleted") as caught:
@@ -162,8 +162,8 @@ def lost_on_the_way(uri, monkeypatch, manifest_goes):
             for file in fragment.metadata.files:
                 Path(uri, "data", file.path).unlink()
 
-    monkeypatch.setattr(planning, "list_range", once(supersede, uri, planning.list_range))
-    monkeypatch.setattr("lance_spark.actions.cleanup.evidence._PAUSE", 0)
+    monkeypatch.setattr(cleanup, "list_range", once(supersede, uri, cleanup.list_range))
+    monkeypatch.setattr("lance_spark.survey.survey._PAUSE", 0)
     if manifest_goes:
         looks = iter(range(100))
 
@@ -172,7 +172,7 @@ def lost_on_the_way(uri, monkeypatch, manifest_goes):
                 path.unlink()
             return survey.survey(*given)
 
-        monkeypatch.setattr("lance_spark.actions.cleanup.evidence.survey", looking)
+        monkeypatch.setattr("lance_spark.survey.survey.survey", looking)
 
 
 def test_a_latest_version_that_another_cleanup_is_taking_by_now_stops_nothing(history, monkeypatch):
@@ -195,7 +195,7 @@ def test_a_branch_whose_files_go_before_its_manifests_stops_nothing(history, mon
         for path in Path(uri, "tree", "dev", "deep", "data").iterdir():
             path.unlink()
 
-    monkeypatch.setattr(planning, "list_range", once(half_delete, history, planning.list_range))
+    monkeypatch.setattr(cleanup, "list_range", once(half_delete, history, cleanup.list_range))
     assert plan(history, **KEEPING).apply().complete
 
 
@@ -208,6 +208,6 @@ def test_a_clone_that_is_being_recorded_stops_nothing(history, monkeypatch, tmp_
         replace_file(source, target)
 
     monkeypatch.setattr(os, "replace", replacing)
-    clones.write_record(locate(history), clone, PinnedVersion(None, 2))
+    survey.write_record(locate(history), clone, PinnedVersion(None, 2))
     assert looks == [{}]
     assert list(survey.recorded_clones(locate(history)).values()) == [clone.uri]

@@ -29,12 +29,12 @@ from support.cleanup_datasets import (
 )
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.cleanup import delete
-from lance_spark.actions.restore import restore
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.deleting import delete_batch
-from lance_spark.store.uri import locate
+from lance_spark.cleanup import cleanup
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
+from lance_spark.merge.restore import restore
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.deleting import delete_batch
 
 BATCHES = range(9)
 """Main loses five manifests and fifteen files, two to a batch: the world changes before the first batch, ..."""
@@ -110,7 +110,7 @@ def pylances_own_cleanup(uri):
 
 def a_second_run(uri):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delete, "delete_batch", delete_batch)
+        patch.setattr(cleanup, "delete_batch", delete_batch)
         clean(uri, **KEEPING)
     return lambda: lance.dataset(uri)
 

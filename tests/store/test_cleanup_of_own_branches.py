@@ -28,15 +28,13 @@ from support.cleanup_datasets import (
 )
 
 from lance_spark import CleanupPolicy, LanceTable
-from lance_spark.actions.cleanup import delete
-from lance_spark.actions.procedures.cleaning import CLEANUP
-from lance_spark.actions.procedures.procedure import Context
-from lance_spark.cleanup.policy import VersionRule
-from lance_spark.cleanup.retention import BY_POLICY
+from lance_spark.cleanup import cleanup, stored_plans
+from lance_spark.cleanup.rules import BY_POLICY, VersionRule
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import plans
-from lance_spark.store.uri import locate
+from lance_spark.sql.maintenance_procedures import CLEANUP
+from lance_spark.sql.procedures import Context
+from lance_spark.storage.datasets import locate
 
 BRANCHES = ("exp", "exp/deep", "other")
 POLICY = CleanupPolicy(older_than=NOW, **AT_ONCE)
@@ -154,17 +152,17 @@ class _DiedError(Exception):
 @pytest.fixture
 def die(monkeypatch):
     """Let a run die after its first batch of deletions, which are manifests."""
-    really_delete = delete.delete_batch
+    really_delete = cleanup.delete_batch
 
     def deleting_once(location, paths):
         really_delete(location, paths)
         raise _DiedError
 
     def call(*arguments, **options):
-        monkeypatch.setattr(delete, "delete_batch", deleting_once)
+        monkeypatch.setattr(cleanup, "delete_batch", deleting_once)
         with pytest.raises(_DiedError):
             clean(*arguments, **options)
-        monkeypatch.setattr(delete, "delete_batch", really_delete)
+        monkeypatch.setattr(cleanup, "delete_batch", really_delete)
 
     return call
 
@@ -202,7 +200,7 @@ def test_a_stored_plan_still_cleans_its_branches_alone(table, tmp_path):
     assert opened.facts.branches == ("other",)
     assert set(opened.apply().versions) == {"other"}
     assert outside(table, "other") == around
-    assert plans.unfinished(locate(table), [None, *BRANCHES]) == {}
+    assert stored_plans.unfinished(locate(table), [None, *BRANCHES]) == {}
 
 
 def test_a_rule_of_the_policy_counts_for_the_branch_that_is_cleaned(table):

@@ -28,9 +28,9 @@ from support.cleanup_datasets import (
     versions,
 )
 
-from lance_spark.actions.cleanup.plan import open_plan
+from lance_spark.cleanup.cleanup import open_plan
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
 
 
 @pytest.fixture

@@ -46,11 +46,11 @@ from support.cleanup_datasets import (
 )
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
+from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage.datasets import locate
 
 
 def kinds(paths):

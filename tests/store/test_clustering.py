@@ -13,18 +13,18 @@ from support.row_changes import changing_table, check_table, rows_of
 from support.row_changes import written as prepared_change
 from support.small_fragments import add_indexes, append, check_rows, fragmented, rows
 
-from lance_spark.actions import clustering
-from lance_spark.actions.change_rows import finish
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.optimize import optimize
-from lance_spark.actions.resolve import resolve
-from lance_spark.compaction.model import OptimizeOptions
-from lance_spark.compaction.ordering import ordering_of
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.rows.model import DELETE, UPDATE
-from lance_spark.runner.local import LocalRunner
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize import optimize as clustering
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.order_rules import ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.rows.rows import finish
+from lance_spark.rows.rules import DELETE, UPDATE
+from lance_spark.storage.resolving import resolve
 
 ENGINE = LocalRunner(1)
 

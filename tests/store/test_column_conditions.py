@@ -5,15 +5,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_spark.actions.backfill import update_filled_columns
-from lance_spark.backfill.model import FilledFile
-from lance_spark.backfill.options import BackfillOptions
+from lance_spark.columns.columns import update_filled_columns
+from lance_spark.columns.lance import CHOSEN, FillJob, FunctionItem, fill_chosen
+from lance_spark.columns.rules import BackfillOptions, FilledFile
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, SchemaMismatch
-from lance_spark.location import DatasetLocation
-from lance_spark.store.column_conditions import CHOSEN, fill_chosen
-from lance_spark.store.column_files import FillJob
-from lance_spark.store.column_functions import FunctionItem
-from lance_spark.store.datasets import open_pinned
+from lance_spark.storage.datasets import open_pinned
 
 VECTOR = pa.list_(pa.float32(), 2)
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), ("v", VECTOR), ("y", pa.int32())])

@@ -11,15 +11,18 @@ from support.cleanup_datasets import RUNNER, append, clean, let_pass, now_ns, pl
 from support.commit_window import JOBS, finish
 from support.local_datasets import numbers
 
-from lance_spark.actions.cleanup.plan import open_plan, plan_cleanup
-from lance_spark.actions.merge import single_version
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.restore import restore
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.cleanup import open_plan, plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.clones import lance as relocate_commit
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import commits, datasets, index_commit, merge_commit, relocate_commit
-from lance_spark.store.uri import locate
+from lance_spark.indexes import lance as index_commit
+from lance_spark.merge import lance as merge_commit
+from lance_spark.merge import merge as single_version
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.restore import restore
+from lance_spark.storage import commits, datasets
+from lance_spark.storage.datasets import locate
 
 RULES = [{"retain_versions": 1}, {"older_than": timedelta(0)}, {"before_version": 4}, {"versions": {2, 3}}]
 
@@ -168,7 +171,7 @@ def test_a_restore_that_pylance_has_to_do_is_a_conflict_and_covers_nothing(two, 
         meanwhile(two)
         clean(two, retain_versions=1)
 
-    monkeypatch.setattr("lance_spark.actions.restore._plan", planned)  # None: this one is pylance's to do
+    monkeypatch.setattr("lance_spark.merge.restore._plan", planned)  # None: this one is pylance's to do
     with pytest.raises(Conflict, match=f"Version {newest + 1} of branch 'main'"):
         restore(locate(two), PinnedVersion(None, 2), RUNNER)
     assert versions(two)[-1] == newest + 2

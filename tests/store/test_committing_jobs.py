@@ -6,11 +6,11 @@ import pytest
 from support.local_datasets import contents, ids, make_dataset, numbers, prepare, rows, write, written_since
 from support.shaped_datasets import PAYLOADS, blobs
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.write import finish
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.write import finish
 
 
 def test_one_job_of_many_tasks_is_one_version(uri):

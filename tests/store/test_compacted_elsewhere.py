@@ -9,17 +9,16 @@ from support.feeds import feed, plan
 from support.merge_datasets import add, assert_sound, error_of, exp, forked, head, rows, run
 from support.remote_datasets import made_clone, pulled, pushed
 
-from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.merge.single_version import cherry_pick, revert
-from lance_spark.actions.optimize import optimize
-from lance_spark.compaction.model import OptimizeOptions
-from lance_spark.compaction.ordering import ordering_of
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, NotCommittable
-from lance_spark.merge import rewrites
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.format import row_ids
+from lance_spark.merge.merge import cherry_pick, revert
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.order_rules import ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.storage.datasets import locate, pin_latest
 
 
 @pytest.fixture(params=[False, True], ids=["addresses", "stable ids"])
@@ -166,7 +165,7 @@ def test_fragments_that_have_each_others_ids_are_not_mixed_up(uri):
 def test_a_column_written_after_a_merge_of_a_compaction_loses_no_values(uri, monkeypatch, told):
     """Main has rows of the branch's new fragment in fragments of its own, which the column would not reach."""
     if not told:
-        monkeypatch.setattr(rewrites, "_MOST", 10)
+        monkeypatch.setattr(row_ids, "_MOST", 10)
     head(uri).delete("id = 4")
     add(uri, 30, 35, "exp")
     compact(uri, "exp")

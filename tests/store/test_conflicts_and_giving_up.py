@@ -8,12 +8,12 @@ import pytest
 from support.local_datasets import contents, ids, make_dataset, numbers, prepare, write, written_since
 from support.shaped_datasets import PAYLOADS, blobs
 
-from lance_spark.actions.branches import create_branch, delete_branch
-from lance_spark.actions.write import begin, finish, give_up, plan_write
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import Conflict
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
-from lance_spark.store.writing import write_rows
+from lance_spark.refs.refs import create_branch, delete_branch
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.write import begin, finish, give_up, plan_write
+from lance_spark.write.lance import write_rows
 
 
 def change(uri, how):

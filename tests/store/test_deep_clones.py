@@ -2,10 +2,9 @@
 
 from support.remote_datasets import assert_same, begun, origin
 
-from lance_spark.actions.sync.clone import CloneOptions, clone
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.engine.local import LocalRunner
+from lance_spark.remotes.clone import CloneOptions, clone
+from lance_spark.storage.datasets import locate, pin_latest
 
 
 class Engine:

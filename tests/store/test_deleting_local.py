@@ -6,10 +6,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import StorageFailure
-from lance_spark.location import DatasetLocation
-from lance_spark.store.deleting import BATCH, Deleted, delete_batch, remove_empty_directories
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.deleting import BATCH, Deleted, delete_batch, remove_empty_directories
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_another_store_deletes_file_by_file(memory, monkeypatch):
             raise RuntimeError("the token hush-hush is not accepted")
         real(path)
 
-    monkeypatch.setattr("lance_spark.store.deleting.open_filesystem", lambda _: filesystem)
+    monkeypatch.setattr("lance_spark.storage.deleting.open_filesystem", lambda _: filesystem)
     monkeypatch.setattr(filesystem, "rm_file", rm_file)
     location = DatasetLocation.at(memory.uri, {"token": "hush-hush"})
     done = delete_batch(location, ["data/a", "data/none", "data/[1]*"])

@@ -8,16 +8,15 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import contents, make_dataset, numbers, written_since
 
-from lance_spark.actions import delete_rows
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.delete_rows import delete_where, truncate
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.tags import create_tag
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, NotFound
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch, create_tag
+from lance_spark.rows import rows
+from lance_spark.rows.rows import delete_where, truncate
+from lance_spark.storage.datasets import pin_latest
 
 LOCAL = LocalRunner(2)
 
@@ -97,14 +96,14 @@ def between(monkeypatch):
 
     def arrange(*events):
         pending = list(events)
-        real = delete_rows.commit_deletions
+        real = rows.commit_deletions
 
         def commit(*arguments):
             if pending:
                 pending.pop(0)()
             return real(*arguments)
 
-        monkeypatch.setattr(delete_rows, "commit_deletions", commit)
+        monkeypatch.setattr(rows, "commit_deletions", commit)
 
     return arrange
 
@@ -113,13 +112,13 @@ def between(monkeypatch):
 def looked(monkeypatch):
     """The fragments that are looked into, one after the other."""
     found = []
-    real = delete_rows.delete_in_fragment
+    real = rows.delete_in_fragment
 
     def look(item):
         found.append(item.fragment)
         return real(item)
 
-    monkeypatch.setattr(delete_rows, "delete_in_fragment", look)
+    monkeypatch.setattr(rows, "delete_in_fragment", look)
     return found
 
 
@@ -189,15 +188,15 @@ def test_a_version_that_was_committed_and_cleaned_up_meanwhile_is_seen(location,
 
 
 def test_others_commit_again_and_again(location, branch, monkeypatch):
-    monkeypatch.setattr(delete_rows, "attempts", lambda: iter([1, 0]))
-    real, place = delete_rows.commit_deletions, location.branch_uri(branch)
+    monkeypatch.setattr(rows, "attempts", lambda: iter([1, 0]))
+    real, place = rows.commit_deletions, location.branch_uri(branch)
     numbers_left = iter([6, 7])
 
     def commit(*arguments):
         lance.dataset(place).delete(f"id = {next(numbers_left)}")
         return real(*arguments)
 
-    monkeypatch.setattr(delete_rows, "commit_deletions", commit)
+    monkeypatch.setattr(rows, "commit_deletions", commit)
     with pytest.raises(Conflict):
         delete(location, branch, "id = 5")
     assert 5 in ids(location, branch)

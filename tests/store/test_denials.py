@@ -2,10 +2,9 @@
 
 import pytest
 
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, PermissionDenied, StorageFailure, may_have_happened
-from lance_spark.location import DatasetLocation
-from lance_spark.store.denials import denial
-from lance_spark.store.failures import from_fsspec, from_pylance
+from lance_spark.storage.failures import denial, from_fsspec, from_pylance
 
 S3, GS, AZ = (DatasetLocation.at(f"{scheme}://b/lake/x.lance") for scheme in ("s3", "gs", "az"))
 BY_PYLANCE = (

@@ -10,11 +10,11 @@ from support.cleanup_datasets import append, files
 from support.local_datasets import make_dataset
 from support.processes import Job, Team
 
-from lance_spark.actions.branches import create_branch, delete_branch, list_branches
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure
-from lance_spark.refs.model import RefSpec
-from lance_spark.store import dropping
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, delete_branch, list_branches
+from lance_spark.storage import refs
+from lance_spark.storage.datasets import locate
 
 ROUNDS = 60
 
@@ -62,7 +62,7 @@ def test_a_branch_of_the_same_name_that_is_made_as_soon_as_it_can_be_stays(uri, 
     make_dataset(uri)
     create_branch(locate(uri), "exp", RefSpec())
     append(uri, 100, branch="exp")
-    old, own_files = files(uri), dropping._own_files
+    old, own_files = files(uri), refs._own_files
 
     def listing(location, name):
         manifests = [path for path in own_files(location, name) if "/_versions/" in path]
@@ -71,8 +71,8 @@ def test_a_branch_of_the_same_name_that_is_made_as_soon_as_it_can_be_stays(uri, 
         yield from (path for path in own_files_before if path not in manifests)
 
     own_files_before = own_files(locate(uri), "exp")
-    monkeypatch.setattr("lance_spark.store.deleting.BATCH", 1)
-    monkeypatch.setattr(dropping, "_own_files", listing)
+    monkeypatch.setattr("lance_spark.storage.deleting.BATCH", 1)
+    monkeypatch.setattr(refs, "_own_files", listing)
     delete_branch(locate(uri), "exp")
     assert lance.dataset(uri).checkout_version(("exp", None)).to_table()["id"].to_pylist() == [0, 1, 2]
     assert {path for path in files(uri) & old if path.startswith("tree/exp/data")} == set()
@@ -124,14 +124,14 @@ def test_what_comes_to_need_a_branch_at_the_last_moment_keeps_it(uri, monkeypatc
     make_dataset(uri)
     create_branch(locate(uri), "exp", RefSpec())
     append(uri, 100, branch="exp")
-    delete, left = dropping.files.delete, [NEEDS[need]]
+    delete, left = refs.files.delete, [NEEDS[need]]
 
     def deleting(location, paths):
         while left:
             left.pop()(uri)
         delete(location, paths)
 
-    monkeypatch.setattr(dropping.files, "delete", deleting)
+    monkeypatch.setattr(refs.files, "delete", deleting)
     with pytest.raises(Refused, match="Branch 'exp' cannot be deleted"):
         delete_branch(locate(uri), "exp")
     assert {"exp"} <= lance.dataset(uri).branches.list().keys() <= {"exp", "child"}

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import contents, finish, make_dataset, prepare, write, written_since
 
+from lance_spark.engine.local import Work
 from lance_spark.errors import Conflict, Refused
-from lance_spark.runner.work import Work
 
 
 def some(first, **more):

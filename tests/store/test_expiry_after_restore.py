@@ -7,8 +7,8 @@ import pytest
 from support.local_datasets import ids, make_dataset, numbers, write
 
 from lance_spark import LanceTable
-from lance_spark.actions.expiry import plan_expiry
-from lance_spark.refs.expiry_plan import EXPIRED, UNMERGED, ExpiryOptions
+from lance_spark.maintenance.expiry import plan_expiry
+from lance_spark.maintenance.expiry_rules import EXPIRED, UNMERGED, ExpiryOptions
 
 TAKEN_BACK = {
     "restored": lambda table: table.checkout(version=2).restore(),

@@ -12,17 +12,17 @@ from support.local_datasets import contents, written_since
 from support.processes import PATIENCE, processes
 from support.small_fragments import INDEXES, append, check_rows, covered, fragmented, sizes
 
-from lance_spark.actions import clone
-from lance_spark.actions import flatten as flattening
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.flatten import flatten
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.optimize import optimize
-from lance_spark.compaction.model import OptimizeOptions
+from lance_spark.clones import clone
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.runner.local import LocalRunner
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize import flatten as flattening
+from lance_spark.optimize.flatten import flatten
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.refs.refs import create_branch
 
 ENGINE = LocalRunner(2)
 
@@ -152,9 +152,9 @@ def test_what_cannot_be_flattened(location):
 
 
 def test_files_that_were_named_by_hand(uri, monkeypatch):
-    from lance_spark.compaction import flattening as decisions
+    from lance_spark.optimize import rules
 
     location = fragmented(uri, stable=False, own=1)
-    monkeypatch.setattr(decisions, "is_generated", lambda _: False)
+    monkeypatch.setattr(rules, "is_generated", lambda _: False)
     with pytest.raises(Refused, match="named by hand"):
         flatten(location, "exp", ENGINE)

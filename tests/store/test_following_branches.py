@@ -25,15 +25,14 @@ from support.remote_datasets import (
     snapshot,
 )
 
-from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.merge.single_version import cherry_pick, revert
-from lance_spark.actions.restore import restore
-from lance_spark.actions.status import status
-from lance_spark.actions.write import plan_write
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Refused
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest, pin_version
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import cherry_pick, revert
+from lance_spark.merge.restore import restore
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate, pin_latest, pin_version
+from lance_spark.tables.write import plan_write
+from lance_spark.workspace.status import status
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ import lance
 import pytest
 from support.local_datasets import contents, ids, make_dataset, numbers, write
 
-from lance_spark.actions.branches import create_branch, delete_branch, list_branches
-from lance_spark.actions.tags import create_tag, delete_tag, list_tags
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, create_tag, delete_branch, delete_tag, list_branches, list_tags
+from lance_spark.storage.datasets import locate
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.scan.plan import FragmentSize
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.fragment_sizes import fragment_sizes
-from lance_spark.store.uri import locate
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.scan.lance import fragment_sizes
+from lance_spark.scan.rules import FragmentSize
+from lance_spark.storage.datasets import locate, pin_latest
 
 
 def of_pylance(dataset):

@@ -14,16 +14,14 @@ import pytest
 from support.local_datasets import make_dataset
 
 from lance_spark import CleanupPolicy, LanceTable
-from lance_spark.actions import drawing
-from lance_spark.actions import freeze as action
-from lance_spark.actions.expiry import carry_out, plan_expiry
-from lance_spark.actions.frozen import diff_frozen
-from lance_spark.actions.upkeep.job import Job, UpkeepOptions, UpkeepTable
-from lance_spark.actions.upkeep.steps import TableSteps
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
-from lance_spark.freezing.spec import make_spec
-from lance_spark.refs.expiry_plan import NEEDED
-from lance_spark.runner.local import LocalRunner
+from lance_spark.frozen import frozen
+from lance_spark.frozen.frozen import diff_frozen
+from lance_spark.frozen.rules import make_spec
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry_rules import NEEDED
+from lance_spark.maintenance.maintain import Job, TableSteps, UpkeepOptions, UpkeepTable
 
 SPLIT = {"train": 0.8, "val": 0.2}
 CALL = {"filter": "id < 90", "split": SPLIT, "by": "patient", "seed": 7}
@@ -168,7 +166,7 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
     uri = str(tmp_path / "visits.lance")
     make_dataset(uri, visits(), max_rows_per_file=30)
     table = table_at(uri)
-    room = drawing if stage == "write_slice" else action
+    room = frozen if stage == "write_slice" else frozen
     real = getattr(room, stage)
 
     def killed(*arguments):
@@ -192,7 +190,7 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
 @pytest.mark.parametrize("stage", ["_check_own", "_tag"])
 def test_what_a_killed_freeze_left_is_sound_no_set_and_removed_by_unfreeze(uri, stage):
     table = table_at(uri)
-    with patch.object(action, stage, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with patch.object(frozen, stage, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         table.freeze("train-1", **CALL)
     assert table.frozen.list() == []
     assert table.fsck(deep=True).sound
@@ -202,14 +200,14 @@ def test_what_a_killed_freeze_left_is_sound_no_set_and_removed_by_unfreeze(uri, 
 
 def test_two_that_freeze_other_rows_at_once_get_one_set_and_one_refusal(uri):
     table = table_at(uri)
-    real = action.commit_plan
+    real = frozen.commit_plan
 
     def after_another(*arguments):
-        with patch.object(action, "commit_plan", real):
+        with patch.object(frozen, "commit_plan", real):
             table.freeze("train-1", **{**CALL, "seed": 8})
         return real(*arguments)
 
-    with patch.object(action, "commit_plan", after_another), pytest.raises(AlreadyExists, match="another seed"):
+    with patch.object(frozen, "commit_plan", after_another), pytest.raises(AlreadyExists, match="another seed"):
         table.freeze("train-1", **CALL)
     table.freeze("train-2", **{**CALL, "seed": 8})
     assert ids_of(table, "train-1") == ids_of(table, "train-2")
@@ -230,7 +228,7 @@ def test_the_hint_for_rows_without_a_group_can_be_copied(uri):
 def test_a_killed_unfreeze_is_called_again(uri, stage):
     table = table_at(uri)
     table.freeze("train-1", **CALL)
-    place = action.refs if stage == "delete_tag" else action
+    place = frozen.refs if stage == "delete_tag" else frozen
     real = getattr(place, stage)
 
     def killed(*arguments):
@@ -249,14 +247,14 @@ def test_a_killed_unfreeze_is_called_again(uri, stage):
 
 def test_of_two_that_freeze_at_once_both_get_the_first_plan(uri):
     table = table_at(uri)
-    real = action.commit_plan
+    real = frozen.commit_plan
 
     def after_another(*arguments):
-        with patch.object(action, "commit_plan", real):
+        with patch.object(frozen, "commit_plan", real):
             table.freeze("train-1", **CALL)
         return real(*arguments)
 
-    with patch.object(action, "commit_plan", after_another):
+    with patch.object(frozen, "commit_plan", after_another):
         lineage = table.freeze("train-1", **CALL)
     assert [each.name for each in table.frozen.list()] == ["train-1"]
     assert lineage.rows == len(ids_of(table, "train-1"))
@@ -267,14 +265,14 @@ def test_of_two_that_freeze_at_once_both_get_the_first_plan(uri):
 def test_a_plan_whose_branch_another_call_deleted_is_never_taken_for_a_set(uri, stage, other):
     """That of another version deletes what it takes for left over, with files that the slower call has yet to name."""
     table = table_at(uri)
-    real = getattr(action, stage)
+    real = getattr(frozen, stage)
 
     def overtaken(*arguments):
-        with patch.object(action, stage, real):
+        with patch.object(frozen, stage, real):
             _overtake(table, other)
         return real(*arguments)
 
-    with patch.object(action, stage, overtaken), pytest.raises((Conflict, AlreadyExists, NotFound)):
+    with patch.object(frozen, stage, overtaken), pytest.raises((Conflict, AlreadyExists, NotFound)):
         table.freeze("train-1", **CALL)
     assert table.fsck(deep=True).sound
     assert [each.source.version for each in table.frozen.list()] == ([3] if other == "freezes" else [])
@@ -290,7 +288,7 @@ def _overtake(table, other):
     if other == "freezes":
         table.freeze("train-1", **CALL)
         return
-    with patch.object(drawing, "write_slice", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
+    with patch.object(frozen, "write_slice", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
         table.freeze("train-1", **CALL)
 
 
@@ -363,7 +361,7 @@ def test_a_set_whose_branch_has_to_stay_loses_nothing(uri):
 
 def test_maintenance_leaves_plans_as_they_are(uri, tmp_path):
     table, pin = table_at(uri), table_at(uri)._pin()
-    action.freeze(table.location, pin, make_spec("s", **CALL), LocalRunner(), at_once=11)
+    frozen.freeze(table.location, pin, make_spec("s", **CALL), LocalRunner(), at_once=11)
     table.branches.create("frozen/mine")
     steps = TableSteps(Job(UpkeepOptions(), LocalRunner(), 0), UpkeepTable("visits", table.location))
     assert steps.branches() == [None, "frozen/mine"]
@@ -427,7 +425,7 @@ def test_what_cannot_be_frozen_is_refused_before_anything_is_made(uri):
 def test_a_plan_is_the_same_when_it_is_sorted_slice_by_slice(uri):
     table, pin = table_at(uri), table_at(uri)._pin()
     table.freeze("whole", **CALL)
-    action.freeze(table.location, pin, make_spec("slices", **CALL), LocalRunner(), at_once=11)
+    frozen.freeze(table.location, pin, make_spec("slices", **CALL), LocalRunner(), at_once=11)
     plans = [lance.dataset(f"{uri}/tree/frozen/{name}").to_table() for name in ("whole", "slices")]
     assert plans[0] == plans[1].combine_chunks()
     assert len(lance.dataset(f"{uri}/tree/frozen/slices").get_fragments()) > 3
@@ -476,7 +474,7 @@ def test_a_source_that_was_made_again_is_told(tmp_path):
     lineage = table.frozen.lineage("s")
     other = replace(lineage.source, stamp=1)
     with (
-        patch("lance_spark.actions.frozen.pin_version", lambda *_: other),
+        patch("lance_spark.frozen.frozen.pin_version", lambda *_: other),
         pytest.raises(Conflict, match="not the one"),
     ):
         ids_of(table, "s")

@@ -34,19 +34,19 @@ from support.local_datasets import numbers
 from support.merge_datasets import add, forked
 from support.merge_datasets import run as merge_run
 
-from lance_spark.actions.flatten import flatten
-from lance_spark.actions.fsck import confirm
-from lance_spark.actions.fsck import fsck as checking
-from lance_spark.actions.fsck.fsck import FsckOptions, fsck
-from lance_spark.actions.indexes.change import optimize_indexes
-from lance_spark.actions.optimize import optimize
-from lance_spark.actions.restore import restore
-from lance_spark.compaction.model import OptimizeOptions
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import NotFound, StorageFailure
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import insides
-from lance_spark.store.uri import locate
+from lance_spark.fsck import fsck as checking
+from lance_spark.fsck import fsck as confirm
+from lance_spark.fsck import lance as insides
+from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.indexes.indexes import optimize_indexes
+from lance_spark.merge.restore import restore
+from lance_spark.optimize.flatten import flatten
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.storage.datasets import locate
 
 
 @pytest.fixture(autouse=True)
@@ -372,7 +372,7 @@ def test_a_branch_that_is_deleted_and_a_version_that_is_cleaned_up_meanwhile_are
     really_list = checking.list_all
 
     def listing(survey, runner):
-        from lance_spark.actions.branches import delete_branch
+        from lance_spark.refs.refs import delete_branch
 
         delete_branch(locate(uri), "dev")
         return really_list(survey, runner)

@@ -11,12 +11,12 @@ from support import shaped_datasets
 from support.broken_datasets import check, cut
 from support.cleanup_datasets import place
 
-from lance_spark.actions.fsck import blob_stage, confirm
+from lance_spark.fsck import fsck
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
-    monkeypatch.setattr(confirm, "_PAUSE", 0.0005)
+    monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_blobs_that_only_a_tag_needs_are_looked_for(table):
 
 
 def test_a_large_version_is_looked_at_in_parts(table, monkeypatch):
-    monkeypatch.setattr(blob_stage, "_AT_ONCE", 100)
+    monkeypatch.setattr(fsck, "_AT_ONCE", 100)
     for path in beside(table) + beside(table, "exp"):
         path.unlink()
     assert {finding.code for finding in check(table, deep=True).findings} == {"blob-missing"}

@@ -14,22 +14,20 @@ from support.broken_datasets import check, children, data, index, readable, ref,
 from support.cleanup_datasets import append, manifest, place
 
 from lance_spark import LanceTable
-from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.fsck import bad_files, confirm, repair_steps
-from lance_spark.actions.fsck import undo as undoing
-from lance_spark.actions.fsck.fsck import FsckOptions
-from lance_spark.actions.fsck.repairing import RepairOptions, execute, fsck_and_repair
-from lance_spark.actions.fsck.undo import undo
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused, StorageFailure
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import insides, quarantine
-from lance_spark.store.uri import locate
+from lance_spark.fsck import fsck, quarantine, repair
+from lance_spark.fsck import lance as insides
+from lance_spark.fsck.fsck import FsckOptions
+from lance_spark.fsck.repair import RepairOptions, execute, fsck_and_repair, undo
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
     """Nothing changes in these datasets while they are looked at again."""
-    monkeypatch.setattr(confirm, "_PAUSE", 0.0005)
+    monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
 
 
 class Killed(BaseException):
@@ -42,12 +40,12 @@ class Killer:
     changes = (
         (quarantine, "write_below"),
         (quarantine, "remove"),
-        (repair_steps, "write_below"),
-        (repair_steps, "create_branch_at"),
-        (repair_steps, "leave_out"),
-        (repair_steps, "commit_indexes"),
-        (undoing, "delete_branch"),
-        (undoing, "remove"),
+        (repair, "write_below"),
+        (repair, "create_branch_at"),
+        (repair, "leave_out"),
+        (repair, "commit_indexes"),
+        (repair, "delete_branch"),
+        (repair, "remove"),
     )
 
     def __init__(self, monkeypatch, at):
@@ -219,7 +217,7 @@ def test_a_step_that_is_overtaken_half_way_loses_no_file(uri, monkeypatch, at):
 
     for name in ("keep", "remove"):
         monkeypatch.setattr(quarantine, name, partial(meanwhile, getattr(quarantine, name)))
-    monkeypatch.setattr(repair_steps, "keep", quarantine.keep)
+    monkeypatch.setattr(repair, "keep", quarantine.keep)
     done = execute(locate(uri), plan, 10**18)
     after = state(uri)
     hint_path = str(hint.relative_to(uri))
@@ -286,7 +284,7 @@ def test_a_store_that_fails_in_the_middle_leaves_a_record_to_take_back(uri, monk
         raise StorageFailure("The store does not answer.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(bad_files, "size_of", size)
+        patched.setattr(repair, "size_of", size)
         with pytest.raises(StorageFailure, match="stopped at step 1 of 1") as stopped:
             execute(locate(uri), plan, 10**18)
     assert "t.undo_repair(" in stopped.value.hint

@@ -18,13 +18,12 @@ from support.cleanup_datasets import BLOB_DIGITS, UUID, age, clean, manifest, pl
 from support.local_datasets import numbers
 
 from lance_spark import LanceTable
-from lance_spark.actions.fsck import confirm
-from lance_spark.actions.fsck.repairing import RepairOptions
-from lance_spark.actions.fsck.undo import undo
-from lance_spark.checkup.repair_steps import LeaveOut, MendIndexes, Quarantine, RestoreRef
-from lance_spark.refs.parse import MAIN_FILE
-from lance_spark.refs.reflog import LOG
-from lance_spark.store.uri import locate
+from lance_spark.core.reflog import LOG
+from lance_spark.core.refs import MAIN_FILE
+from lance_spark.core.repair_record import LeaveOut, MendIndexes, Quarantine, RestoreRef
+from lance_spark.fsck import fsck
+from lance_spark.fsck.repair import RepairOptions, undo
+from lance_spark.storage.datasets import locate
 
 REF, MOVE, INDEX, LEAVE = RestoreRef.kind, Quarantine.kind, MendIndexes.kind, LeaveOut.kind
 
@@ -32,7 +31,7 @@ REF, MOVE, INDEX, LEAVE = RestoreRef.kind, Quarantine.kind, MendIndexes.kind, Le
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
     """Nothing changes in these datasets while they are looked at again."""
-    monkeypatch.setattr(confirm, "_PAUSE", 0.0005)
+    monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
 
 
 class Case(NamedTuple):

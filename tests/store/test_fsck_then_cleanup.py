@@ -9,9 +9,9 @@ from support.broken_datasets import check, readable
 from support.cleanup_datasets import age_all, append, clean, let_pass, manifest, plan, versions
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.fsck.undo import undo
 from lance_spark.errors import CorruptData
-from lance_spark.store.uri import locate
+from lance_spark.fsck.repair import undo
+from lance_spark.storage.datasets import locate
 
 POLICY = {"older_than": timedelta(0), "commit_window": timedelta(0)}
 

@@ -9,12 +9,12 @@ import pytest
 from lance import blob_array, blob_field
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.diff import diff
+from lance_spark.changes.diff import diff
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, NotFound
-from lance_spark.history.columns import ColumnChange
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import files
-from lance_spark.store.uri import locate
+from lance_spark.format.operations import ColumnChange
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 

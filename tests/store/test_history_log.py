@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.log.history import log, show
-from lance_spark.actions.tags import create_tag
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.core.show import plain_text
 from lance_spark.errors import CorruptData, NotFound
-from lance_spark.history.text import graph_lines, log_lines, show_lines
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.show.lines import plain_text
-from lance_spark.store import files
-from lance_spark.store.uri import locate
+from lance_spark.log.log import log, show
+from lance_spark.log.rules import graph_lines, log_lines, show_lines
+from lance_spark.refs.refs import create_tag
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate
 
 OLD = Path(__file__).parents[3] / "shared" / "data" / "old-writers"
 

@@ -14,19 +14,17 @@ from support.local_datasets import contents, written_since
 from support.processes import PATIENCE, processes
 
 from lance_spark import LanceTable
-from lance_spark.actions.backfill import update_filled_columns
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.indexes import build, change
-from lance_spark.actions.indexes.look import index_stats, list_indexes
-from lance_spark.backfill.options import BackfillOptions
+from lance_spark.columns.columns import update_filled_columns
+from lance_spark.columns.rules import BackfillOptions
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.indexing import coverage
-from lance_spark.indexing.kinds import find_kind
-from lance_spark.indexing.model import IndexRequest
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
+from lance_spark.indexes import indexes, rules
+from lance_spark.indexes.indexes import index_stats, list_indexes
+from lance_spark.indexes.rules import IndexRequest, find_kind
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage.datasets import pin_latest
 
 LOCAL = LocalRunner(2)
 ROWS = 1500
@@ -49,11 +47,11 @@ def location(uri, stable):
 
 def create(location, column, kind="btree", branch=None, engine=LOCAL, **given):
     names = {key: given.pop(key) for key in ("name", "replace", "message") if key in given}
-    return change.create_index(location, branch, IndexRequest(column, kind, settings=given, **names), engine)
+    return indexes.create_index(location, branch, IndexRequest(column, kind, settings=given, **names), engine)
 
 
 def optimize(location, branch=None, name=None, engine=LOCAL):
-    return change.optimize_indexes(location, branch, name, engine)
+    return indexes.optimize_indexes(location, branch, name, engine)
 
 
 def listed(location, branch=None):
@@ -116,7 +114,7 @@ def test_every_kind_answers_as_without_an_index_and_on_a_branch_only_its_own_row
 @pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_segments_of_many_tasks_are_merged(location, kind, monkeypatch):
-    monkeypatch.setattr(coverage, "ROWS_PER_TASK", 500)
+    monkeypatch.setattr(rules, "ROWS_PER_TASK", 500)
     append(location, ROWS, 600)
     column, settings = KINDS[kind]
     made = create(location, column, kind, engine=Executors(), num_segments=1, **settings)
@@ -208,7 +206,7 @@ def test_too_few_rows_to_train_on_are_left_and_found_all_the_same(location):
 
 def test_errors_come_before_any_work(location, monkeypatch):
     create(location, "id")
-    monkeypatch.setattr(build, "build_segment", None)
+    monkeypatch.setattr(indexes, "build_segment", None)
     before = contents(location.uri)
     cases = [
         (NotFound, "nope", "btree", {}),
@@ -228,7 +226,7 @@ def test_errors_come_before_any_work(location, monkeypatch):
     for call in (
         lambda: create(location, "id", branch="nope"),
         lambda: optimize(location, name="nope"),
-        lambda: change.drop_index(location, None, "nope"),
+        lambda: indexes.drop_index(location, None, "nope"),
         lambda: index_stats(location, pin_latest(location, None), "nope"),
     ):
         with pytest.raises(NotFound):
@@ -291,7 +289,7 @@ def meanwhile(monkeypatch, event, moment="committing"):
             done.append(1)
             event()
 
-    commit, build_all = change.commit_segments, change.SegmentBuilder.segments
+    commit, build_all = indexes.commit_segments, indexes.SegmentBuilder.segments
 
     def late(*arguments):
         once()
@@ -303,9 +301,9 @@ def meanwhile(monkeypatch, event, moment="committing"):
         return made
 
     if moment == "committing":
-        monkeypatch.setattr(change, "commit_segments", late)
+        monkeypatch.setattr(indexes, "commit_segments", late)
     else:
-        monkeypatch.setattr(change.SegmentBuilder, "segments", early)
+        monkeypatch.setattr(indexes.SegmentBuilder, "segments", early)
 
 
 def other_values(uri):
@@ -367,8 +365,8 @@ def killed(uri, branch):
     def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    change.commit_segments = die
-    change.create_index(location, branch, IndexRequest("id"), LocalRunner(2))
+    indexes.commit_segments = die
+    indexes.create_index(location, branch, IndexRequest("id"), LocalRunner(2))
 
 
 @pytest.mark.parametrize("branch", [None, "exp"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lance_spark.spark.session import JobSession
+from lance_spark.engine.session_spark import JobSession
 
 
 class Session:

@@ -11,7 +11,7 @@ import pytest
 from support.catalogs import rows, tables
 from support.local_datasets import numbers
 
-from lance_spark.actions.catalog.opening import open_catalog
+from lance_spark.catalog.lookup import open_catalog
 
 JOBS = Path(__file__).parents[2] / "jobs"
 

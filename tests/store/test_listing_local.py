@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lance_spark.core.layout import KeyRange, tile
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import PermissionDenied, StorageFailure
-from lance_spark.layout.key_ranges import KeyRange, tile
-from lance_spark.location import DatasetLocation
-from lance_spark.store.listing import LISTING, list_range
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.files import LISTING, list_range
 
 EVERYTHING = KeyRange(None, None)
 PATHS = [
@@ -92,7 +92,7 @@ def test_a_root_that_is_not_there_has_no_files(uri, tmp_path):
 
 
 def test_rows_come_in_batches(location, monkeypatch):
-    monkeypatch.setattr("lance_spark.store.listing.BATCH_ROWS", 20)
+    monkeypatch.setattr("lance_spark.storage.files.BATCH_ROWS", 20)
     sizes = [batch.num_rows for batch in list_range(location, EVERYTHING)]
     assert set(sizes[:-1]) == {20}
     assert sum(sizes) == len(PATHS)
@@ -252,7 +252,7 @@ def test_another_store_that_fails_is_an_error(memory, monkeypatch, problem):
             raise problem
         return real(path, **options)
 
-    monkeypatch.setattr("lance_spark.store.listing.open_filesystem", lambda _: filesystem)
+    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: filesystem)
     monkeypatch.setattr(filesystem, "ls", ls)
     with pytest.raises(PermissionDenied if isinstance(problem, PermissionError) else StorageFailure):
         listed(memory)
@@ -260,7 +260,7 @@ def test_another_store_that_fails_is_an_error(memory, monkeypatch, problem):
 
 def test_another_store_that_names_files_of_elsewhere_is_an_error(memory, monkeypatch):
     filesystem = fsspec.filesystem("memory")
-    monkeypatch.setattr("lance_spark.store.listing.open_filesystem", lambda _: filesystem)
+    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: filesystem)
     monkeypatch.setattr(filesystem, "ls", lambda *_, **__: [{"name": "/other/x", "type": "file", "size": 1}])
     with pytest.raises(StorageFailure, match="not below it"):
         listed(memory)
@@ -288,7 +288,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 def test_times_are_found_under_any_of_their_names_and_unknown_when_not_understood(memory, monkeypatch, told, expected):
     filesystem = fsspec.filesystem("memory")
     entry = {"name": "bucket/t.lance/x", "type": "file", "size": 1, **told}
-    monkeypatch.setattr("lance_spark.store.listing.open_filesystem", lambda _: filesystem)
+    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: filesystem)
     monkeypatch.setattr(filesystem, "ls", lambda *_, **__: [entry])
     (batch,) = list_range(memory, EVERYTHING)
     assert batch["last_modified"].to_pylist() == [expected]

@@ -7,12 +7,12 @@ import lance
 import pytest
 from support.local_datasets import contents, ids, make_dataset, numbers, rows, write
 
-from lance_spark.actions.branches import create_branch, delete_branch, list_branches
-from lance_spark.actions.clone import shallow_clone
-from lance_spark.actions.resolve import resolve
+from lance_spark.clones.clone import shallow_clone
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidOption
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, delete_branch, list_branches
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import resolve
 
 
 @pytest.fixture

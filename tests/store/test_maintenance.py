@@ -13,17 +13,14 @@ from support.catalogs import ids_of, make_table
 from support.cleanup_datasets import RUNNER, append, bytes_of, overwritten, place
 from support.local_datasets import numbers
 
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.lifetimes import alter_branch, alter_tag
-from lance_spark.actions.upkeep import maintain as maintaining
-from lance_spark.actions.upkeep import steps as steps_of
-from lance_spark.actions.upkeep.job import Selection, UpkeepOptions
-from lance_spark.actions.upkeep.maintain import maintain, maintain_dataset
+from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.errors import Conflict, InvalidOption, NotFound
-from lance_spark.store.uri import locate
-from lance_spark.upkeep.memory import Memory
-from lance_spark.upkeep.policy_file import maintenance_policy
+from lance_spark.maintenance import maintain as maintaining
+from lance_spark.maintenance import maintain as steps_of
+from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain, maintain_dataset
+from lance_spark.maintenance.rules import Memory, maintenance_policy
+from lance_spark.refs.refs import alter_branch, alter_tag
+from lance_spark.storage.datasets import locate
 
 DAY = 86_400 * 10**9
 AT_ONCE = {"older_than": "0s", "commit_window": "0s"}

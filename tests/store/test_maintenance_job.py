@@ -12,12 +12,12 @@ import pytest
 from support.catalogs import make_table
 from support.cleanup_datasets import append
 
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.upkeep import running, state, tables
+from lance_spark.catalog.lookup import create_namespace, open_catalog
 from lance_spark.errors import StorageFailure
-from lance_spark.upkeep.memory import Memory, Remembered
-from lance_spark.upkeep.records import StepRecord, TableRecord
+from lance_spark.maintenance import maintain as running
+from lance_spark.maintenance import maintain as state
+from lance_spark.maintenance import maintain as tables
+from lance_spark.maintenance.rules import Memory, Remembered, StepRecord, TableRecord
 
 ROOT = Path(__file__).parents[2]
 POLICY = """
@@ -206,7 +206,7 @@ def test_a_run_that_ends_half_way_has_written_down_which_tables_it_checked(maint
     def fail(*_):
         raise StorageFailure("the store does not answer")
 
-    monkeypatch.setattr("lance_spark.actions.upkeep.maintain.clean_itself", fail)
+    monkeypatch.setattr("lance_spark.maintenance.maintain.clean_itself", fail)
     code, _, _ = maintain("--execute", *outputs(lake))
     assert code == StorageFailure.exit_code
     known = json.loads((lake / "s.json").read_text())["tables"]
@@ -224,7 +224,7 @@ def test_a_killed_run_has_written_down_which_tables_it_checked(maintain, lake, m
     def kill(*_):
         raise Ended
 
-    monkeypatch.setattr("lance_spark.actions.upkeep.maintain.clean_itself", kill)
+    monkeypatch.setattr("lance_spark.maintenance.maintain.clean_itself", kill)
     with pytest.raises(Ended):
         maintain("--execute", *outputs(lake))
     known = json.loads((lake / "s.json").read_text())["tables"]

@@ -5,13 +5,13 @@ import pytest
 from support.merge_datasets import add, assert_sound, head, run, table
 from support.merge_datasets import rows as by_id
 
-from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.merge.single_version import cherry_pick, revert
-from lance_spark.actions.restore import restore
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import cherry_pick, revert
+from lance_spark.merge.restore import restore
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.storage.datasets import locate
 
 VALUES = [(number, 10 * number) for number in range(6)]
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from support.merge_datasets import assert_sound, clean_all, error_of, every_version, exp, forked, head, rows, run, table
 
-from lance_spark.actions.branches import delete_branch
 from lance_spark.errors import Conflict
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate
 
 
 def delete(condition):

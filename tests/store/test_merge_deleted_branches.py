@@ -12,14 +12,13 @@ import pytest
 from support.cleanup_datasets import clean
 from support.merge_datasets import add, head, table
 
-from lance_spark.actions.branches import create_branch, delete_branch
-from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
-from lance_spark.merge.trace import HELD
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.format.versions import HELD
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch, delete_branch
+from lance_spark.storage.datasets import locate, pin_latest
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "stable"])

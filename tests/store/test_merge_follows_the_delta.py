@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from support.merge_datasets import exp, head, rows, run
 
-from lance_spark.manifest import contents
-from lance_spark.store import files
+from lance_spark.format import contents
+from lance_spark.storage import files
 
 FRAGMENTS = 400
 

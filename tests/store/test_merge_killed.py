@@ -16,10 +16,11 @@ from support.cleanup_datasets import NOW, age_all, clean, orphans, place
 from support.merge_datasets import add, assert_sound, error_of, exp, head, rows, run
 from support.processes import PATIENCE, processes
 
-from lance_spark.actions.branches import delete_branch
 from lance_spark.errors import Refused
-from lance_spark.store import copying, merge_commit, refs
-from lance_spark.store.uri import locate
+from lance_spark.merge import lance as merge_commit
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage import copying, refs
+from lance_spark.storage.datasets import locate
 
 pytestmark = pytest.mark.slow
 

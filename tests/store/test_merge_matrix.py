@@ -26,9 +26,9 @@ from support.merge_datasets import (
     table,
 )
 
-from lance_spark.actions.branches import delete_branch
 from lance_spark.errors import Conflict, Refused
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate
 
 
 def expand(text):

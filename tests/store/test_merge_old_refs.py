@@ -7,11 +7,10 @@ from urllib.parse import quote
 import lance
 from support.local_datasets import ids, make_dataset, numbers
 
-from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.engine.local import LocalRunner
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate, pin_latest
 
 
 def old_branch(uri, name):

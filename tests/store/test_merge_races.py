@@ -13,7 +13,7 @@ from support.merge_datasets import assert_sound, error_of, every_version, exp, h
 from support.processes import Job, Team
 
 from lance_spark.errors import Conflict
-from lance_spark.store import merge_commit
+from lance_spark.merge import lance as merge_commit
 
 pytestmark = pytest.mark.slow
 

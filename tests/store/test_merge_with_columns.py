@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 from support.merge_datasets import assert_sound, forked, head, run
 
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.merge.single_version import cherry_pick
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
+from lance_spark.merge.merge import MergeOptions, cherry_pick, merge
+from lance_spark.storage.datasets import pin_latest
 
 
 def rows(first, last, **more):
@@ -64,7 +63,7 @@ def test_a_table_that_was_replaced_with_other_columns_is_published(location):
 
 def test_it_loses_to_a_commit_that_comes_first(location, monkeypatch):
     """The overwrite must not win over rows that were appended between plan and commit."""
-    from lance_spark.store import merge_commit
+    from lance_spark.merge import lance as merge_commit
 
     lance.write_dataset(rows(100, 110, w="x"), exp(location), mode="overwrite")
     commit = merge_commit.commit

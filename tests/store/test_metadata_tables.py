@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.metadata_tables import metadata_schema, read_metadata_table
+from lance_spark.catalog.overview import metadata_schema, read_metadata_table
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import NotFound
-from lance_spark.location import DatasetLocation
-from lance_spark.metadata.names import METADATA_TABLES
-from lance_spark.refs.model import RefSpec
+from lance_spark.format.metadata import METADATA_TABLES
 
 
 def table(uri, name, **ref):

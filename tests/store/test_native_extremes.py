@@ -7,13 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lance_spark.actions.pin_read import pin_read
-from lance_spark.query.aggregates import Aggregate, plan_aggregates
-from lance_spark.query.expressions import Column
-from lance_spark.spark.jvm import planning
-from lance_spark.spark.jvm.planning import plan_scan
-from lance_spark.spark.jvm.source import Pushed, Source
-from lance_spark.spark.types import to_spark
+from lance_spark.engine.types_spark import to_spark
+from lance_spark.native import scan
+from lance_spark.native.scan import Pushed, Source, plan_scan
+from lance_spark.pushdown.aggregates import Aggregate, plan_aggregates
+from lance_spark.pushdown.filters import Column
+from lance_spark.tables.read import pin_read
 
 ROWS = 12_000
 """More than the driver reads."""
@@ -159,13 +158,13 @@ def test_an_empty_table(uri, indexed):
 
 def test_no_row_but_those_at_the_ends_is_read(uri, indexed, monkeypatch):
     read = []
-    real = planning.ScanTask.rows
+    real = scan.ScanTask.rows
 
     def count(self, part):
         for batch in real(self, part):
             read.append(self.scan.filter)
             yield batch
 
-    monkeypatch.setattr(planning.ScanTask, "rows", count)
+    monkeypatch.setattr(scan.ScanTask, "rows", count)
     assert both(uri, "id") == [0, ROWS - 1]
     assert read == [f"((`id` <= 0) OR (`id` >= {ROWS - 1}))"]

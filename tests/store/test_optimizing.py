@@ -26,18 +26,18 @@ from support.small_fragments import (
     sizes,
 )
 
-from lance_spark.actions import clone
-from lance_spark.actions import optimize as optimizing
-from lance_spark.actions.change_rows import finish
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.optimize import optimize
-from lance_spark.compaction.model import OptimizeOptions
+from lance_spark.clones import clone
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.rows.model import DELETE, UPDATE
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import compaction
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize import lance as compaction
+from lance_spark.optimize import optimize as optimizing
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.rows.rows import finish
+from lance_spark.rows.rules import DELETE, UPDATE
 
 ENGINE = LocalRunner(1)
 """Each task may be a commit of its own."""
@@ -390,7 +390,7 @@ def test_what_cannot_be_optimized(flat):
 
 
 def test_an_inherited_index_that_does_not_say_what_it_covers_is_refused(location, monkeypatch):
-    from lance_spark.actions import optimize_plan
+    from lance_spark.optimize import optimize as optimize_plan
 
     decode = optimize_plan.decode_indexes
     monkeypatch.setattr(

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.optimize import optimize
-from lance_spark.compaction.model import OptimizeOptions
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.refs.refs import create_branch
 
 ENGINE = LocalRunner(1)
 SCALAR = {

@@ -8,10 +8,10 @@ import pytest
 from support.processes import PATIENCE, processes
 from support.small_fragments import append, check_rows, fragmented
 
-from lance_spark.actions.optimize import optimize
-from lance_spark.compaction.model import OptimizeOptions
-from lance_spark.location import DatasetLocation
-from lance_spark.runner.local import LocalRunner
+from lance_spark.core.location import DatasetLocation
+from lance_spark.engine.local import LocalRunner
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.rules import OptimizeOptions
 
 
 def compacting(uri):

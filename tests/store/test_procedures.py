@@ -9,13 +9,12 @@ import pytest
 from support.catalogs import make_table, tables
 from support.local_datasets import contents, numbers, written_since
 
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.lifetimes import alter_branch, alter_tag
-from lance_spark.actions.procedures.procedure import Context
-from lance_spark.actions.procedures.registry import PROCEDURES, find_procedure
+from lance_spark.catalog.lookup import create_namespace, open_catalog
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, InvalidName, InvalidOption, NotFound, Refused
-from lance_spark.runner.local import LocalRunner
+from lance_spark.refs.refs import alter_branch, alter_tag
+from lance_spark.sql.maintenance_procedures import PROCEDURES, find_procedure
+from lance_spark.sql.procedures import Context
 
 
 @pytest.fixture

@@ -9,20 +9,17 @@ import pytest
 from support.local_datasets import contents, ids, make_dataset, numbers, prepare, write
 
 from lance_spark import LanceTable
-from lance_spark.actions.branches import delete_branch, set_aside_branch
-from lance_spark.actions.delete_rows import delete_where
-from lance_spark.actions.merge.single_version import cherry_pick, revert
-from lance_spark.actions.rename import rename_branch
-from lance_spark.actions.sync.push import push
-from lance_spark.actions.sync.tracking_branches import Remote
-from lance_spark.actions.table_properties import alter_properties
-from lance_spark.actions.write import finish
+from lance_spark.catalog.staging import alter_properties
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Refused
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.commits import commit_on
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.table_metadata import change_table_metadata
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import cherry_pick, revert
+from lance_spark.refs.refs import delete_branch, rename_branch, set_aside_branch
+from lance_spark.remotes.fetch import Remote
+from lance_spark.remotes.push import push
+from lance_spark.rows.rows import delete_where
+from lance_spark.storage.commits import change_table_metadata, commit_on
+from lance_spark.storage.datasets import locate, pin_latest
+from lance_spark.tables.write import finish
 
 BRANCHES = [None, "exp"]
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import contents, make_dataset, numbers, prepare, rows, write, written_since
 
-from lance_spark.actions.branches import create_branch, list_branches
-from lance_spark.actions.target import dataset_at
-from lance_spark.actions.write import finish
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, NotFound, SchemaMismatch
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, list_branches
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import dataset_at
+from lance_spark.tables.write import finish
 
 
 def test_appending_to_a_column_whose_type_changed_meanwhile_is_a_conflict(uri):

@@ -10,12 +10,12 @@ import pytest
 from support.local_datasets import contents, ids, make_dataset, numbers, write, written_since
 from support.processes import PATIENCE, processes
 
-from lance_spark.actions.branches import create_branch, list_branches
-from lance_spark.actions.write import begin, finish, plan_write
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, LanceSparkError
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
-from lance_spark.store.writing import write_rows
+from lance_spark.refs.refs import create_branch, list_branches
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.write import begin, finish, plan_write
+from lance_spark.write.lance import write_rows
 
 pytestmark = pytest.mark.slow
 

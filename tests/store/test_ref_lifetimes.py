@@ -11,17 +11,23 @@ from support.cleanup_datasets import clean
 from support.local_datasets import contents, ids, make_dataset, numbers, write
 
 from lance_spark import LanceTable
-from lance_spark.actions import expiry
-from lance_spark.actions.branches import create_branch, find_branch
-from lance_spark.actions.expiry import carry_out, plan_expiry
-from lance_spark.actions.rename import rename_branch
-from lance_spark.actions.tags import create_tag, find_tag, move_tag
+from lance_spark.core.refs import Lifetime, RefSpec
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.refs.expiry_plan import DELETED, EXPIRED, STAYED, TOLD, UNMERGED, WARN, ExpiryOptions, from_document
-from lance_spark.refs.lifetime import Lifetime
-from lance_spark.refs.model import RefSpec
-from lance_spark.store import refs
-from lance_spark.store.uri import locate
+from lance_spark.maintenance import expiry
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry_rules import (
+    DELETED,
+    EXPIRED,
+    STAYED,
+    TOLD,
+    UNMERGED,
+    WARN,
+    ExpiryOptions,
+    from_document,
+)
+from lance_spark.refs.refs import create_branch, create_tag, find_branch, find_tag, move_tag, rename_branch
+from lance_spark.storage import refs
+from lance_spark.storage.datasets import locate
 
 AT_ONCE = ExpiryOptions(warn=timedelta(0))
 

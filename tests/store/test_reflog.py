@@ -11,17 +11,17 @@ from support.cleanup_datasets import clean
 from support.local_datasets import contents, ids, make_dataset, numbers, write
 
 from lance_spark import LanceTable
-from lance_spark.actions import branches, reflog, tags
-from lance_spark.actions.branches import create_branch, delete_branch
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.expiry import carry_out, plan_expiry
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.reflog import BEGUN, DONE, FORGOTTEN, LOG
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused
-from lance_spark.refs.expiry_plan import DELETED, DELETED_BRANCH, NEEDED, STAYED
-from lance_spark.refs.model import RefSpec
-from lance_spark.refs.reflog import BEGUN, DONE, FORGOTTEN, LOG
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.reflog import read_changes
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry_rules import DELETED, DELETED_BRANCH, NEEDED, STAYED
+from lance_spark.refs import reflog, refs
+from lance_spark.refs.refs import create_branch, delete_branch
+from lance_spark.storage.refs import read_changes
 
 NOTHING_STAYS = {"older_than": timedelta(0), "commit_window": timedelta(0)}
 
@@ -68,11 +68,11 @@ def test_a_moved_tag_comes_back_after_a_cleanup(table, uri):
 
 def test_a_deleted_tag_comes_back_with_what_it_said_of_itself(table, uri):
     table.tags.create("v1", branch="exp", owner="qa", expire_after="90d")
-    before = tags.find_tag(table.location, "v1")
+    before = refs.find_tag(table.location, "v1")
     table.tags.delete("v1")
     assert tag_of(uri, "v1") is None
     table.tags.restore("v1")
-    after = tags.find_tag(table.location, "v1")
+    after = refs.find_tag(table.location, "v1")
     assert (after.target, after.metadata) == (before.target, before.metadata)
 
 
@@ -109,7 +109,7 @@ def test_a_killed_move_is_told_apart_from_one_that_happened(table, uri, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(tags.refs, "move_tag", killed)
+        patch.setattr(refs.refs, "move_tag", killed)
         with pytest.raises(KeyboardInterrupt):
             table.tags.move("v1", version=3)
     assert [change.state for change in read_changes(table.location)] == [DONE, BEGUN]
@@ -124,7 +124,7 @@ def test_no_change_without_its_record(table, uri, monkeypatch):
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(reflog.reflog, "write_change", full)
+    monkeypatch.setattr(reflog.refs, "write_change", full)
     with pytest.raises(OSError, match="no space"):
         table.tags.delete("v1")
     with pytest.raises(OSError, match="no space"):
@@ -157,7 +157,7 @@ def test_a_version_of_that_number_on_a_new_branch_is_not_what_the_tag_was_on(tab
 
 
 def test_a_deleted_branch_comes_back_with_rows_versions_and_settings(table, uri):
-    before = branches.find_branch(table.location, "exp")
+    before = refs.find_branch(table.location, "exp")
     rows, files = ids(uri, branch="exp"), contents(f"{uri}/tree/exp")
     set_aside(table)
     assert "exp" not in lance.dataset(uri).branches.list()
@@ -257,7 +257,7 @@ def test_a_tag_is_not_put_back_on_a_branch_that_is_deleted(table, uri):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_killed_deletion_of_a_branch(table, uri, monkeypatch, moment):
-    drop = branches.drop_ref
+    drop = refs.drop_ref
 
     def killed(*arguments):
         if moment == "after":
@@ -265,7 +265,7 @@ def test_a_killed_deletion_of_a_branch(table, uri, monkeypatch, moment):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(branches, "drop_ref", killed)
+        patch.setattr(refs, "drop_ref", killed)
         with pytest.raises(KeyboardInterrupt):
             set_aside(table)
     if moment == "before":
@@ -375,7 +375,7 @@ def test_a_conflict_in_the_last_look_leaves_the_branch(table, uri, monkeypatch):
     def late(*_):
         raise Conflict("someone came")
 
-    monkeypatch.setattr(branches, "check_unneeded", late)
+    monkeypatch.setattr(refs, "check_unneeded", late)
     with pytest.raises(Conflict):
         set_aside(table)
     assert ids(uri, branch="exp")[-1] == 100

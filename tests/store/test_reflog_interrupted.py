@@ -9,12 +9,12 @@ import pytest
 from support.local_datasets import ids, make_dataset, numbers, write
 
 from lance_spark import LanceTable
-from lance_spark.actions import branches, reflog
-from lance_spark.actions.expiry import carry_out, plan_expiry
+from lance_spark.core.reflog import LOG
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, Refused, StorageFailure
-from lance_spark.refs.expiry_plan import DELETED_BRANCH, NEEDED
-from lance_spark.refs.model import RefSpec
-from lance_spark.refs.reflog import LOG
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry_rules import DELETED_BRANCH, NEEDED
+from lance_spark.refs import reflog, refs
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_branch_that_was_made_while_one_of_its_name_is_restored_stays(table, u
 
     def make_another(location, pin):
         look(location, pin)
-        branches.create_branch(location, "exp", RefSpec(version=1))
+        refs.create_branch(location, "exp", RefSpec(version=1))
         write(uri, numbers(1, 200), branch="exp")
 
     monkeypatch.setattr(reflog, "_check_files", make_another)
@@ -90,7 +90,7 @@ def test_a_deletion_that_was_refused_leaves_nothing_that_expires(table, monkeypa
         raise Refused("a tag came")
 
     with monkeypatch.context() as patch:
-        patch.setattr(branches, "check_unneeded", refuse)
+        patch.setattr(refs, "check_unneeded", refuse)
         with pytest.raises(Refused):
             table.branches.delete("exp", keep_files=True)
     assert not [e for e in plan_expiry(table.location, later(8)).entries if e.record.kind == DELETED_BRANCH]

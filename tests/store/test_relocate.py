@@ -16,17 +16,16 @@ from support.merge_datasets import add, assert_sound, exp, forked, head, ids, ro
 from support.remote_datasets import WAYS, fetched, made_clone
 from support.shaped_datasets import PAYLOADS, blobs
 
-from lance_spark.actions.clone import shallow_clone
-from lance_spark.actions.log.history import log
-from lance_spark.actions.relocate import relocate as relocating
-from lance_spark.actions.relocate.relocate import relocate
-from lance_spark.actions.restore import restore
+from lance_spark.clones import relocate as relocating
+from lance_spark.clones.clone import shallow_clone
+from lance_spark.clones.relocate import relocate
+from lance_spark.clones.rules import Relocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, NotFound, Refused, StorageFailure
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.relocate.result import Relocation
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.log.log import log
+from lance_spark.merge.restore import restore
+from lance_spark.storage.datasets import locate, pin_latest
 
 BRANCHES = (None, "exp", "exp/deep")
 STABLE = pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable"])
@@ -208,7 +207,7 @@ STEPS = ("register", "repoint_indexes", "repoint_fragments")
 def test_what_was_interrupted_is_finished_by_the_next_run(uri, monkeypatch, step, when):
     before = read(nested(uri))
     moved = move(uri)
-    real = getattr(relocating.relocate_commit, step)
+    real = getattr(relocating.lance, step)
 
     def interrupted(*given):
         if when == "after":
@@ -216,7 +215,7 @@ def test_what_was_interrupted_is_finished_by_the_next_run(uri, monkeypatch, step
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(relocating.relocate_commit, step, interrupted)
+        patched.setattr(relocating.lance, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
             relocate(locate(moved))
     assert len(relocate(locate(moved)).branches) in (1, 2)
@@ -281,7 +280,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
     copied = copy(nested(uri, stable))
     twin = copy(uri, "twin.lance")
     MEANWHILE[change](twin)
-    real = getattr(relocating.relocate_commit, step)
+    real = getattr(relocating.lance, step)
     waiting = [lambda: MEANWHILE[change](copied)]
 
     def late(*given):
@@ -289,7 +288,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
             waiting.pop()()
         return real(*given)
 
-    monkeypatch.setattr(relocating.relocate_commit, step, late)
+    monkeypatch.setattr(relocating.lance, step, late)
     relocate(locate(copied))
     assert not waiting
     relocate(locate(copied))
@@ -437,7 +436,7 @@ def test_names_that_are_given_by_hand_prove_nothing(uri):
 
 
 def test_a_place_that_does_not_answer_is_not_taken_for_absent(uri, monkeypatch):
-    from lance_spark.actions.relocate import base_paths
+    from lance_spark.clones import relocate as base_paths
 
     forked(uri)
     clone = str(Path(uri).with_name("clone.lance"))

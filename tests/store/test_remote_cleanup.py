@@ -26,7 +26,8 @@ from support.remote_datasets import (
 from test_remote_fetching import appended, compacted, deleted, overwritten, updated
 
 from lance_spark.errors import PermissionDenied, Refused
-from lance_spark.store import clones, refs
+from lance_spark.storage import refs
+from lance_spark.survey import survey
 
 
 @pytest.fixture(params=[("shallow", False), ("planted", True)], ids=["shallow", "planted-stable"])
@@ -151,7 +152,7 @@ def test_a_remote_where_nothing_may_be_written(tmp_path, made, monkeypatch):
             raise PermissionDenied("no")
 
     before = contents(source)
-    for module, name in ((refs.TagWriter, "create"), (refs.TagWriter, "move"), (clones, "write_record")):
+    for module, name in ((refs.TagWriter, "create"), (refs.TagWriter, "move"), (survey, "write_record")):
         monkeypatch.setattr(module, name, denied)
     result = made_clone(source, local, made[0])
     assert "could not be told" in result.notes[0]

@@ -27,10 +27,9 @@ from support.remote_datasets import (
 )
 from support.shaped_datasets import SHAPES, blobs, people
 
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store.datasets import find_latest
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import find_latest, locate
 
 pytestmark = pytest.mark.parametrize("way", WAYS)
 

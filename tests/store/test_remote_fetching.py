@@ -21,9 +21,9 @@ from support.remote_datasets import (
     refused,
 )
 
-from lance_spark.actions.branches import delete_branch
 from lance_spark.errors import Conflict, NotFound, Refused
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate
 
 
 @pytest.fixture(params=[("shallow", False), ("planted", True)], ids=["shallow", "planted-stable"])

@@ -26,8 +26,8 @@ from support.remote_datasets import (
     tell_steps,
 )
 
-from lance_spark.actions.branches import delete_branch
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate
 
 pytestmark = pytest.mark.slow
 

@@ -26,10 +26,10 @@ from support.remote_datasets import (
 )
 from test_remote_fetching import CHANGES, appended, compacted, deleted, overwritten_otherwise, updated
 
-from lance_spark.actions.log.history import log
-from lance_spark.actions.sync import push as pushing
 from lance_spark.errors import Conflict, NotFound, Refused
-from lance_spark.store.uri import locate
+from lance_spark.log.log import log
+from lance_spark.remotes import push as pushing
+from lance_spark.storage.datasets import locate
 
 SHALLOW, PLANTED = pytest.param(("shallow", True), id="shallow-stable"), pytest.param(("planted", False), id="planted")
 DEEP = pytest.param(("deep", False), id="deep")
@@ -342,7 +342,7 @@ def test_who_writes_between_the_fetch_and_the_push_wins(source, local, monkeypat
 
 
 def test_who_writes_between_the_plan_and_the_commit_is_not_lost(source, local, monkeypatch):
-    from lance_spark.store import merge_commit
+    from lance_spark.merge import lance as merge_commit
 
     real = merge_commit.commit
 

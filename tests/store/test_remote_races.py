@@ -18,8 +18,7 @@ from support.remote_datasets import (
 )
 
 from lance_spark.errors import AlreadyExists, Conflict, Refused
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate, pin_latest
 
 pytestmark = pytest.mark.slow
 

@@ -7,13 +7,12 @@ import lance
 import pytest
 from support.local_datasets import ids, make_dataset, numbers, pin, write
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.pin_read import pin_read
-from lance_spark.actions.read import read_schema
-from lance_spark.actions.tags import create_tag
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import Conflict, InvalidOption, NotFound
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch, create_tag
+from lance_spark.scan.read import read_schema
+from lance_spark.storage.datasets import locate
+from lance_spark.tables.read import pin_read
 
 TICK = timedelta(microseconds=1)
 

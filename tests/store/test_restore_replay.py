@@ -25,14 +25,14 @@ from support.merge_datasets import (
     table,
 )
 
-from lance_spark.actions import restore as restoring
-from lance_spark.actions.log.history import log
-from lance_spark.actions.merge.single_version import revert
-from lance_spark.actions.restore import restore, restore_version
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.log.log import log
+from lance_spark.merge import restore as restoring
+from lance_spark.merge.merge import revert
+from lance_spark.merge.restore import restore, restore_version
+from lance_spark.storage.datasets import locate
 
 STABLE = pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable"])
 
@@ -183,7 +183,7 @@ def test_a_restore_can_be_restored_and_reverted(uri):
     assert_sound(head(uri))
 
 
-def late(monkeypatch, change, module=restoring.merge_commit, name="commit"):
+def late(monkeypatch, change, module=restoring.lance, name="commit"):
     """Lets something happen in the moment between the plan and the commit; once."""
     real, waiting = getattr(module, name), [change]
 
@@ -267,11 +267,11 @@ for number in range(count):
 """
 RESTORE = """
 import sys
-from lance_spark.actions import restore as restoring
+from lance_spark.merge import restore as restoring
 from lance_spark.errors import Conflict, Refused
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
+from lance_spark.storage.datasets import locate
 
 def committing(location, theirs, plan):
     made = commit(location, theirs, plan)

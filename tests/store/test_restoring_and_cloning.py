@@ -5,15 +5,15 @@ import pytest
 from support.local_datasets import contents, ids, make_dataset, numbers, pin, rows, write, written_since
 from support.shaped_datasets import PAYLOADS, blobs, branch_of_branch, stable_ids_indexed
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.clone import deep_clone, shallow_clone
-from lance_spark.actions.restore import restore
+from lance_spark.clones.clone import deep_clone, shallow_clone
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, NotFound, Refused
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import datasets
-from lance_spark.store.clones import record_name
-from lance_spark.store.uri import locate
+from lance_spark.merge.restore import restore
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage import datasets
+from lance_spark.storage.datasets import locate
+from lance_spark.survey.survey import record_name
 
 CLONES = pytest.mark.parametrize("clone", [shallow_clone, deep_clone], ids=lambda action: action.__name__)
 

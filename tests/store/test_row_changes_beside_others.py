@@ -13,13 +13,13 @@ from support.local_datasets import contents, written_since
 from support.processes import PATIENCE, Job, Team, processes
 from support.row_changes import changing_table, check_table, rows_of, written
 
-from lance_spark.actions import change_rows
-from lance_spark.actions.change_rows import finish
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, StorageFailure
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.rows.model import DELETE, INSERT, UPDATE
-from lance_spark.store.row_files import without_rows
+from lance_spark.rows import rows
+from lance_spark.rows.files_lance import without_rows
+from lance_spark.rows.rows import finish
+from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 
 ROWS = [
     (UPDATE, {"id": 1, "x": 50, "day": "mon"}),
@@ -45,14 +45,14 @@ def changed(rows):
 
 
 def change_and_die(uri, branch, moment):
-    commit = change_rows.commit_rows
+    commit = rows.commit_rows
 
     def dying(*arguments):
         if moment == "after the commit":
             commit(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    change_rows.commit_rows = dying
+    rows.commit_rows = dying
     finish(written(DatasetLocation.at(uri), branch, ROWS))
 
 
@@ -72,13 +72,13 @@ def test_a_killed_change_is_there_whole_or_not_at_all(location, branch, moment):
 @pytest.mark.parametrize("failure", [StorageFailure, Conflict])
 def test_a_commit_that_arrived_although_it_seemed_to_fail_is_not_made_twice(location, branch, monkeypatch, failure):
     before = rows_of(location, branch)
-    commit = change_rows.commit_rows
+    commit = rows.commit_rows
 
     def unclear(*arguments):
         commit(*arguments)
         raise failure("The answer was lost.")
 
-    monkeypatch.setattr(change_rows, "commit_rows", unclear)
+    monkeypatch.setattr(rows, "commit_rows", unclear)
     result = finish(written(location, branch, ROWS))
     assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (2, 1, 1)
     assert result.version.version == lance.dataset(location.branch_uri(branch)).version
@@ -92,7 +92,7 @@ def test_files_stay_while_a_commit_may_still_arrive(location, branch, monkeypatc
     def lost(*_):
         raise StorageFailure("No answer.")
 
-    monkeypatch.setattr(change_rows, "commit_rows", lost)
+    monkeypatch.setattr(rows, "commit_rows", lost)
     with pytest.raises(StorageFailure):
         finish(change)
     assert len(made) == 5

@@ -7,10 +7,10 @@ import pytest
 from support.searches import HERE, PARTS, by_pylance, join, pairs, prepared, search
 
 from lance_spark import LanceTable
-from lance_spark.actions.search import plan_tasks
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
-from lance_spark.searching import tasks
-from lance_spark.searching.tasks import FlatTask, SegmentTask
+from lance_spark.search import rules
+from lance_spark.search.rules import FlatTask, SegmentTask
+from lance_spark.search.search import plan_tasks
 
 SIZE = 16
 VECTORS = np.random.default_rng(11).integers(0, 256, (900, SIZE), dtype=np.uint8)
@@ -19,8 +19,8 @@ QUERY = np.random.default_rng(12).integers(0, 256, SIZE, dtype=np.uint8)
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
-    monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
 
 
 def rows(first, count):

@@ -7,10 +7,10 @@ import pytest
 from support.searches import HERE, PARTS, join, pairs, prepared, search
 
 from lance_spark import LanceTable
-from lance_spark.actions.search import plan_tasks
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.searching import tasks
-from lance_spark.searching.tasks import FlatTask, WholeTask
+from lance_spark.search import rules
+from lance_spark.search.rules import FlatTask, WholeTask
+from lance_spark.search.search import plan_tasks
 
 SIZE = 8
 _RNG = np.random.default_rng(3)
@@ -20,8 +20,8 @@ QUERY = _RNG.standard_normal((3, SIZE)).astype("f4")
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(tasks, "FLAT_BYTES", 100)
-    monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(rules, "FLAT_BYTES", 100)
+    monkeypatch.setattr(rules, "SEGMENT_BYTES", 1)
 
 
 FLOAT = pa.float32()

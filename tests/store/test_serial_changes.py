@@ -9,11 +9,11 @@ from support.processes import Job, Team
 from support.row_changes import changing_table, rows_of, written
 from support.serial_orders import KEYS, Change, serial_order, some_change
 
-from lance_spark.actions.change_rows import finish
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict
-from lance_spark.location import DatasetLocation
-from lance_spark.merge.trace import ADDS_ONLY
-from lance_spark.store.version_reader import read_transactions
+from lance_spark.format.versions import ADDS_ONLY
+from lance_spark.rows.rows import finish
+from lance_spark.storage.versions import read_transactions
 
 pytestmark = pytest.mark.slow
 

@@ -10,15 +10,15 @@ import pytest
 import s3fs
 from support.local_datasets import numbers
 
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.history.log import History
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.log.rules import History
+from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.spark.catalog import LanceCatalog
 from lance_spark.spark.table import LanceTable
-from lance_spark.store.datasets import pin_latest
+from lance_spark.storage.datasets import pin_latest
 
 SECRETS = {"aws_secret_access_key": "hush-hush", "azure_storage_sas_token": "hush-hush"}
 
@@ -85,7 +85,7 @@ def test_showing_reads_no_data(table, uri):
 
 
 def test_a_handle_on_a_moment_does_not_read_the_whole_history(table):
-    from lance_spark.options.read import parse_ref
+    from lance_spark.core.table_options import parse_ref
 
     moment = parse_ref({"asOf": "2999-01-01T00:00:00Z"})
     shown = str(LanceTable(None, table.location, moment))

@@ -14,15 +14,15 @@ from support.local_datasets import numbers
 from support.merge_datasets import add, forked
 from support.merge_datasets import run as merge_run
 
-from lance_spark.actions.branches import delete_branch
-from lance_spark.actions.clone import shallow_clone
-from lance_spark.actions.resolve import resolve
-from lance_spark.actions.storage import storage
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.clones.clone import shallow_clone
+from lance_spark.core.refs import RefSpec
+from lance_spark.disk_usage.disk_usage import storage
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import NotFound
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import delete_branch
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import resolve
 
 
 def report(uri, **policy):

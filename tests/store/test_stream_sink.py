@@ -12,12 +12,13 @@ from support.local_datasets import contents, make_dataset, numbers
 from support.stream_queries import Killed, Query, kill
 
 from lance_spark import LanceCatalog
-from lance_spark.actions.streams import sink, tidying
-from lance_spark.actions.streams.sink import commit_stream, plan_stream, resume_stream
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, StorageFailure
-from lance_spark.store import stream_sink, write_commit
-from lance_spark.store.uri import locate
-from lance_spark.store.version_listing import version_paths
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.versions import version_paths
+from lance_spark.streams import lance as stream_sink
+from lance_spark.streams import sink
+from lance_spark.streams.sink import commit_stream, plan_stream, resume_stream
+from lance_spark.write import lance as write_commit
 
 
 @pytest.fixture
@@ -404,7 +405,7 @@ def test_a_compaction_that_fails_does_not_fail_the_batch(uri, tmp_path, monkeypa
     def fails(*_, **__):
         raise StorageFailure("no")
 
-    monkeypatch.setattr(tidying, "optimize", fails)
+    monkeypatch.setattr(sink, "optimize", fails)
     query.batch(0)
     query.batch(1)
     assert ids(uri) == through(1)

@@ -10,8 +10,9 @@ from support.local_datasets import contents, numbers
 from support.stream_queries import Query
 
 from lance_spark.errors import StorageFailure
-from lance_spark.spark.streaming.sink import LanceStreamWriter
-from lance_spark.store import stream_sink, write_commit
+from lance_spark.streams import lance as stream_sink
+from lance_spark.streams.spark import LanceStreamWriter
+from lance_spark.write import lance as write_commit
 
 SCHEMA = StructType([StructField("id", LongType())])
 

@@ -13,14 +13,17 @@ from support.command_line import call
 from support.local_datasets import make_dataset, numbers
 from support.stream_queries import KILLED, Killed, Query, die, on, others
 
-from lance_spark.actions.auto_cleanup import enable_auto_cleanup
-from lance_spark.actions.cleanup import cleanup_plan
-from lance_spark.actions.cleanup.delete import Recheck
-from lance_spark.actions.streams.sink import commit_stream
+from lance_spark.cleanup import cleanup
+from lance_spark.cleanup.auto import enable_auto_cleanup
+from lance_spark.cleanup.cleanup import Recheck
 from lance_spark.errors import Refused, StorageFailure
-from lance_spark.store import files as stored
-from lance_spark.store import small_files, stream_notes, stream_sink, write_commit
-from lance_spark.store.uri import locate
+from lance_spark.storage import files as stored
+from lance_spark.storage import small_files
+from lance_spark.storage.datasets import locate
+from lance_spark.streams import lance as stream_sink
+from lance_spark.streams.sink import commit_stream
+from lance_spark.survey import survey
+from lance_spark.write import lance as write_commit
 
 pytestmark = pytest.mark.filterwarnings("error")
 TO_TWO = {**KEEPING, "retain_versions": 2}
@@ -142,8 +145,8 @@ def test_a_note_is_gone_when_the_tag_is_deleted_and_when_the_branch_is(query, ur
 def test_nothing_is_written_and_nothing_is_asked_where_no_stream_is_behind(uri, tmp_path, monkeypatch):
     make_dataset(uri)
     asked = []
-    monkeypatch.setattr(stream_notes, "read_transactions", lambda *given: asked.append(given) or {})
-    monkeypatch.setattr(stream_notes, "_read", lambda *given: asked.append(given))
+    monkeypatch.setattr(survey, "read_transactions", lambda *given: asked.append(given) or {})
+    monkeypatch.setattr(survey, "_read", lambda *given: asked.append(given))
     others(uri, 5)
     clean(uri, **TO_TWO)
     query = Query(uri, tmp_path / "c")
@@ -311,14 +314,14 @@ def test_a_batch_that_is_committed_while_a_cleanup_is_under_way_is_in_once(query
     query.batch(0)
     die(query, 1, "between commit and tag")
     rows = others(uri, 6, branch)
-    real = cleanup_plan.CleanupPlan._delete
+    real = cleanup.CleanupPlan._delete
 
     def meanwhile(*given):
         for number in (1, 1, 2):
             query.batch(number)
         return real(*given)
 
-    monkeypatch.setattr(cleanup_plan.CleanupPlan, "_delete", meanwhile)
+    monkeypatch.setattr(cleanup.CleanupPlan, "_delete", meanwhile)
     clean(uri, **TO_TWO)
     query.batch(2)
     query.batch(3)
@@ -330,7 +333,7 @@ def test_the_tag_never_points_at_a_version_that_a_cleanup_takes_that_moment(quer
     die(query, 1, "between commit and tag")
     rows = others(uri, 6, branch)
     made, move = plan(uri, **TO_TWO), stream_sink.refs.move_tag
-    delete = cleanup_plan.CleanupPlan._delete
+    delete = cleanup.CleanupPlan._delete
 
     def meanwhile(*given):
         """The cleanup has looked for tags the last time."""
@@ -340,7 +343,7 @@ def test_the_tag_never_points_at_a_version_that_a_cleanup_takes_that_moment(quer
             query.batch(1)
         return delete(*given)
 
-    monkeypatch.setattr(cleanup_plan.CleanupPlan, "_delete", meanwhile)
+    monkeypatch.setattr(cleanup.CleanupPlan, "_delete", meanwhile)
     made.apply()
     tag = lance.dataset(uri).tags.list()[query.tag]
     assert tag["version"] in versions(uri, branch)

@@ -13,8 +13,8 @@ from support.cleanup_datasets import NOW, clean
 from support.local_datasets import make_dataset, numbers
 from support.processes import PATIENCE, processes
 
-from lance_spark.actions.streams.sink import commit_stream, plan_stream
-from lance_spark.store.writing import write_rows
+from lance_spark.streams.sink import commit_stream, plan_stream
+from lance_spark.write.lance import write_rows
 
 pytestmark = pytest.mark.slow
 

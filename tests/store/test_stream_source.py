@@ -16,15 +16,14 @@ from support.cleanup_datasets import clean
 from support.feeds import replace_column, replayed, state
 from support.stream_sources import Query, ids
 
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.restore import restore
-from lance_spark.actions.streams.source import shown
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
-from lance_spark.streams.source_offsets import StreamPlace
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.restore import restore
+from lance_spark.storage.datasets import locate, pin_latest
+from lance_spark.streams.source import shown
+from lance_spark.streams.source_rules import StreamPlace
 
 
 def table(first, end, **more):
@@ -447,7 +446,7 @@ def test_a_stream_that_begins_below_the_fork_keeps_what_its_branch_committed(cha
 
 
 def test_changes_of_a_large_version_are_compared_in_shares(nine, monkeypatch):
-    from lance_spark.actions.streams import source_tasks
+    from lance_spark.streams import source_tasks
 
     monkeypatch.setattr(source_tasks, "_ROWS_IN_MEMORY", 2)
     query = Query(nine, changes="true", key="id", starting_version=1)
@@ -460,7 +459,7 @@ def test_changes_of_a_large_version_are_compared_in_shares(nine, monkeypatch):
 
 
 def test_a_large_fragment_is_read_by_several_tasks(uri, monkeypatch):
-    from lance_spark.actions.streams import source_tasks
+    from lance_spark.streams import source_tasks
 
     monkeypatch.setattr(source_tasks, "MIN_SPLIT", 70_000)
     lance.write_dataset(table(0, 50_000), uri)

@@ -13,15 +13,14 @@ import pytest
 from support.feeds import replace_column
 from support.stream_sources import Query, ids
 
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.optimize import optimize
-from lance_spark.compaction.model import OptimizeOptions
-from lance_spark.compaction.ordering import ordering_of
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Refused
-from lance_spark.merge import rewrites
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.format import row_ids
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.order_rules import ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.storage.datasets import locate, pin_latest
 
 
 def table(first, end):
@@ -140,7 +139,7 @@ def test_filters_and_columns(branches, options, expected):
 
 @pytest.mark.parametrize("options", [{}, {"filter": "id <> 37"}], ids=["all", "filter"])
 def test_new_rows_between_older_ones_in_the_order_of_the_file(branches, options, monkeypatch):
-    from lance_spark.actions.streams import source_tasks
+    from lance_spark.streams import source_tasks
 
     query = Query(branches.uri, with_row_address="true", **options)
     query.drain()
@@ -243,7 +242,7 @@ def test_rows_in_another_order_are_refused(plain):
 
 
 def test_a_compaction_that_is_too_long_to_tell_is_refused(plain, monkeypatch):
-    monkeypatch.setattr(rewrites, "_MOST", 10)
+    monkeypatch.setattr(row_ids, "_MOST", 10)
     query = Query(plain.uri)
     query.drain()
     plain.add("b", 20, 22)

@@ -5,11 +5,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
+from lance_spark.core.table_options import parse_read_options, parse_write_options, take_stream_options
+from lance_spark.datasource.datasource import LanceDataSource
 from lance_spark.errors import InvalidOption, NotFound
-from lance_spark.options.read import parse_read_options
-from lance_spark.options.stream import take_stream_options
-from lance_spark.options.write import parse_write_options
-from lance_spark.spark.datasource import LanceDataSource
 
 SCHEMA = StructType([StructField("id", LongType())])
 

@@ -7,12 +7,11 @@ import pyarrow as pa
 import pytest
 from support import stream_queries, stream_sources
 
-from lance_spark.actions.branches import create_branch, delete_branch
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch, delete_branch
+from lance_spark.storage.datasets import locate, pin_latest
 
 ROWS = 4
 

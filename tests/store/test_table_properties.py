@@ -4,11 +4,11 @@ import lance
 import pytest
 from support.local_datasets import make_dataset
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.table_properties import alter_properties, read_properties
+from lance_spark.catalog.staging import alter_properties, read_properties
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
+from lance_spark.refs.refs import create_branch
 
 
 @pytest.fixture

@@ -8,17 +8,16 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.catalog.opening import open_catalog
-from lance_spark.actions.path_refs import read_path
-from lance_spark.actions.pin_read import pin_read
-from lance_spark.actions.streams.sink import plan_stream
-from lance_spark.actions.streams.source import stream_read
-from lance_spark.actions.target import check_target, dataset_at, located
-from lance_spark.actions.write import plan_write
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.spark.table import LanceTable
-from lance_spark.store.stream_checkpoints import read_query_id
+from lance_spark.storage.resolving import check_target, dataset_at, located, read_path
+from lance_spark.streams.lance import read_query_id
+from lance_spark.streams.sink import plan_stream
+from lance_spark.streams.source import stream_read
+from lance_spark.tables.read import pin_read
+from lance_spark.tables.write import plan_write
 
 FRAME = pa.schema([("id", pa.int64())])
 

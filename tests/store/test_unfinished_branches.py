@@ -9,10 +9,10 @@ import pytest
 from support.cleanup_datasets import age_all
 from support.local_datasets import make_dataset, numbers
 
-from lance_spark.actions.branches import create_branch
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists
-from lance_spark.refs.model import RefSpec
-from lance_spark.store.uri import locate
+from lance_spark.refs.refs import create_branch
+from lance_spark.storage.datasets import locate
 
 
 @pytest.fixture

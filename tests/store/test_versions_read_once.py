@@ -9,12 +9,11 @@ from support.local_datasets import make_dataset, numbers
 from support.merge_datasets import add, forked, run
 from support.remote_datasets import begun, fetched, made_clone, pushed
 
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import NotFound
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import files, refs, version_listing, version_reader
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
-from lance_spark.store.version_cache import VersionCache
+from lance_spark.storage import files, refs, versions
+from lance_spark.storage.datasets import locate, pin_latest
+from lance_spark.storage.versions import VersionCache
 
 MANY = 12
 """Versions that are not asked for by their numbers any more."""
@@ -83,15 +82,13 @@ def test_it_finds_what_chains_find(tmp_path, count):
     lance.dataset(uri).cleanup_old_versions(retain_versions=2)
     add_to(uri)
     location, reader = locate(uri), VersionCache()
-    known = version_listing.version_numbers(location, None)
+    known = versions.version_numbers(location, None)
     for _ in range(2):
         found = reader.transactions(location, None, reader.versions(location, None, 0, known[-1]))
-        assert found == version_reader.read_transactions(location, None, known)
+        assert found == versions.read_transactions(location, None, known)
         assert list(found) == known
     pin = PinnedVersion(None, known[-1])
-    assert list(reader.contents(location, pin).fragments()) == list(
-        version_reader.read_contents(location, pin).fragments()
-    )
+    assert list(reader.contents(location, pin).fragments()) == list(versions.read_contents(location, pin).fragments())
     assert not reader.has(location, PinnedVersion(None, 1))
     with pytest.raises(NotFound):
         reader.contents(location, PinnedVersion(None, 1))

@@ -9,7 +9,7 @@ import pytest
 from support.merge_datasets import add, forked, head
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
-from lance_spark.actions.catalog.declaring import declare_table
+from lance_spark.catalog.tables import declare_table
 from lance_spark.errors import InvalidOption, NotFound, Refused
 
 EVERYTHING_OLD = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), error_if_tagged_old_versions=False)

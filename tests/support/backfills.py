@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_spark.backfill.model import FilledFile, FillOrder
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store.column_files import FillJob
-from lance_spark.store.column_functions import FunctionItem, fill_by_function
+from lance_spark.columns.lance import FillJob, FunctionItem, fill_by_function
+from lance_spark.columns.rules import FilledFile, FillOrder
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
 
 
 class LocalValues:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import lance
 
-from lance_spark.actions.clone import shallow_clone
-from lance_spark.actions.fsck.fsck import FsckOptions
-from lance_spark.actions.fsck.repairing import RepairOptions, fsck_and_repair
-from lance_spark.actions.resolve import resolve
-from lance_spark.checkup.report import FsckReport
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.clones.clone import shallow_clone
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.fsck.fsck import FsckOptions
+from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.report import FsckReport
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import resolve
 from support.cleanup_datasets import age, append, manifest, place, put
 from support.local_datasets import numbers
 

@@ -12,18 +12,13 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.actions.catalog.declaring import confirm, declare_table, withdraw
-from lance_spark.actions.catalog.doctor import examine
-from lance_spark.actions.catalog.dropping import drop_namespace, drop_table
-from lance_spark.actions.catalog.listing import list_namespaces, list_tables
-from lance_spark.actions.catalog.lookup import describe_table, locate_table
-from lance_spark.actions.catalog.namespaces import create_namespace
-from lance_spark.actions.catalog.orphans import collect_orphans, plan_orphans
-from lance_spark.actions.catalog.registering import deregister_table, register_table
-from lance_spark.actions.catalog.renaming import rename_table
-from lance_spark.catalog.model import Catalog, Declaration
+from lance_spark.catalog.doctor import examine
+from lance_spark.catalog.lookup import create_namespace, describe_table, list_namespaces, list_tables, locate_table
+from lance_spark.catalog.removing import collect_orphans, drop_namespace, drop_table, plan_orphans, rename_table
+from lance_spark.catalog.rules import Catalog, Declaration
+from lance_spark.catalog.tables import confirm, declare_table, deregister_table, register_table, withdraw
 from lance_spark.errors import LanceSparkError
-from lance_spark.store.failures import translated
+from lance_spark.storage.failures import translated
 
 Outcome = tuple[str, Any]
 """``ok`` and what came of it, or the name of an error of ours and its text."""

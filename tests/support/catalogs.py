@@ -8,13 +8,11 @@ import lance
 import pyarrow as pa
 from lance.namespace import DirectoryNamespace
 
-from lance_spark.actions.catalog.declaring import declare_table
-from lance_spark.actions.catalog.listing import list_namespaces, list_tables
-from lance_spark.actions.catalog.lookup import locate_table
-from lance_spark.catalog.model import Catalog, Declaration
-from lance_spark.catalog.names import Name
-from lance_spark.store.catalog import indexing
-from lance_spark.store.catalog.snapshots import newest
+from lance_spark.catalog import manifest_lance
+from lance_spark.catalog.lookup import list_namespaces, list_tables, locate_table
+from lance_spark.catalog.manifest_lance import newest
+from lance_spark.catalog.rules import Catalog, Declaration, Name
+from lance_spark.catalog.tables import declare_table
 from support.local_datasets import numbers
 
 PYLANCE = {
@@ -65,4 +63,4 @@ def rows(catalog: Catalog) -> dict[str, dict[str, Any]]:
 def indexes(catalog: Catalog) -> frozenset[str]:
     snapshot = newest(catalog.manifest)
     assert snapshot is not None
-    return indexing.index_names(snapshot)
+    return manifest_lance.index_names(snapshot)

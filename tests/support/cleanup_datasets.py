@@ -14,16 +14,16 @@ from typing import Any
 import lance
 import pytest
 
-from lance_spark.actions.cleanup import cleanup_plan, delete, mark
-from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup import cleanup
+from lance_spark.cleanup.cleanup import CleanupPlan, plan_cleanup
 from lance_spark.cleanup.report import CleanupReport
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import LanceSparkError
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import deleting, version_reader
-from lance_spark.store.deleting import Deleted
-from lance_spark.store.uri import locate
+from lance_spark.storage import deleting
+from lance_spark.storage import versions as version_reader
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.deleting import Deleted
 from support.local_datasets import numbers
 
 DAY = 86_400
@@ -209,13 +209,13 @@ def after_batch(monkeypatch: pytest.MonkeyPatch, number: int, change: Callable[[
         return deleted
 
     small_batches(monkeypatch, size)
-    monkeypatch.setattr(delete, "delete_batch", deleting_some)
+    monkeypatch.setattr(cleanup, "delete_batch", deleting_some)
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch, size: int = 3) -> None:
     """Delete a few files at a time, and look again before each batch."""
-    monkeypatch.setattr(delete, "BATCH", size)
-    monkeypatch.setattr(cleanup_plan, "Recheck", partial(delete.Recheck, rest=0.0))
+    monkeypatch.setattr(cleanup, "BATCH", size)
+    monkeypatch.setattr(cleanup, "Recheck", partial(cleanup.Recheck, rest=0.0))
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def watch_manifests(monkeypatch: pytest.MonkeyPatch) -> Manifests:
         seen.paths.extend(paths)
         return read(location, paths)
 
-    monkeypatch.setattr(mark, "read_manifests", reading)
+    monkeypatch.setattr(cleanup, "read_manifests", reading)
     return seen
 
 

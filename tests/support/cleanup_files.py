@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.cleanup.references import LEFTOVER, MARKS
-from lance_spark.cleanup.retention import Verdict
-from lance_spark.cleanup.sweep import FILES, Judgement, to_files
-from lance_spark.layout.file_kinds import Roots
-from lance_spark.store.listing import LISTING
+from lance_spark.cleanup.rules import Verdict
+from lance_spark.cleanup.sweep_rules import FILES, Judgement, to_files
+from lance_spark.core.layout import Roots
+from lance_spark.storage.files import LISTING
 from support.cleanup_surveys import DAY, NOW
 
 UUID = "0a1b2c3d-0000-4444-8888-0123456789ab"

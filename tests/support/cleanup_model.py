@@ -11,14 +11,13 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.actions.cleanup.cleanup_plan import CleanupPlan
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.cleanup import CleanupPlan, plan_cleanup
 from lance_spark.cleanup.report import CleanupReport
-from lance_spark.manifest.decode import named_files
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.clones import record_name
-from lance_spark.store.uri import locate
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.engine.local import LocalRunner
+from lance_spark.format.manifest import named_files
+from lance_spark.storage.datasets import locate
+from lance_spark.survey.survey import record_name
 
 PAYLOAD = 70_000
 """Bytes of a blob that gets a file of its own."""

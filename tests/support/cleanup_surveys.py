@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
-from lance_spark.cleanup.survey import Chain, Survey, VersionFile
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import Branch, RefTable, Tag
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import Branch, RefTable, Tag
+from lance_spark.survey.rules import Chain, Survey, VersionFile
 
 HOUR = 3_600 * 1_000_000_000
 DAY = 24 * HOUR

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from lance_spark.cli.catalog.main import main as catalog_main
 from lance_spark.cli.main import main
-from lance_spark.store.workspace import create_workspace
-from lance_spark.workspace.model import Workspace
+from lance_spark.core.workspace import Workspace
+from lance_spark.storage.resolving import create_workspace
 
 SCRIPT = Path(sys.executable).parent / "lance-git"
 CATALOG_SCRIPT = SCRIPT.with_name("lance-catalog")

@@ -10,12 +10,12 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.actions.changes import Point, feed_frame, find_ends, plan_changes
-from lance_spark.actions.resolve import resolve
-from lance_spark.feed.model import FeedOptions, FeedPlan
-from lance_spark.refs.model import PinnedVersion, RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.uri import locate
+from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
+from lance_spark.changes.rules import FeedOptions, FeedPlan
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import resolve
 from support.cleanup_datasets import place
 
 Row = dict[str, Any]

@@ -8,7 +8,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from lance_spark.runner.local import LocalRunner
+from lance_spark.engine.local import LocalRunner
 
 DIMENSION = 16
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {

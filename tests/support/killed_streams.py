@@ -44,9 +44,9 @@ class Moment(NamedTuple):
 
 PLANNED = Moment("Spark noted what a batch reads", "offsets", 12)
 NOTED = Moment("Spark noted that a batch is done", "commits", 12)
-_SINK = "lance_spark.actions.streams.sink"
+_SINK = "lance_spark.streams.sink"
 _STORE = "lance_spark.store"
-_SOURCE = "lance_spark.actions.streams.source:StreamSource"
+_SOURCE = "lance_spark.streams.source:StreamSource"
 _ROWS = f"{_STORE}.row_files"
 _BEFORE_FIRST_TAG = Moment("before a query's first tag", f"{_STORE}.refs:TagWriter.create:before", 4)
 _AFTER_FIRST_TAG = Moment("after a query's first tag", f"{_STORE}.refs:TagWriter.create:after", 4)
@@ -91,7 +91,7 @@ MOMENTS = {
         Moment("the end of a batch is found", f"{_SOURCE}.latest:after", 12),
         _AFTER_FIRST_TAG,
         Moment("the parts of a batch are found", f"{_SOURCE}.parts:after", 12),
-        Moment("a task gave its rows", "lance_spark.actions.streams.source_tasks:read_task:after", 12),
+        Moment("a task gave its rows", "lance_spark.streams.source_tasks:read_task:after", 12),
         Moment("before the source hears that a batch is done", f"{_SOURCE}.commit:before", 8),
         PLANNED,
         NOTED,

@@ -9,14 +9,14 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.actions.pin_read import pin_read
-from lance_spark.actions.read import plan_read, read_schema
-from lance_spark.actions.write import begin, finish, plan_write
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.schema.conform import conform
-from lance_spark.store.scanning import read_batches
-from lance_spark.store.writing import write_rows
-from lance_spark.write.plan import WriteJob
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.format.schema import conform
+from lance_spark.scan.lance import read_batches
+from lance_spark.scan.read import plan_read, read_schema
+from lance_spark.tables.read import pin_read
+from lance_spark.tables.write import begin, finish, plan_write
+from lance_spark.write.lance import write_rows
+from lance_spark.write.rules import WriteJob
 
 
 def numbers(count: int, start: int = 0) -> pa.Table:

@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 
 from hypothesis import strategies as st
 
-from lance_spark.history.entries import LogEntry
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.format.operations import LogEntry
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from lance_spark.manifest.model import BasePath
+from lance_spark.format.manifest import BasePath
 
 LAST_FOUR = b"LANC"
 COLUMN = ("id", 0)

@@ -8,12 +8,11 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from lance_spark.actions.merge.merge import MergeOptions, merge
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import LanceSparkError
-from lance_spark.merge.result import MergeResult
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.uri import locate
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.report import MergeResult
+from lance_spark.storage.datasets import locate, pin_latest
 from support.cleanup_datasets import NOW, clean, place
 
 Rows = list[dict[str, Any]]

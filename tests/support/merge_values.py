@@ -8,12 +8,12 @@ from uuid import UUID
 
 from pyroaring import BitMap
 
-from lance_spark.manifest.contents import Contents, DataFile, DeletionFile, Field, Fragment, decode_contents
-from lance_spark.manifest.messages import message
-from lance_spark.merge.change import Sides
-from lance_spark.merge.snapshot import Root, Snapshot
-from lance_spark.merge.steps import Step, Steps
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.format.contents import Contents, DataFile, DeletionFile, Field, Fragment, decode_contents
+from lance_spark.format.manifest import message
+from lance_spark.format.operations import Step, Steps
+from lance_spark.format.versions import Root, Snapshot
+from lance_spark.merge.change_rules import Sides
 from support.manifest_bytes import field, manifest_file
 
 ID, VALUE = Field(0, -1, "id", "int64", False, ()), Field(1, -1, "v", "int64", True, ())

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_spark.errors import CorruptData
-from lance_spark.scan.plan import ScanPartition
-from lance_spark.spark.jvm.tasks import ScanTask
+from lance_spark.native.tasks import ScanTask
+from lance_spark.scan.rules import ScanPartition
 
 
 @dataclass(frozen=True)

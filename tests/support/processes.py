@@ -35,9 +35,9 @@ def processes() -> ForkServerContext:
             "lance.namespace",
             "pyarrow.parquet",
             "s3fs",
-            "lance_spark.actions.cleanup.plan",
-            "lance_spark.actions.merge.merge",
-            "lance_spark.actions.catalog.doctor",
+            "lance_spark.cleanup.cleanup",
+            "lance_spark.merge.merge",
+            "lance_spark.catalog.doctor",
         ]
     )
     return context

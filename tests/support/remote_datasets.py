@@ -11,22 +11,24 @@ from unittest.mock import patch
 
 import lance
 
-from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.sync.clone import CloneOptions, CloneResult, clone
-from lance_spark.actions.sync.fetch import FetchOptions, fetch
-from lance_spark.actions.sync.pull import pull
-from lance_spark.actions.sync.push import PushOptions, push
-from lance_spark.actions.sync.result import FetchResult, PullResult, PushResult
-from lance_spark.actions.sync.tracking_branches import Remote
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import LanceSparkError
-from lance_spark.location import DatasetLocation
-from lance_spark.merge.result import MergeResult
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store import clones, copying, indexes, materialize, merge_commit, refs
-from lance_spark.store.datasets import pin_latest, pin_version
-from lance_spark.store.uri import locate
+from lance_spark.merge import lance as indexes
+from lance_spark.merge import lance as materialize
+from lance_spark.merge import lance as merge_commit
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.report import MergeResult
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.remotes.clone import CloneOptions, CloneResult, clone
+from lance_spark.remotes.fetch import FetchOptions, Remote, fetch
+from lance_spark.remotes.pull import pull
+from lance_spark.remotes.push import PushOptions, push
+from lance_spark.remotes.report import FetchResult, PullResult, PushResult
+from lance_spark.storage import copying, refs
+from lance_spark.storage.datasets import locate, pin_latest, pin_version
+from lance_spark.survey import survey
 from support.cleanup_datasets import place
 from support.local_datasets import contents
 from support.merge_datasets import Rows, add, assert_sound, head, rows, table
@@ -191,7 +193,7 @@ def tell_steps(listener: Callable[[int], object], patch_with: Callable[[Any, str
 
 
 STEPS = {
-    clones: ("shallow_clone", "deep_clone", "write_record", "delete_record"),
+    survey: ("shallow_clone", "deep_clone", "write_record", "delete_record"),
     materialize: ("_create", "truncate", "populate", "add_bases"),
     merge_commit: ("add_bases", "commit"),
     copying: ("copy_file",),

@@ -10,18 +10,16 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.actions.change_rows import Finish, Meets, new_terms
-from lance_spark.location import DatasetLocation
-from lance_spark.options.write import WriteOptions
-from lance_spark.refs.model import RefSpec
-from lance_spark.rows.messages import PARTS, prepared
-from lance_spark.rows.model import INSERT, OPERATION, UPDATE
-from lance_spark.store.datasets import open_pinned, pin_latest
-from lance_spark.store.row_files import delete_offsets, write_parts
-from lance_spark.store.row_values import PartsJob
-from lance_spark.store.writing import read_target
-from lance_spark.write.plan import WriteJob, WritePlan
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.table_options import WriteOptions
+from lance_spark.refs.refs import create_branch
+from lance_spark.rows.files_lance import delete_offsets, write_parts
+from lance_spark.rows.rows import Finish, Meets, new_terms
+from lance_spark.rows.rules import INSERT, OPERATION, PARTS, UPDATE, prepared
+from lance_spark.storage.datasets import open_pinned, pin_latest
+from lance_spark.write.lance import PartsJob, read_target
+from lance_spark.write.rules import WriteJob, WritePlan
 
 Row = dict[str, Any]
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("day", pa.string())])

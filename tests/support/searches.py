@@ -8,14 +8,12 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from lance_spark.actions.resolve import resolve
-from lance_spark.actions.search import PreparedSearch, carry_out, prepare_join, prepare_search
-from lance_spark.actions.target import dataset_at
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.interface import Runner
-from lance_spark.runner.local import LocalRunner
-from lance_spark.searching.request import parse_join, parse_search
-from lance_spark.store.search_batches import JoinWork, join_nearest
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner, Runner
+from lance_spark.search.lance import JoinWork, join_nearest
+from lance_spark.search.rules import parse_join, parse_search
+from lance_spark.search.search import PreparedSearch, carry_out, prepare_join, prepare_search
+from lance_spark.storage.resolving import dataset_at, resolve
 from support.indexed import Executors
 
 HERE, PARTS = LocalRunner(), Executors()

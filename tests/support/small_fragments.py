@@ -8,9 +8,9 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from lance_spark.actions.branches import create_branch
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.model import RefSpec
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.refs.refs import create_branch
 
 ROWS = 10
 """In each fragment."""

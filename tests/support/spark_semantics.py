@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lance_spark.query.expressions import Call, Cast, Column, Expression, Literal
+from lance_spark.pushdown.filters import Call, Cast, Column, Expression, Literal
 
 _COMPARED = {
     "=": operator.eq,

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import lance
 import pyarrow as pa
 
-from lance_spark.cleanup.policy import CleanupPolicy
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, LanceSparkError
-from lance_spark.location import DatasetLocation
-from lance_spark.store.uri import locate
+from lance_spark.storage.datasets import locate
 from support.storm_log import OK, REFUSED, UNKNOWN, Entry, Log
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])

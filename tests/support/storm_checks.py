@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from datetime import timedelta
 
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.runner.local import LocalRunner
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.engine.local import LocalRunner
 from support.processes import Job, Team
 from support.storm import Place, digest, make, opened, policy, value_of
 from support.storm_log import OK, Entry, happened, history_problems, problems, read_logs, summary, unexpected

@@ -10,16 +10,15 @@ from typing import Any
 
 import lance
 
-from lance_spark.actions.branches import create_branch, delete_branch, list_branches
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.actions.merge.merge import MergeOptions, merge
-from lance_spark.actions.tags import create_tag, delete_tag, move_tag
-from lance_spark.actions.write import begin, finish, plan_write
-from lance_spark.cleanup.candidates import DELETED
-from lance_spark.refs.model import RefSpec
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.datasets import pin_latest
-from lance_spark.store.writing import write_rows
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.sweep_rules import DELETED
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import LocalRunner
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.refs.refs import create_branch, create_tag, delete_branch, delete_tag, list_branches, move_tag
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.tables.write import begin, finish, plan_write
+from lance_spark.write.lance import write_rows
 from support.storm import (
     ENOUGH,
     LATE,

@@ -11,10 +11,11 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_spark.actions.streams.sink import StreamJob, commit_stream, plan_stream
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.store import refs, write_commit
-from lance_spark.store.writing import write_rows
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.storage import refs
+from lance_spark.streams.sink import StreamJob, commit_stream, plan_stream
+from lance_spark.write import lance as write_commit
+from lance_spark.write.lance import write_rows
 from support.local_datasets import numbers
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lance_spark.actions.streams.source import StreamSource, stream_feed, stream_read, stream_schema
-from lance_spark.actions.streams.source_tasks import divide, read_task
-from lance_spark.streams.source_offsets import StreamOffset, StreamPlace, parse_offset, unbegun
+from lance_spark.streams.source import StreamSource, stream_feed, stream_read, stream_schema
+from lance_spark.streams.source_rules import StreamOffset, StreamPlace, parse_offset, unbegun
+from lance_spark.streams.source_tasks import divide, read_task
 
 Row = dict[str, Any]
 

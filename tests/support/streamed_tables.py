@@ -16,13 +16,13 @@ import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lance_spark.actions.cleanup.plan import plan_cleanup
-from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.runner.local import LocalRunner
-from lance_spark.store.stream_sink import look_for
-from lance_spark.store.uri import locate
-from lance_spark.streams.names import BATCH, TAKEN_BACK
-from lance_spark.streams.sink import Batch, last_batch
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.engine.local import LocalRunner
+from lance_spark.format.stream_notes import BATCH, TAKEN_BACK
+from lance_spark.storage.datasets import locate
+from lance_spark.streams.lance import look_for
+from lance_spark.streams.sink_rules import Batch, last_batch
 from support.cleanup_datasets import now_ns, place
 from support.feeds import replayed, values
 

@@ -166,9 +166,8 @@ QUERIES = {
 def main(kind: str) -> None:
     from pyspark.sql import SparkSession
 
-    from lance_spark.spark.narrow_query import _explain
-    from lance_spark.spark.probing import probe
-    from lance_spark.spark.types import to_spark
+    from lance_spark.engine.types_spark import to_spark
+    from lance_spark.session.narrow_query import _explain, probe
 
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
     spark = (builder.remote("local[2]") if kind == "connect" else builder.master("local[2]")).getOrCreate()

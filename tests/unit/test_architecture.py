@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from lance_spark.location import DatasetLocation
-from lance_spark.options.write import parse_write_options
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.scan.plan import ScanPartition
-from lance_spark.store.scanning import Scan, ScanColumns
-from lance_spark.write.plan import WriteJob, WritePlan
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import parse_write_options
+from lance_spark.scan.lance import Scan, ScanColumns
+from lance_spark.scan.rules import ScanPartition
+from lance_spark.write.rules import WriteJob, WritePlan
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("lance_spark", "pyspark_lance", "jobs") for path in (ROOT / folder).rglob("*.py"))
@@ -94,7 +94,7 @@ def imported(path):
 
 def test_names_of_sparks_classes_stand_in_one_file():
     """What may be missing in another Spark is looked for there before any of it is used."""
-    known = ROOT / "lance_spark/spark/jvm/names.py"
+    known = ROOT / "lance_spark/jvm/names.py"
     for path in PACKAGE:
         texts = [node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)]
         if path != known:
@@ -132,7 +132,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 lance.write_dataset(pyarrow.table({{"id": [1, 2]}}), {uri!r})
 lance.dataset({uri!r}).create_branch("exp")
 lance.dataset({uri!r}).tags.create("t", 1)
-from lance_spark.spark.datasource import LanceDataSource
+from lance_spark.datasource.datasource import LanceDataSource
 for ref in ({{}}, {{"branch": "exp"}}, {{"tag": "t"}}, {{"version": "1"}}, {{"filter": "id > 0"}}):
     source = LanceDataSource({{"path": {uri!r}, **ref}})
     reader = source.reader(source.schema())
@@ -152,10 +152,10 @@ def crossing(uri):
     import lance
     from pyspark.sql import types as st
 
-    from lance_spark.actions.pin_read import pin_read
-    from lance_spark.spark.jvm.tasks import ScanTask, TaskPart
-    from lance_spark.spark.reader import LancePartition, LanceReader
-    from lance_spark.spark.writer import LanceCommitMessage, LanceWriter
+    from lance_spark.datasource.reader import LancePartition, LanceReader
+    from lance_spark.datasource.writer import LanceCommitMessage, LanceWriter
+    from lance_spark.native.tasks import ScanTask, TaskPart
+    from lance_spark.tables.read import pin_read
 
     lance.write_dataset(pa.table({"id": [1, 2]}), uri)
     schema = st.StructType([st.StructField("id", st.LongType())])

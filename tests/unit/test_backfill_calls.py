@@ -3,12 +3,20 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.backfill.columns import check_read, columns_in, existing_columns, new_columns
-from lance_spark.backfill.model import BackfillProgress, BackfillResult, temporary_schema
-from lance_spark.backfill.options import BackfillOptions, parse_backfill_options
+from lance_spark.columns.rules import (
+    BackfillOptions,
+    BackfillProgress,
+    BackfillResult,
+    check_read,
+    columns_in,
+    existing_columns,
+    new_columns,
+    parse_backfill_options,
+    temporary_schema,
+)
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.schema.type_names import number_type
+from lance_spark.format.schema import number_type
 
 BLOB = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
 TABLE = pa.schema(

@@ -7,8 +7,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from lance_spark.backfill.keys import call_key, field_ids, fragment_key, function_identity, same_sources
-from lance_spark.manifest.contents import DataFile, DeletionFile, Field, Fragment
+from lance_spark.columns.rules import call_key, field_ids, fragment_key, function_identity, same_sources
+from lance_spark.format.contents import DataFile, DeletionFile, Field, Fragment
 
 FIELDS = (
     Field(0, -1, "id", "int64", True, ()),
@@ -114,7 +114,7 @@ def test_functions_are_told_by_name_code_and_plain_values():
 
 def test_a_function_is_the_same_in_another_process():
     code = """
-from lance_spark.backfill.keys import function_identity
+from lance_spark.columns.rules import function_identity
 WORDS = "b"
 def function(batch):
     return {"y": [WORDS, batch["id"] in {"a", "b", "c", "d"}, lambda value: value + 1]}

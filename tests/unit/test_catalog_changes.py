@@ -4,13 +4,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lance_spark.catalog.changes import RowFilter, below, quoted
-from lance_spark.catalog.entries import SCHEMA, Entry, Rows, new_rows
-from lance_spark.catalog.names import identify_namespace, identify_table
-from lance_spark.catalog.namespaces import AddNamespace, RemoveNamespace
-from lance_spark.catalog.properties import AlterProperties
-from lance_spark.catalog.repairs import AddNamespaces, RemoveRows
-from lance_spark.catalog.tables import AddTable, AddTables, RemoveTable, RenameTable
+from lance_spark.catalog.doctor_rules import AddNamespaces, RemoveRows
+from lance_spark.catalog.entry_rules import (
+    SCHEMA,
+    AddNamespace,
+    AddTable,
+    AddTables,
+    AlterProperties,
+    Entry,
+    RemoveNamespace,
+    RemoveTable,
+    RenameTable,
+    RowFilter,
+    Rows,
+    below,
+    new_rows,
+    quoted,
+)
+from lance_spark.catalog.rules import identify_namespace, identify_table
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused
 
 EXTRA = pa.schema([*SCHEMA, pa.field("owner", pa.string()), pa.field("sizes", pa.list_(pa.int64()))])

@@ -5,8 +5,11 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from lance_spark.catalog.directory import (
+from lance_spark.catalog.doctor_rules import dead_rows, directory_findings, row_findings, table_findings
+from lance_spark.catalog.entry_rules import (
     ABSENT,
+    SCHEMA,
+    Entry,
     Mark,
     hashed_directory,
     hashed_id,
@@ -15,12 +18,9 @@ from lance_spark.catalog.directory import (
     v1_directory,
     v1_name,
 )
-from lance_spark.catalog.entries import SCHEMA, Entry
-from lance_spark.catalog.findings import dead_rows, directory_findings, row_findings, table_findings
-from lance_spark.catalog.model import Catalog
-from lance_spark.catalog.names import identify_table
+from lance_spark.catalog.rules import Catalog, identify_table
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, InvalidOption
-from lance_spark.location import DatasetLocation
 
 
 @pytest.mark.parametrize(

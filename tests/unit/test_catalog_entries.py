@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.catalog.entries import (
+from lance_spark.catalog.entry_rules import (
     PRIMARY_KEY,
     SCHEMA,
     Entry,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from lance_spark.catalog.names import Identifier
-from lance_spark.catalog.views import quoted_view, view_names
+from lance_spark.catalog.rules import Identifier, quoted_view, view_names
 from lance_spark.errors import Refused
 
 

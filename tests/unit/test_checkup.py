@@ -7,32 +7,50 @@ import json
 import pyarrow as pa
 import pytest
 
-from lance_spark.catalog.findings import DEAD_ROW, UNREGISTERED, Finding
-from lance_spark.checkup import codes
-from lance_spark.checkup.catalog_report import CatalogFsckReport, TableCheck, checked_row, worst_tables_first
-from lance_spark.checkup.compare import COUNTED, Inside, Question, compare
-from lance_spark.checkup.finding import CheckFinding
-from lance_spark.checkup.needed import NEEDED
-from lance_spark.checkup.record import RepairRecord, read_record
-from lance_spark.checkup.ref_evidence import (
+from lance_spark.catalog.doctor_rules import DEAD_ROW, UNREGISTERED, Finding
+from lance_spark.cleanup.sweep_rules import FILES
+from lance_spark.core import finding_codes
+from lance_spark.core.repair_record import (
+    Digest,
+    LeaveOut,
+    MendIndexes,
+    Quarantine,
+    RepairRecord,
+    RestoreRef,
+    SuspectFile,
+    read_record,
+)
+from lance_spark.errors import CorruptData
+from lance_spark.fsck.repair_rules import (
+    DONE,
+    PASSED,
+    LineFacts,
+    ManifestFact,
+    Outcome,
+    RepairFacts,
+    RepairResult,
+    SegmentFact,
+    plan_repair,
+)
+from lance_spark.fsck.report import CatalogFsckReport, FsckReport, TableCheck, checked_row, worst_tables_first
+from lance_spark.fsck.rules import (
+    COUNTED,
+    NEEDED,
     BranchEvidence,
+    CheckFinding,
+    Inside,
     Origin,
+    Question,
     RestoredRef,
     TagEvidence,
     clone_uri,
+    compare,
     contradiction,
     mapping,
     restored_branch,
     restored_tag,
     tagged,
 )
-from lance_spark.checkup.repair import plan_repair
-from lance_spark.checkup.repair_facts import LineFacts, ManifestFact, RepairFacts, SegmentFact
-from lance_spark.checkup.repair_steps import Digest, LeaveOut, MendIndexes, Quarantine, RestoreRef, SuspectFile
-from lance_spark.checkup.repaired import DONE, PASSED, Outcome, RepairResult
-from lance_spark.checkup.report import FsckReport
-from lance_spark.cleanup.sweep import FILES
-from lance_spark.errors import CorruptData
 
 DATA, DELETION, INDEX, TXN = "data/a.lance", "_deletions/0-1-2.arrow", "_indices/u", "_transactions/1-x.txn"
 QUESTION = Question(frozenset({0}), frozenset({"/lost"}), left_before_ns=100)
@@ -71,46 +89,46 @@ def needs(*rows):
 WHOLE = (0, DATA, None, None, 10, 5, None)
 COMPARED = {
     "there": ([(DATA, "data", DATA, 10, 1)], [WHOLE], []),
-    "missing": ([], [WHOLE], [(codes.DATA_MISSING, DATA, 5)]),
+    "missing": ([], [WHOLE], [(finding_codes.DATA_MISSING, DATA, 5)]),
     "of a deleted branch": ([], [(1, *WHOLE[1:])], []),
     "in a lost base": ([], [(0, DATA, None, "/lost", 10, 5, None)], []),
-    "another size": ([(DATA, "data", DATA, 9, 1)], [WHOLE], [(codes.SIZE_WRONG, DATA, 5)]),
+    "another size": ([(DATA, "data", DATA, 9, 1)], [WHOLE], [(finding_codes.SIZE_WRONG, DATA, 5)]),
     "size not recorded": ([(DATA, "data", DATA, 9, 1)], [(0, DATA, None, None, 0, 5, None)], []),
     "only its blobs": (
         [("data/a/0.blob", "blob", DATA, 10, 1)],
         [WHOLE],
-        [(codes.DATA_MISSING, DATA, 5)],
+        [(finding_codes.DATA_MISSING, DATA, 5)],
     ),
     "deletion file missing": (
         [],
         [(0, DELETION, None, None, 0, 5, 2)],
-        [(codes.DELETION_MISSING, DELETION, 5)],
+        [(finding_codes.DELETION_MISSING, DELETION, 5)],
     ),
     "deletion file empty": (
         [(DELETION, "deletion", DELETION, 0, 1)],
         [(0, DELETION, None, None, 0, 5, 2)],
-        [(codes.SIZE_WRONG, DELETION, 5)],
+        [(finding_codes.SIZE_WRONG, DELETION, 5)],
     ),
-    "transaction missing": ([], [(0, TXN, None, None, 0, 0, None)], [(codes.TRANSACTION_MISSING, TXN, 0)]),
+    "transaction missing": ([], [(0, TXN, None, None, 0, 0, None)], [(finding_codes.TRANSACTION_MISSING, TXN, 0)]),
     "transaction empty": (
         [(TXN, "transaction", TXN, 0, 1)],
         [(0, TXN, None, None, 0, 0, None)],
-        [(codes.TRANSACTION_MISSING, TXN, 0)],
+        [(finding_codes.TRANSACTION_MISSING, TXN, 0)],
     ),
     "file of an index missing": (
         [(f"{INDEX}/b", "index", INDEX, 3, 1)],
         [(0, INDEX, "a", None, 3, 0, None)],
-        [(codes.INDEX_MISSING, f"{INDEX}/a", 0)],
+        [(finding_codes.INDEX_MISSING, f"{INDEX}/a", 0)],
     ),
     "any file of an index": ([(f"{INDEX}/b", "index", INDEX, 3, 1)], [(0, INDEX, "", None, 0, 0, None)], []),
-    "no file of an index": ([], [(0, INDEX, "", None, 0, 0, None)], [(codes.INDEX_MISSING, INDEX, 0)]),
+    "no file of an index": ([], [(0, INDEX, "", None, 0, 0, None)], [(finding_codes.INDEX_MISSING, INDEX, 0)]),
     "an index of another size": (
         [(f"{INDEX}/a", "index", INDEX, 2, 1)],
         [(0, INDEX, "a", None, 3, 0, None)],
-        [(codes.INDEX_SIZE_WRONG, f"{INDEX}/a", 0)],
+        [(finding_codes.INDEX_SIZE_WRONG, f"{INDEX}/a", 0)],
     ),
-    "something else missing": ([], [(0, "x/y", None, None, 0, 4, None)], [(codes.OTHER_MISSING, "x/y", 4)]),
-    "left over": ([(DATA, "data", DATA, 10, 1)], [], [(codes.UNCOMMITTED, DATA, 0)]),
+    "something else missing": ([], [(0, "x/y", None, None, 0, 4, None)], [(finding_codes.OTHER_MISSING, "x/y", 4)]),
+    "left over": ([(DATA, "data", DATA, 10, 1)], [], [(finding_codes.UNCOMMITTED, DATA, 0)]),
     "young": ([(DATA, "data", DATA, 10, 100)], [], []),
     "bookkeeping": ([("_refs/tags/a.json", "bookkeeping", "_refs/tags/a.json", 10, 1)], [], []),
     "in the quarantine": ([("_quarantine/r/0-a", "bookkeeping", "_quarantine/r/0-a", 10, 1)], [], []),
@@ -129,11 +147,11 @@ def test_a_file_is_opened_once_and_hits_everybody_who_names_it():
 
     def look(insides):
         asked.extend(insides)
-        return [(codes.DATA_DAMAGED, "nonsense") for _ in insides]
+        return [(finding_codes.DATA_DAMAGED, "nonsense") for _ in insides]
 
     found = compare(files((DATA, "data", DATA, 10, 1)), needs(WHOLE, WHOLE), QUESTION, look).to_pylist()
     assert asked == [Inside(DATA, "data", 5, None)]
-    assert [row["code"] for row in found] == [COUNTED, codes.DATA_DAMAGED, codes.DATA_DAMAGED]
+    assert [row["code"] for row in found] == [COUNTED, finding_codes.DATA_DAMAGED, finding_codes.DATA_DAMAGED]
 
 
 def test_what_is_known_to_be_wrong_is_not_opened():
@@ -145,11 +163,11 @@ def test_what_is_known_to_be_wrong_is_not_opened():
 
 
 def test_every_code_has_a_meaning_and_says_what_to_do():
-    named = vars(codes).items()
+    named = vars(finding_codes).items()
     own = {value for name, value in named if name.isupper() and name[0] != "_" and isinstance(value, str)}
-    assert own - set(codes.SEVERITIES) == set(codes.MEANINGS)
-    for meaning in codes.MEANINGS.values():
-        assert meaning.severity in codes.SEVERITIES
+    assert own - set(finding_codes.SEVERITIES) == set(finding_codes.MEANINGS)
+    for meaning in finding_codes.MEANINGS.values():
+        assert meaning.severity in finding_codes.SEVERITIES
         assert meaning.says.endswith(".")
         assert meaning.do.endswith(".")
 
@@ -174,10 +192,10 @@ def segment(found=False, base=None):
     return SegmentFact("u", "id_idx", f"{INDEX}/a", found, base)
 
 
-MISSING, BAD_INDEX = finding(codes.DATA_MISSING), finding(codes.INDEX_MISSING, f"{INDEX}/a")
-DAMAGED = finding(codes.MANIFEST_DAMAGED, FILE.path, "old versions of main")
-NEWEST = finding(codes.MANIFEST_DAMAGED, FILE.path, "main")
-REF = finding(codes.REF_DAMAGED, "_refs/branches/dev.json", "dev")
+MISSING, BAD_INDEX = finding(finding_codes.DATA_MISSING), finding(finding_codes.INDEX_MISSING, f"{INDEX}/a")
+DAMAGED = finding(finding_codes.MANIFEST_DAMAGED, FILE.path, "old versions of main")
+NEWEST = finding(finding_codes.MANIFEST_DAMAGED, FILE.path, "main")
+REF = finding(finding_codes.REF_DAMAGED, "_refs/branches/dev.json", "dev")
 WRITTEN = RestoreRef(REF.path, "{}", "its first version", None)
 
 
@@ -185,7 +203,7 @@ def manifests(newest=False, others=2):
     return {"manifests": {FILE.path: ManifestFact(FILE, None, newest, HINT, others)}}
 
 
-LEFT = LeaveOut(None, 7, "repair/main-7", (3,), (LOST,), 5, codes.DATA_MISSING)
+LEFT = LeaveOut(None, 7, "repair/main-7", (3,), (LOST,), 5, finding_codes.DATA_MISSING)
 PLANS = {
     "nothing": ([], {}, False, [], []),
     "a fragment": ([MISSING], {"lines": (line(),)}, False, [LEFT], ["'main' itself stays"]),
@@ -193,7 +211,7 @@ PLANS = {
         [MISSING],
         {"lines": (line(),)},
         True,
-        [LeaveOut(None, 7, None, (3,), (LOST,), 5, codes.DATA_MISSING)],
+        [LeaveOut(None, 7, None, (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
         [],
     ),
     "all fragments": ([MISSING], {"lines": (line(count=1),)}, False, [], ["no fragment can be read"]),
@@ -205,24 +223,24 @@ PLANS = {
         ["'repair/main-7' is a branch without it already"],
     ),
     "a repair that was killed": (
-        [finding(codes.DATA_MISSING, DATA, "repair/main-7")],
+        [finding(finding_codes.DATA_MISSING, DATA, "repair/main-7")],
         {"lines": (line("repair/main-7"),)},
         False,
-        [LeaveOut("repair/main-7", 7, "repair/main-7", (3,), (LOST,), 5, codes.DATA_MISSING)],
+        [LeaveOut("repair/main-7", 7, "repair/main-7", (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
         [],
     ),
     "a fragment of a branch that only a fetch writes to": (
-        [finding(codes.DATA_MISSING, DATA, "origin/x")],
+        [finding(finding_codes.DATA_MISSING, DATA, "origin/x")],
         {"lines": (line("origin/x", closed="It follows."),)},
         True,
-        [LeaveOut("origin/x", 7, "repair/origin/x-7", (3,), (LOST,), 5, codes.DATA_MISSING)],
+        [LeaveOut("origin/x", 7, "repair/origin/x-7", (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
         ["merge the new branch"],
     ),
     "a fragment of a branch that is protected": (
-        [finding(codes.DATA_MISSING, DATA, "main")],
+        [finding(finding_codes.DATA_MISSING, DATA, "main")],
         {"lines": (line(protected=True),)},
         True,
-        [LeaveOut(None, 7, "repair/main-7", (3,), (LOST,), 5, codes.DATA_MISSING)],
+        [LeaveOut(None, 7, "repair/main-7", (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
         ["merge the new branch; it is protected"],
     ),
     "an index of a branch that is protected": (
@@ -233,17 +251,17 @@ PLANS = {
         [],
     ),
     "a file that only old versions name": (
-        [finding(codes.DATA_MISSING, DATA, "old versions of main")],
+        [finding(finding_codes.DATA_MISSING, DATA, "old versions of main")],
         {},
         False,
         [],
         ["old versions of main"],
     ),
     "a file that a tag names, too": (
-        [finding(codes.DATA_MISSING, DATA, "main", "tag v1")],
+        [finding(finding_codes.DATA_MISSING, DATA, "main", "tag v1")],
         {"lines": (line(),)},
         True,
-        [LeaveOut(None, 7, None, (3,), (LOST,), 5, codes.DATA_MISSING)],
+        [LeaveOut(None, 7, None, (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
         ["named by tag v1 all the same"],
     ),
     "an index": (
@@ -273,7 +291,7 @@ PLANS = {
         False,
         [
             MendIndexes(None, 7, (), ("u",), ("id_idx",)),
-            LeaveOut(None, 8, "repair/main-8", (3,), (LOST,), 5, codes.DATA_MISSING),
+            LeaveOut(None, 8, "repair/main-8", (3,), (LOST,), 5, finding_codes.DATA_MISSING),
         ],
         ["'main' itself stays"],
     ),
@@ -281,11 +299,11 @@ PLANS = {
         [DAMAGED],
         manifests(),
         False,
-        [Quarantine((FILE,), "no ref needs the version", codes.MANIFEST_DAMAGED)],
+        [Quarantine((FILE,), "no ref needs the version", finding_codes.MANIFEST_DAMAGED)],
         [],
     ),
     "a tagged manifest": (
-        [finding(codes.MANIFEST_DAMAGED, FILE.path, "tag v1")],
+        [finding(finding_codes.MANIFEST_DAMAGED, FILE.path, "tag v1")],
         manifests(),
         True,
         [],
@@ -296,7 +314,11 @@ PLANS = {
         [NEWEST],
         manifests(True),
         True,
-        [Quarantine((FILE, HINT), "the version before becomes the newest", codes.MANIFEST_DAMAGED, None, newest=True)],
+        [
+            Quarantine(
+                (FILE, HINT), "the version before becomes the newest", finding_codes.MANIFEST_DAMAGED, None, newest=True
+            )
+        ],
         [],
     ),
     "the only manifest": ([NEWEST], manifests(True, 0), True, [], ["the only version"]),
@@ -304,43 +326,49 @@ PLANS = {
     "a ref": ([REF], {"refs": {REF.path: WRITTEN}}, False, [WRITTEN], []),
     "a ref without evidence": ([REF], {"refs": {REF.path: "nobody knows"}}, False, [], ["nobody knows"]),
     "a lost ref": (
-        [finding(codes.NO_REF, "tree/dev"), finding(codes.TAG_DANGLING, "v1")],
+        [finding(finding_codes.NO_REF, "tree/dev"), finding(finding_codes.TAG_DANGLING, "v1")],
         {"refs": {REF.path: WRITTEN}, "lost_refs": {"dev": REF.path}, "tags": {"v1": "dev"}},
         False,
         [WRITTEN],
         [],
     ),
     "a tag of nothing": (
-        [finding(codes.TAG_DANGLING, "v1")],
+        [finding(finding_codes.TAG_DANGLING, "v1")],
         {"tags": {"v1": "main"}},
         False,
         [],
         ["Delete the tag, or move it."],
     ),
     "twins": (
-        [finding(codes.VERSION_TWICE, "main")],
+        [finding(finding_codes.VERSION_TWICE, "main")],
         {"twins": {"main": (FILE,)}},
         False,
-        [Quarantine((FILE,), "the same manifest is there under its other name", codes.VERSION_TWICE)],
+        [Quarantine((FILE,), "the same manifest is there under its other name", finding_codes.VERSION_TWICE)],
         [],
     ),
-    "twins that differ": ([finding(codes.VERSION_TWICE, "main")], {"twins": {"main": "differ"}}, False, [], ["differ"]),
+    "twins that differ": (
+        [finding(finding_codes.VERSION_TWICE, "main")],
+        {"twins": {"main": "differ"}},
+        False,
+        [],
+        ["differ"],
+    ),
     "a ref of nothing": (
-        [finding(codes.BRANCH_EMPTY, "dev")],
+        [finding(finding_codes.BRANCH_EMPTY, "dev")],
         {"empty": {"dev": FILE}},
         False,
-        [Quarantine((FILE,), "nothing is left of the branch", codes.BRANCH_EMPTY)],
+        [Quarantine((FILE,), "nothing is left of the branch", finding_codes.BRANCH_EMPTY)],
         [],
     ),
     "a branch with files and without versions": (
-        [finding(codes.BRANCH_EMPTY, "dev")],
+        [finding(finding_codes.BRANCH_EMPTY, "dev")],
         {"empty": {"dev": "it has files"}},
         False,
         [],
         ["it has files"],
     ),
-    "leftovers": ([finding(codes.UNCOMMITTED)], {}, True, [], ["Run a cleanup."]),
-    "row ids": ([finding(codes.ROW_IDS_TWICE)], {}, True, [], ["Restore an older version."]),
+    "leftovers": ([finding(finding_codes.UNCOMMITTED)], {}, True, [], ["Run a cleanup."]),
+    "row ids": ([finding(finding_codes.ROW_IDS_TWICE)], {}, True, [], ["Restore an older version."]),
 }
 
 
@@ -357,7 +385,10 @@ def test_what_a_repair_would_do(found, facts, on_main, steps, beyond):
 
 @pytest.mark.parametrize(
     ("found", "why"),
-    [(finding(codes.FILE_UNREACHABLE), "could not be looked at"), (finding(codes.DATA_MISSING, files=9), "too many")],
+    [
+        (finding(finding_codes.FILE_UNREACHABLE), "could not be looked at"),
+        (finding(finding_codes.DATA_MISSING, files=9), "too many"),
+    ],
     ids=["unreachable", "too many"],
 )
 def test_what_stops_a_repair(found, why):

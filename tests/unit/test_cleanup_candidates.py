@@ -7,8 +7,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.cleanup.candidates import (
+from lance_spark.cleanup.sweep_rules import (
     CANDIDATES,
+    DECIDED,
     OUTCOMES,
     SUMS,
     add_up,
@@ -18,7 +19,6 @@ from lance_spark.cleanup.candidates import (
     sum_up,
     to_candidates,
 )
-from lance_spark.cleanup.sweep import DECIDED
 
 NAMES = ("main", "exp/a")
 

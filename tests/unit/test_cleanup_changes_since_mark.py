@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
-from lance_spark.cleanup.changes_since_mark import newly_live
-from lance_spark.cleanup.retention import Verdict
+from lance_spark.cleanup.rules import Verdict
+from lance_spark.cleanup.sweep_rules import newly_live
 
 
 def verdict(*kept):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
-from lance_spark.cleanup.evidence import contradictions, manifest_at, not_explained, still_listed
 from lance_spark.errors import CorruptData
+from lance_spark.survey.rules import contradictions, manifest_at, not_explained, still_listed
 
 
 @pytest.mark.parametrize(

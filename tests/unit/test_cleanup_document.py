@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
-from lance_spark.cleanup.candidates import SUMS
-from lance_spark.cleanup.changes_since_mark import newly_live
-from lance_spark.cleanup.document import PlanFacts, from_document, to_document
-from lance_spark.cleanup.retention import Verdict
+from lance_spark.cleanup.report import PlanFacts, from_document, to_document
+from lance_spark.cleanup.rules import Verdict
+from lance_spark.cleanup.sweep_rules import SUMS, newly_live
+from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData
-from lance_spark.location import DatasetLocation
 
 SECRET = "s3cr3t"
 LOCATION = DatasetLocation(ROOT, (("aws_secret_access_key", SECRET),))

@@ -6,7 +6,7 @@ import pytest
 from support.cleanup_surveys import CLONE, ROOT, chain, realpath, survey
 
 from lance_spark.cleanup.references import ANYWHERE, KeyResolver
-from lance_spark.manifest.model import BasePath, NamedFile
+from lance_spark.format.manifest import BasePath, NamedFile
 
 
 def resolver(*chains, repositories=(ROOT, CLONE)):

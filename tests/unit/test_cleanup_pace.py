@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.cleanup.pace import Pace, retry_delay
+from lance_spark.storage.deleting import Pace, retry_delay
 
 
 def test_without_a_limit_nothing_waits():

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from lance_spark.cleanup.policy import DEFAULT_OLDER_THAN, DEFAULT_UNVERIFIED_AGE, CleanupPolicy, VersionRule
+from lance_spark.cleanup.rules import DEFAULT_OLDER_THAN, DEFAULT_UNVERIFIED_AGE, CleanupPolicy, VersionRule
 from lance_spark.errors import InvalidOption
 
 TWO_WEEKS = VersionRule(older_than=timedelta(days=14))

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
-from lance_spark.cleanup.policy_file import parse_policy
+from lance_spark.cleanup.rules import CleanupPolicy, VersionRule, parse_policy
 from lance_spark.errors import InvalidOption
 
 EXAMPLE = Path(__file__).parents[2] / "conf" / "cleanup-policy.toml"

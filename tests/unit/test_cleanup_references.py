@@ -11,7 +11,7 @@ from support.manifest_bytes import SECOND, data_file, deletion_file, fragment, h
 
 from lance_spark.cleanup.references import LEFTOVER, MARKS, KeyResolver, cut_spans, leftover_marks, mark_span
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.manifest.model import BasePath
+from lance_spark.format.manifest import BasePath
 
 
 def resolver(*chains):

@@ -6,13 +6,11 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.cleanup_surveys import DAY, NOW, chain, fork, survey
 
-from lance_spark.cleanup.changes_since_mark import newly_live
-from lance_spark.cleanup.document import _read_survey, _survey
-from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.retention import RunClock, judge
-from lance_spark.refs.lifetime import RETAIN_VERSIONS, read_lifetime
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.reflog import BRANCH, DELETED, DONE, FORGOTTEN, TAG, RefChange, TagState
+from lance_spark.cleanup.report import _read_survey, _survey
+from lance_spark.cleanup.rules import CleanupPolicy, RunClock, judge
+from lance_spark.cleanup.sweep_rules import newly_live
+from lance_spark.core.reflog import BRANCH, DELETED, DONE, FORGOTTEN, TAG, RefChange, TagState
+from lance_spark.core.refs import RETAIN_VERSIONS, PinnedVersion, read_lifetime
 
 CLOCK = RunClock(NOW)
 EVERYTHING = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0))

@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 from support.cleanup_surveys import CLONE, DAY, HOUR, NOW, chain, fork, manifest, survey
 
-from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
-from lance_spark.cleanup.retention import (
+from lance_spark.cleanup.rules import (
     CLOCK_MARGIN,
+    CleanupPolicy,
     RunClock,
+    VersionRule,
     judge,
     nanoseconds,
     positions_of_unknown_age,

@@ -26,9 +26,9 @@ from support.cleanup_files import (
 from support.cleanup_surveys import DAY, NOW
 
 from lance_spark.cleanup.references import MARKS
-from lance_spark.cleanup.sweep import DECIDED, FILES, decide, to_files
-from lance_spark.layout.file_kinds import Roots
-from lance_spark.store.listing import LISTING
+from lance_spark.cleanup.sweep_rules import DECIDED, FILES, decide, to_files
+from lance_spark.core.layout import Roots
+from lance_spark.storage.files import LISTING
 
 TWO = (False, True)
 """The first version goes, the second stays."""

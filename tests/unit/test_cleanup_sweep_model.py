@@ -23,7 +23,7 @@ from support.cleanup_files import (
 )
 from support.cleanup_surveys import DAY, NOW
 
-from lance_spark.cleanup.sweep import DECIDED, decide
+from lance_spark.cleanup.sweep_rules import DECIDED, decide
 
 KEYS = st.frozensets(st.sampled_from(KEYS_OF_ALL), max_size=6)
 VERSIONS = st.lists(st.tuples(st.booleans(), st.booleans(), KEYS), max_size=4)

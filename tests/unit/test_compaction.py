@@ -6,13 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.compaction.choosing import grouped, indexes_to_rehome, inherited_fragments, landed, same_sources
-from lance_spark.compaction.model import OptimizeOptions, OptimizePlan, OptimizeResult, RewriteTask, RewrittenTask
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.manifest.contents import DataFile, DeletionFile, Fragment
-from lance_spark.manifest.indexes import IndexRecord
-from lance_spark.merge.snapshot import Root
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.format.contents import DataFile, DeletionFile, Fragment, IndexRecord
+from lance_spark.format.versions import Root
+from lance_spark.optimize.rules import (
+    OptimizeOptions,
+    OptimizePlan,
+    OptimizeResult,
+    RewriteTask,
+    RewrittenTask,
+    grouped,
+    indexes_to_rehome,
+    inherited_fragments,
+    landed,
+    same_sources,
+)
 
 PIN = PinnedVersion("exp", 9)
 KIND = "/lance.table.BTreeIndexDetails"

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lance_spark.upkeep.policy import STEPS
-from lance_spark.upkeep.policy_file import _KEYS, parse_maintenance
+from lance_spark.maintenance.rules import _KEYS, STEPS, parse_maintenance
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 
 from lance_spark import errors
-from lance_spark.actions.procedures.registry import PROCEDURES
-from lance_spark.checkup.codes import MEANINGS
-from lance_spark.metadata.names import METADATA_TABLES
-from lance_spark.metadata.tables import SCHEMAS
-from lance_spark.options.catalog import CATALOG_OPTIONS
-from lance_spark.options.read import READ_OPTIONS
-from lance_spark.options.write import WRITE_OPTIONS
+from lance_spark.core.finding_codes import MEANINGS
+from lance_spark.core.options import CATALOG_OPTIONS
+from lance_spark.core.table_options import READ_OPTIONS, WRITE_OPTIONS
+from lance_spark.format.metadata import METADATA_TABLES, SCHEMAS
+from lance_spark.sql.maintenance_procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.feed.images import changes, pair, unpaired, updates
-from lance_spark.feed.model import Commit, FeedColumns, FeedOptions, FeedReading
-from lance_spark.location import DatasetLocation
+from lance_spark.changes.image_rules import changes, pair, unpaired, updates
+from lance_spark.changes.rules import Commit, FeedColumns, FeedOptions, FeedReading
+from lance_spark.core.location import DatasetLocation
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 

@@ -4,10 +4,10 @@ from datetime import datetime, timezone
 
 import pytest
 
+from lance_spark.changes.rules import at_or_before, line_of, path_between
+from lance_spark.core.refs import ROOT, Branch, PinnedVersion
 from lance_spark.errors import Refused
-from lance_spark.feed.path import at_or_before, line_of, path_between
-from lance_spark.merge.steps import VersionSpan
-from lance_spark.refs.model import ROOT, Branch, PinnedVersion
+from lance_spark.format.operations import VersionSpan
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 BRANCHES = {

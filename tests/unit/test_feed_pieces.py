@@ -3,15 +3,28 @@
 import pytest
 from support.merge_values import FIELDS, ID, data_file, deletion, fragment, version
 
+from lance_spark.changes.rules import (
+    Commit,
+    FeedColumns,
+    FeedOptions,
+    FeedReading,
+    Piece,
+    Side,
+    StepReader,
+    VersionPieces,
+    arrange,
+    begins_copy,
+    changes_no_rows,
+    in_tasks,
+    track,
+    tracked_to,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption
-from lance_spark.feed.model import Commit, FeedColumns, FeedOptions, FeedReading, Piece, Side, VersionPieces, arrange
-from lance_spark.feed.pieces import StepReader, begins_copy, changes_no_rows, track, tracked_to
-from lance_spark.feed.tasks import in_tasks
-from lance_spark.location import DatasetLocation
-from lance_spark.manifest.contents import Field
-from lance_spark.manifest.transactions import Transaction
-from lance_spark.merge.trace import ACTION
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.format.contents import Field
+from lance_spark.format.transactions import Transaction
+from lance_spark.format.versions import ACTION
 
 COMMIT = Commit(2, 0, "main")
 RENAMED = (ID, Field(1, -1, "w", "int64", True, ()))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption
-from lance_spark.freezing.keys import canonical_bytes, check_key_type, hash_groups, hash_row_ids
+from lance_spark.frozen.rules import canonical_bytes, check_key_type, hash_groups, hash_row_ids
 
 UTC = dt.timezone.utc
 ORDER = [17826139727625253587, 12829329459078791563, 990272481594733349, 15838781794216662346, 3305500681341664962]

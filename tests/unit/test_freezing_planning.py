@@ -9,22 +9,30 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, NotFound, Refused
-from lance_spark.freezing.difference import DIFFERENCES, FrozenDiff, changed, compare, count
-from lance_spark.freezing.planning import (
+from lance_spark.frozen.rules import (
+    DIFFERENCES,
     NO_GROUP,
+    PLAN_SCHEMA,
+    FrozenDiff,
     Layout,
+    Lineage,
     Slice,
+    SplitSize,
+    changed,
+    compare,
+    count,
     count_slices,
     count_splits,
     divide,
     draw,
     live_offsets,
+    make_spec,
     slices,
+    thresholds,
     unpack,
 )
-from lance_spark.freezing.spec import PLAN_SCHEMA, Lineage, SplitSize, make_spec, thresholds
-from lance_spark.refs.model import PinnedVersion
 
 SPLITS = {"train": 0.8, "val": 0.15, "test": 0.05}
 PINNED = {"train": [2, 13, 14, 18, 11, 12, 8, 7, 4, 5, 6, 9, 1, 19, 17, 10, 15, 16], "val": [3], "test": [0]}

@@ -11,9 +11,9 @@ import pytest
 from pyspark import cloudpickle
 
 from lance_spark import hints
+from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, Refused
 from lance_spark.hints import Hint, of, said
-from lance_spark.spark.failures import plainly
 
 ROOT = Path(__file__).parents[2] / "lance_spark"
 DELETE = of("Delete it first: ", hints.delete_tag("v1"), ".")
@@ -109,17 +109,17 @@ def test_an_error_that_is_raised_again_as_another_one_keeps_its_languages():
 RIMS = ("cli", "spark", "training", "options", "hints.py")
 """What only one language reaches, and the spellings themselves."""
 ONE_LANGUAGE = {
-    "actions/freeze.py",
-    "actions/frozen.py",
-    "actions/drawing.py",  # frozen sets are Python's
-    "actions/init.py",
-    "workspace/model.py",  # workspaces are the shell's
-    "actions/streams/sink.py",
-    "actions/streams/source.py",
-    "streams/names.py",
-    "streams/source_commits.py",  # streams are options of readers and writers
-    "store/clones.py",  # only t.deep_clone copies so
-    "searching/vectors.py",  # the arguments of a search, which SQL names alike
+    "frozen/frozen.py",
+    "frozen/frozen.py",
+    "frozen/frozen.py",  # frozen sets are Python's
+    "workspace/workspace.py",
+    "core/workspace.py",  # workspaces are the shell's
+    "streams/sink.py",
+    "streams/source.py",
+    "format/stream_notes.py",
+    "streams/source_rules.py",  # streams are options of readers and writers
+    "survey/survey.py",  # only t.deep_clone copies so
+    "search/vector_rules.py",  # the arguments of a search, which SQL names alike
 }
 VERB = re.compile(r"lance-git [a-z]|lance-catalog [a-z]|CALL |(?<![\w/])(?:t|table)\.[a-z_]+(?:\(|\.[a-z])|option\('")
 

@@ -6,14 +6,11 @@ import pytest
 from hypothesis import given
 from support.log_entries import NOW, entries, histories, pin
 
-from lance_spark.history.drawing import lay_out
-from lance_spark.history.entries import LogEntry
-from lance_spark.history.graph import draw
-from lance_spark.history.log import History
-from lance_spark.history.svg import ROW, svg
-from lance_spark.history.text import graph_lines
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.show.lines import plain_text
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import plain_text
+from lance_spark.format.operations import LogEntry
+from lance_spark.log.graph_rules import ROW, draw, lay_out, svg
+from lance_spark.log.rules import History, graph_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<b onclick='x'>&\""

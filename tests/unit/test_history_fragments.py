@@ -2,9 +2,9 @@
 
 from support.manifest_bytes import COLUMN, column, data_file, deletion_file, field, fragment, head, manifest_file
 
-from lance_spark.history.fragments import match, stat, stat_of_all
-from lance_spark.manifest.contents import decode_contents
-from lance_spark.manifest.model import BasePath
+from lance_spark.format.contents import decode_contents
+from lance_spark.format.manifest import BasePath
+from lance_spark.format.operations import match, stat, stat_of_all
 
 FORMAT = field(15, field(1, "lance") + field(2, "2.2"))
 BASES = {0: BasePath("/origin", True)}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from support.log_entries import entries, histories
 
-from lance_spark.history.graph import draw
+from lance_spark.log.graph_rules import draw
 
 
 def drawn(*lines):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.history.hashing import hash_rows
+from lance_spark.format.row_values import hash_rows
 
 NAN = float("nan")
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.history.rows import HASHED, compare_hashed, hashed
+from lance_spark.format.row_values import HASHED, compare_hashed, hashed
 
 
 def table(rows):

@@ -2,13 +2,11 @@
 
 from datetime import datetime, timedelta, timezone
 
-from lance_spark.history.columns import ColumnChange
-from lance_spark.history.difference import ColumnValues, Diff, FragmentCounts, RowCounts, RowExample
-from lance_spark.history.entries import LogEntry
-from lance_spark.history.fragments import Stat
-from lance_spark.history.text import diff_lines, graph_lines, log_lines
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.show.lines import plain_text
+from lance_spark.changes.diff_rules import ColumnValues, Diff, FragmentCounts, RowCounts, RowExample
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import plain_text
+from lance_spark.format.operations import ColumnChange, LogEntry, Stat
+from lance_spark.log.rules import diff_lines, graph_lines, log_lines
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MAIN_7 = PinnedVersion(None, 7)

@@ -2,10 +2,14 @@
 
 import pytest
 
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound
-from lance_spark.indexing import coverage
-from lance_spark.indexing.coverage import (
+from lance_spark.format.metadata import Segment
+from lance_spark.indexes import rules
+from lance_spark.indexes.rules import (
     BuildPlan,
+    IndexRequest,
+    IndexResult,
     by_name,
     find_index,
     info,
@@ -15,9 +19,6 @@ from lance_spark.indexing.coverage import (
     task_count,
     task_groups,
 )
-from lance_spark.indexing.model import IndexRequest, IndexResult
-from lance_spark.metadata.indexes import Segment
-from lance_spark.refs.model import PinnedVersion
 
 ROWS = {0: 100, 1: 100, 2: 50, 3: 10, 4: 0}
 
@@ -96,7 +97,7 @@ def test_segments_stay_few_and_rows_are_built_a_few_times_only():
         kept = [each for each in there if each.uuid not in plan.removed]
         there = [*kept, segment(f"s{number}", *plan.fragments)]
         assert len(there) <= 9
-        assert coverage.covered(there) == frozenset(rows)
+        assert rules.covered(there) == frozenset(rows)
     assert work <= 200 * 9
 
 

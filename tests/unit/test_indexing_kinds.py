@@ -4,17 +4,18 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.indexing.kinds import (
+from lance_spark.indexes.rules import (
     KINDS,
     check_settings,
     check_type,
     described_kind,
     find_column,
     find_kind,
+    least_rows,
+    plan_training,
     settings_for,
     settings_of,
 )
-from lance_spark.indexing.training import least_rows, plan_training
 
 SCALARS = {"btree", "bitmap", "zonemap", "bloomfilter"}
 VECTORS = {name for name in KINDS if name.startswith("ivf_")}

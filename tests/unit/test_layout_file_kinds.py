@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.layout.file_kinds import (
+from lance_spark.core.layout import (
     BLOB,
     BOOKKEEPING,
     DATA,

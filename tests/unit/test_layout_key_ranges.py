@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lance_spark.layout.key_ranges import KeyRange, clip, tile
+from lance_spark.core.layout import KeyRange, clip, tile
 
 ROOTS = ["", "tree/a", "tree/a/b", "tree/a-b", "tree/é", "tree/日本/x", "tree/a.b", "tree/a0"]
 BITS = st.text("01", min_size=24, max_size=24)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.errors import CorruptData
-from lance_spark.layout.names import (
+from lance_spark.core.layout import (
     ManifestName,
     branch_root,
     deletion_path,
@@ -21,6 +20,7 @@ from lance_spark.layout.names import (
     transaction_path,
     versions_directory,
 )
+from lance_spark.errors import CorruptData
 
 
 @given(st.integers(0, 2**64 - 1))

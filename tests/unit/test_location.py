@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.errors import InvalidOption
-from lance_spark.location import (
+from lance_spark.core.location import (
     DatasetLocation,
     canonical_uri,
     check_scheme,
@@ -17,6 +16,7 @@ from lance_spark.location import (
     is_uri,
     refused_relative,
 )
+from lance_spark.errors import InvalidOption
 
 LINKS = {"/link": "/real/place"}
 SECRET = "wJalrXUtnFEMI"

@@ -10,8 +10,8 @@ from lance import DatasetBasePath
 from test_manifest_real import OLD, append, everything, manifests, old_chains
 
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.manifest.contents import DeletionFile, decode_contents
-from lance_spark.manifest.transactions import inline_transaction
+from lance_spark.format.contents import DeletionFile, decode_contents
+from lance_spark.format.transactions import inline_transaction
 
 
 def newest(uri):

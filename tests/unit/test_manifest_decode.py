@@ -15,8 +15,7 @@ from support.manifest_bytes import (
 )
 
 from lance_spark.errors import CorruptData
-from lance_spark.manifest.decode import decode_head, named_files
-from lance_spark.manifest.model import BasePath, ManifestHead, NamedFile
+from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile, decode_head, named_files
 
 ROOT = BasePath("s3://bucket/main/", True)
 SHELF = BasePath("file:///shelf", False)

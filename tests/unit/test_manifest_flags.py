@@ -4,8 +4,8 @@ import pytest
 from support.manifest_bytes import data_file, field, fragment, head, manifest_file
 
 from lance_spark.errors import Refused
-from lance_spark.manifest.decode import check_flags, decode_head, named_files
-from lance_spark.manifest.run import RunDecoder
+from lance_spark.format.contents import RunDecoder
+from lance_spark.format.manifest import check_flags, decode_head, named_files
 
 KNOWN = [1, 2, 4, 8, 16, 32, 64, 128, 2048]
 PAIRED = [256, 1024, 16384]

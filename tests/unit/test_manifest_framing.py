@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from support.manifest_bytes import data_file, field, fragment, head, index, manifest_file
 
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.manifest.decode import decode_head, named_files
-from lance_spark.manifest.run import RunDecoder
+from lance_spark.format.contents import RunDecoder
+from lance_spark.format.manifest import decode_head, named_files
 
 RECORDS = b"".join(fragment(n, [data_file(f"{n}.lance")]) for n in range(3))
 WHOLE = manifest_file(RECORDS + head(), index(UUID(int=1)))

@@ -8,8 +8,8 @@ import pytest
 from support.manifest_bytes import field
 
 from lance_spark.errors import CorruptData
-from lance_spark.manifest.indexes import _record, decode_indexes
-from lance_spark.manifest.messages import parse
+from lance_spark.format.contents import _record, decode_indexes
+from lance_spark.format.manifest import parse
 
 
 def manifest(uri, version):

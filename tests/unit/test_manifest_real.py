@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 from lance import DatasetBasePath
 
-from lance_spark.manifest.decode import check_flags, decode_head, named_files
-from lance_spark.manifest.model import BasePath, NamedFile
-from lance_spark.manifest.run import RunDecoder
+from lance_spark.format.contents import RunDecoder
+from lance_spark.format.manifest import BasePath, NamedFile, check_flags, decode_head, named_files
 
 OLD = Path(__file__).parents[3] / "shared" / "data" / "old-writers"
 HIGHEST = 2**64 - 1

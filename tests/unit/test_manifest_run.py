@@ -13,10 +13,9 @@ from support.manifest_bytes import column, data_file, deletion_file, fragment, h
 from support.manifest_bytes import field as proto
 
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.manifest import file_paths, run
-from lance_spark.manifest.decode import decode_head, named_files
-from lance_spark.manifest.model import BasePath, NamedFile
-from lance_spark.manifest.run import RunDecoder
+from lance_spark.format import contents, manifest
+from lance_spark.format.contents import RunDecoder
+from lance_spark.format.manifest import BasePath, NamedFile, decode_head, named_files
 
 
 @dataclass
@@ -227,8 +226,8 @@ def test_only_fragments_that_differ_are_parsed(edit, most, monkeypatch):
     decoder = RunDecoder()
     decoder.feed(first.content())
     parsed = []
-    parse = file_paths.fragment_files
-    monkeypatch.setattr(run, "fragment_files", lambda *given: parsed.append(parse(*given)) or parsed[-1])
+    parse = manifest.fragment_files
+    monkeypatch.setattr(contents, "fragment_files", lambda *given: parsed.append(parse(*given)) or parsed[-1])
     decoder.feed(second.content())
     assert sum(len(files) for files in parsed) <= most
 

@@ -4,7 +4,7 @@ import pytest
 from support.manifest_bytes import data_file, deletion_file, field, fragment, head
 
 from lance_spark.errors import CorruptData
-from lance_spark.manifest.sizes import recorded_sizes
+from lance_spark.format.manifest import recorded_sizes
 
 
 def deleting(rows):

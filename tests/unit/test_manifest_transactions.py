@@ -10,8 +10,8 @@ from support.manifest_bytes import field, head, manifest_file
 from test_manifest_real import OLD, append, everything, manifests, old_chains
 
 from lance_spark.errors import CorruptData
-from lance_spark.manifest.decode import decode_head
-from lance_spark.manifest.transactions import UNKNOWN, decode_transaction, inline_transaction
+from lance_spark.format.manifest import decode_head
+from lance_spark.format.transactions import UNKNOWN, decode_transaction, inline_transaction
 
 
 def operations(root):

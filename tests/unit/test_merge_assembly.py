@@ -6,11 +6,10 @@ import pytest
 from support.merge_values import FIELDS, HERE, THERE, VALUE, data_file, deletion, fragment, sides, steps, version
 
 from lance_spark.errors import NotCommittable
-from lance_spark.merge.assembly import Assembly, RowIds, row_ids
-from lance_spark.merge.change import MergeChange, Replacement
-from lance_spark.merge.columns import ColumnChanges
-from lance_spark.merge.placement import Placed
-from lance_spark.merge.row_ids import read_row_ids, write_row_ids
+from lance_spark.format.row_ids import read_row_ids, write_row_ids
+from lance_spark.merge.change_rules import ColumnChanges, MergeChange, Replacement
+from lance_spark.merge.placement_rules import Placed
+from lance_spark.merge.report import Assembly, RowIds, row_ids
 
 THEIRS = version([], 2, "exp", bases={1: HERE}, fields=[*FIELDS, VALUE._replace(id=9, name="back")])
 LINEAGE = dict.fromkeys(("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta"))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lance_spark.manifest.contents import Field
-from lance_spark.merge.columns import (
+from lance_spark.format.contents import Field
+from lance_spark.merge.change_rules import (
     ColumnChanges,
     ColumnMerge,
     cast_columns,

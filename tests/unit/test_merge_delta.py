@@ -3,10 +3,9 @@
 import pytest
 from support.merge_values import HERE, ID, data_file, deletion, fragment, steps, version
 
-from lance_spark.merge.delta import Delta, delta
-from lance_spark.merge.field_ids import are_free, reused
-from lance_spark.merge.snapshot import Root
-from lance_spark.merge.steps import Steps
+from lance_spark.format.operations import Steps
+from lance_spark.format.versions import Delta, Root, delta
+from lance_spark.merge.conflict_rules import are_free, reused
 
 ONE, TWO = fragment(0, "a.lance"), fragment(1, "b.lance")
 DELETED = fragment(0, "a.lance", deleted=deletion(3))

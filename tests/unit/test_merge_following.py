@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.merge_values import data_file, deletion, fragment, sides, steps, version
 
-from lance_spark.merge.change import Kinship
-from lance_spark.merge.following import COLUMNS_COMPACTED, UNCERTAIN, settle
-from lance_spark.merge.matrix import OTHER_ROWS
-from lance_spark.merge.rewrites import Rewrite, read_rewrites, taken_over, write_rewrites
-from lance_spark.merge.snapshot import Deletions
-from lance_spark.merge.steps import Step
-from lance_spark.merge.threeway import compare
+from lance_spark.format.operations import Step
+from lance_spark.format.row_ids import Rewrite, read_rewrites, taken_over, write_rewrites
+from lance_spark.format.versions import Deletions
+from lance_spark.merge.change_rules import OTHER_ROWS, Kinship
+from lance_spark.merge.conflict_rules import compare
+from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN, settle
 
 
 @dataclass

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 from support.merge_values import HERE, THERE, data_file, deletion, fragment, version
 
-from lance_spark.merge.change import Followed, MergeChange, Replacement
-from lance_spark.merge.copies import Copy
-from lance_spark.merge.placement import InPlacePolicy, Placed, place
-from lance_spark.merge.snapshot import Root
+from lance_spark.format.versions import Copy, Root
+from lance_spark.merge.change_rules import Followed, MergeChange, Replacement
+from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 
 UNIQUE, TWIN = "1b4e28ba-2fa1-11d2-883f-0016d3cca427.lance", "9b4e28ba-2fa1-11d2-883f-0016d3cca427.lance"
 GENERATED = "011001101001100101101001" + "0123456789abcdef0123456789" + ".lance"

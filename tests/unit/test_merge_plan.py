@@ -5,18 +5,13 @@ from dataclasses import replace
 import pytest
 from support.merge_values import FIELDS, data_file, deletion, fragment, sides, steps, version
 
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import NotCommittable
-from lance_spark.manifest.contents import Field
-from lance_spark.merge.change import MergeChange, Replacement
-from lance_spark.merge.columns import ColumnChanges
-from lance_spark.merge.copies import Copy
-from lance_spark.merge.operations import operation_for
-from lance_spark.merge.placement import Placed
-from lance_spark.merge.plan import ReplayPlan
-from lance_spark.merge.result import Summary
-from lance_spark.merge.snapshot import Root
-from lance_spark.merge.trace import MERGE, Trace
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.format.contents import Field
+from lance_spark.format.versions import MERGE, Copy, Root, Trace
+from lance_spark.merge.change_rules import ColumnChanges, MergeChange, Replacement, operation_for
+from lance_spark.merge.placement_rules import Placed
+from lance_spark.merge.report import ReplayPlan, Summary
 
 ONE, TWO, NEW = fragment(0), fragment(1), fragment(2, deleted=deletion(3))
 BASE = version([ONE, TWO])

@@ -5,14 +5,12 @@ from dataclasses import replace
 import pytest
 from support.merge_values import ID, contents, data_file, deletion, fragment, sides, steps, version
 
-from lance_spark.manifest.indexes import IndexRecord
-from lance_spark.merge.change import MergeChange
-from lance_spark.merge.placement import InPlacePolicy, place
-from lance_spark.merge.plan import ReplayPlan
-from lance_spark.merge.restoration import IndexChange, given_up, index_change, moved, needs_pylance, with_own_ids
-from lance_spark.merge.snapshot import Root
-from lance_spark.merge.trace import RESTORE, Trace
-from lance_spark.refs.model import PinnedVersion
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.format.contents import IndexRecord
+from lance_spark.format.versions import RESTORE, Root, Trace
+from lance_spark.merge.change_rules import MergeChange
+from lance_spark.merge.placement_rules import InPlacePolicy, place
+from lance_spark.merge.report import IndexChange, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
 
 ONE, TWO = fragment(1), fragment(2)
 MINE, INTERNAL = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"

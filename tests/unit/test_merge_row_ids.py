@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.errors import CorruptData
-from lance_spark.manifest.messages import message
-from lance_spark.merge.row_ids import kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
+from lance_spark.format.manifest import message
+from lance_spark.format.row_ids import kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 
 CODES = {"narrow": "H", "wide": "I", "whole": "Q"}
 SMALL = st.integers(0, 60_000)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.merge import runs
+from lance_spark.format import row_ids
 
 ROWS = st.lists(st.sampled_from([None, 0, 7]), max_size=14).map(
     lambda marks: [None if mark is None else mark + 10 * at for at, mark in enumerate(marks)]
@@ -16,7 +16,7 @@ PLAIN = st.one_of(ROWS, NEXT)
 
 def packed(labels):
     found = [[at, at + 1, label] for at, label in enumerate(labels) if label is not None]
-    return runs.joined(np.array(found, np.int64).reshape(-1, 3))
+    return row_ids.joined(np.array(found, np.int64).reshape(-1, 3))
 
 
 def plain(found, rows):
@@ -35,13 +35,13 @@ def test_deleted_rows_and_back(labels, data):
     deleted, kept = np.array(gone, np.int64), [at for at in range(len(labels)) if at not in gone]
     live = [labels[at] for at in kept]
     own = packed(labels)
-    assert plain(runs.live(own, deleted), len(labels)) == [
+    assert plain(row_ids.live(own, deleted), len(labels)) == [
         None if at in gone else label for at, label in enumerate(labels)
     ]
-    ranked = runs.ranked(own, deleted)
+    ranked = row_ids.ranked(own, deleted)
     assert plain(ranked, len(live)) == live
-    assert runs.count(ranked) == len([label for label in live if label is not None])
-    back = plain(runs.unranked(ranked, deleted, len(labels)), len(labels))
+    assert row_ids.count(ranked) == len([label for label in live if label is not None])
+    back = plain(row_ids.unranked(ranked, deleted, len(labels)), len(labels))
     assert back == [None if at in gone else label for at, label in enumerate(labels)]
 
 
@@ -50,12 +50,12 @@ def test_parts(labels, data):
     start = data.draw(st.integers(0, len(labels)))
     end = data.draw(st.integers(start, len(labels)))
     own = packed(labels)
-    assert plain(runs.part(own, start, end), end - start) == labels[start:end]
-    assert plain(runs.moved(own, 3), len(labels) + 3) == [None] * 3 + labels
-    assert runs.rows_of(own).tolist() == [at for at, label in enumerate(labels) if label is not None]
-    turned = runs.by_label(own)
-    assert not runs.overlap(turned)
-    assert runs.rows_of(runs.by_label(turned)).tolist() == runs.rows_of(own).tolist()
+    assert plain(row_ids.part(own, start, end), end - start) == labels[start:end]
+    assert plain(row_ids.moved(own, 3), len(labels) + 3) == [None] * 3 + labels
+    assert row_ids.rows_of(own).tolist() == [at for at, label in enumerate(labels) if label is not None]
+    turned = row_ids.by_label(own)
+    assert not row_ids.overlap(turned)
+    assert row_ids.rows_of(row_ids.by_label(turned)).tolist() == row_ids.rows_of(own).tolist()
 
 
 @given(one=NEXT, other=PLAIN)
@@ -64,9 +64,9 @@ def test_two_of_them(one, other):
     both = [[*labels, *[None] * (size - len(labels))] for labels in (one, other)]
     first, second = (packed(labels) for labels in both)
     pairs = list(zip(*both, strict=True))
-    assert plain(runs.without(first, second), size) == [here if there is None else None for here, there in pairs]
-    assert plain(runs.within(first, second), size) == [None if there is None else here for here, there in pairs]
-    united = runs.united(first, second)
+    assert plain(row_ids.without(first, second), size) == [here if there is None else None for here, there in pairs]
+    assert plain(row_ids.within(first, second), size) == [None if there is None else here for here, there in pairs]
+    united = row_ids.united(first, second)
     if any(None not in pair and pair[0] != pair[1] for pair in pairs):
         assert united is None
     else:
@@ -74,14 +74,14 @@ def test_two_of_them(one, other):
 
 
 def test_rows_that_are_there_twice_overlap():
-    assert runs.overlap(np.array([[0, 3, 0], [2, 4, 9]]))
-    assert not runs.overlap(np.array([[0, 3, 0], [3, 4, 9]]))
-    assert not runs.overlap(runs.NONE)
+    assert row_ids.overlap(np.array([[0, 3, 0], [2, 4, 9]]))
+    assert not row_ids.overlap(np.array([[0, 3, 0], [3, 4, 9]]))
+    assert not row_ids.overlap(row_ids.NONE)
 
 
 @given(st.sets(st.integers(0, 20)), st.integers(0, 5))
 def test_rows_as_runs(rows, label):
-    found = runs.of_rows(sorted(rows), label)
+    found = row_ids.of_rows(sorted(rows), label)
     assert plain(found, 21) == [at + label if at in rows else None for at in range(21)]
-    assert runs.rows_of(found).tolist() == sorted(rows)
+    assert row_ids.rows_of(found).tolist() == sorted(rows)
     assert len(found) == len({at for at in rows if at - 1 not in rows})

@@ -3,8 +3,8 @@
 import pytest
 from support.merge_values import steps
 
-from lance_spark.merge.rewrites import Rewrite
-from lance_spark.merge.steps import Step, Steps
+from lance_spark.format.operations import Step, Steps
+from lance_spark.format.row_ids import Rewrite
 
 
 @pytest.mark.parametrize(

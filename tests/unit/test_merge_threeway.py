@@ -19,15 +19,13 @@ from support.merge_values import (
     version,
 )
 
-from lance_spark.manifest.contents import Field
-from lance_spark.merge.change import Kinship, MergeChange
-from lance_spark.merge.columns import ColumnChanges
-from lance_spark.merge.following import settle
-from lance_spark.merge.matrix import COLUMNS, FRAGMENTS, Decision
-from lance_spark.merge.rewrites import Rewrite
-from lance_spark.merge.snapshot import Root
-from lance_spark.merge.steps import Step
-from lance_spark.merge.threeway import TAKEN_BEFORE, compare
+from lance_spark.format.contents import Field
+from lance_spark.format.operations import Step
+from lance_spark.format.row_ids import Rewrite
+from lance_spark.format.versions import Root
+from lance_spark.merge.change_rules import COLUMNS, FRAGMENTS, ColumnChanges, Decision, Kinship, MergeChange
+from lance_spark.merge.conflict_rules import TAKEN_BEFORE, compare
+from lance_spark.merge.following_rules import settle
 
 FIRST = fragment(0)
 SECOND = fragment(1, "a.lance")

@@ -2,8 +2,9 @@
 
 import pytest
 
-from lance_spark.manifest.transactions import MESSAGE
-from lance_spark.merge.trace import (
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.format.transactions import MESSAGE
+from lance_spark.format.versions import (
     ACTION,
     CHERRY_PICK,
     CLONE,
@@ -18,7 +19,6 @@ from lance_spark.merge.trace import (
     Trace,
     read_trace,
 )
-from lance_spark.refs.model import PinnedVersion
 
 
 @pytest.mark.parametrize("pin", [PinnedVersion(None, 3), PinnedVersion("a/b", 12), PinnedVersion("an@odd", 1)])

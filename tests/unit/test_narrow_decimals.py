@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lance_spark.spark.jvm.columnar_tasks import narrow, narrowed
+from lance_spark.native.tasks import narrow, narrowed
 
 MOST = 10**18 - 1
 

@@ -2,10 +2,9 @@
 
 import pytest
 
+from lance_spark.core.options import CatalogTable, take_catalog
+from lance_spark.core.table_options import parse_read_options, parse_write_options
 from lance_spark.errors import InvalidOption
-from lance_spark.options.catalog import CatalogTable, take_catalog
-from lance_spark.options.read import parse_read_options
-from lance_spark.options.write import parse_write_options
 
 
 def test_without_a_catalog_all_options_are_left():

@@ -4,10 +4,15 @@ from datetime import datetime, timezone
 
 import pytest
 
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.table_options import (
+    READ_OPTIONS,
+    ReadOptions,
+    parse_read_options,
+    refuse_stream_options,
+    split_stream_options,
+)
 from lance_spark.errors import InvalidName, InvalidOption
-from lance_spark.options.read import READ_OPTIONS, ReadOptions, parse_read_options
-from lance_spark.options.stream_read import refuse_stream_options, split_stream_options
-from lance_spark.refs.model import RefSpec
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=timezone.utc)
 GOOD = {

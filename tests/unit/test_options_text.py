@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lance_spark.core import options
 from lance_spark.errors import InvalidOption
-from lance_spark.options import text
 
 MOMENT = datetime(2026, 1, 31, 12, 30, tzinfo=timezone.utc)
 
@@ -32,7 +32,7 @@ MOMENT = datetime(2026, 1, 31, 12, 30, tzinfo=timezone.utc)
     ],
 )
 def test_a_size_is_bytes_in_powers_of_1024(value, size):
-    assert text.to_bytes("split_size", value) == size
+    assert options.to_bytes("split_size", value) == size
 
 
 @pytest.mark.parametrize(
@@ -41,37 +41,37 @@ def test_a_size_is_bytes_in_powers_of_1024(value, size):
 )
 def test_what_is_no_size_is_refused(value):
     with pytest.raises(InvalidOption, match=r"Option 'split_size' is '.*', but it must be a size such as 128MiB"):
-        text.to_bytes("split_size", value)
+        options.to_bytes("split_size", value)
 
 
 @pytest.mark.parametrize(
     ("words", "truth"), [(["true", "TRUE", " yes ", "on", "1"], True), (["false", "False", "no", "off", "0"], False)]
 )
 def test_the_words_for_true_and_false(words, truth):
-    assert {text.to_bool("with_row_id", word) for word in words} == {truth}
+    assert {options.to_bool("with_row_id", word) for word in words} == {truth}
 
 
 @pytest.mark.parametrize("value", ["", "2", "t", "truee", "None"])
 def test_what_is_neither_true_nor_false_is_refused(value):
     with pytest.raises(InvalidOption, match=f"'with_row_id' is '{value}', but it must be true or false"):
-        text.to_bool("with_row_id", value)
+        options.to_bool("with_row_id", value)
 
 
 @pytest.mark.parametrize(("value", "number"), [("0", 0), (" 7 ", 7), ("9223372036854775807", 2**63 - 1)])
 def test_a_whole_number(value, number):
-    assert text.to_int("limit", value) == number
+    assert options.to_int("limit", value) == number
 
 
 @pytest.mark.parametrize("value", ["", "x", "1.0", "1e3", "-1", "9223372036854775808", "9" * 5000])
 def test_what_is_no_whole_number_in_range_is_refused(value):
     with pytest.raises(InvalidOption, match=r"Option 'limit' is .* must be a whole number"):
-        text.to_int("limit", value)
+        options.to_int("limit", value)
 
 
 def test_a_number_below_the_minimum_is_refused_with_the_minimum():
-    assert text.to_int("version", "1", minimum=1) == 1
+    assert options.to_int("version", "1", minimum=1) == 1
     with pytest.raises(InvalidOption, match="at least 1"):
-        text.to_int("version", "0", minimum=1)
+        options.to_int("version", "0", minimum=1)
 
 
 @pytest.mark.parametrize(
@@ -87,32 +87,32 @@ def test_a_number_below_the_minimum_is_refused_with_the_minimum():
     ],
 )
 def test_a_moment_is_read_in_every_iso_spelling_and_is_utc(value):
-    moment = text.to_moment("asOf", value)
+    moment = options.to_moment("asOf", value)
     assert moment == MOMENT
     assert moment.tzinfo is timezone.utc
 
 
 def test_a_date_is_its_midnight_and_fractions_are_kept():
-    assert text.to_moment("asOf", "2026-01-31") == datetime(2026, 1, 31, tzinfo=timezone.utc)
-    assert text.to_moment("asOf", "2026-01-31T12:30:00.123456Z") == MOMENT.replace(microsecond=123456)
+    assert options.to_moment("asOf", "2026-01-31") == datetime(2026, 1, 31, tzinfo=timezone.utc)
+    assert options.to_moment("asOf", "2026-01-31T12:30:00.123456Z") == MOMENT.replace(microsecond=123456)
 
 
 @pytest.mark.parametrize("value", ["", "Z", "yesterday", "2026-02-30", "1795232936", "0001-01-01T00:00:00+14:00"])
 def test_what_is_no_moment_is_refused(value):
     with pytest.raises(InvalidOption, match=r"Option 'asOf' is .* ISO 8601"):
-        text.to_moment("asOf", value)
+        options.to_moment("asOf", value)
 
 
 @given(st.datetimes(), st.integers(-1439, 1439))
 def test_a_moment_survives_being_written_and_read(naive, offset):
     moment = naive.replace(year=2028, tzinfo=timezone(timedelta(minutes=offset)))
-    assert text.to_moment("asOf", moment.isoformat()) == moment
+    assert options.to_moment("asOf", moment.isoformat()) == moment
 
 
 def test_a_choice_is_one_of_a_few_words_in_any_case():
-    assert text.to_choice("blob_handling", " Bytes", ("bytes", "descriptions")) == "bytes"
+    assert options.to_choice("blob_handling", " Bytes", ("bytes", "descriptions")) == "bytes"
     with pytest.raises(InvalidOption, match="must be bytes or descriptions"):
-        text.to_choice("blob_handling", "byte", ("descriptions", "bytes"))
+        options.to_choice("blob_handling", "byte", ("descriptions", "bytes"))
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ def test_a_choice_is_one_of_a_few_words_in_any_case():
     ],
 )
 def test_columns_are_split_at_commas_outside_backticks(value, paths):
-    assert text.to_columns("columns", value) == paths
+    assert options.to_columns("columns", value) == paths
 
 
 @pytest.mark.parametrize("value", ["", " ", ",", "a,,b", "a, ,b", ",a", "a,", "`a", "a`,b"])
 def test_a_list_of_columns_with_a_hole_or_an_open_quote_is_refused(value):
     with pytest.raises(InvalidOption, match=r"Option 'columns' is .* comma-separated"):
-        text.to_columns("columns", value)
+        options.to_columns("columns", value)
 
 
 @pytest.mark.parametrize(
@@ -156,14 +156,14 @@ def test_a_list_of_columns_with_a_hole_or_an_open_quote_is_refused(value):
     ],
 )
 def test_a_path_is_split_at_dots_outside_backticks(path, segments):
-    assert text.path_segments(path) == segments
+    assert options.path_segments(path) == segments
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))
 def test_any_names_survive_being_quoted_into_a_path_and_a_list(names):
     quoted = ["`" + name.replace("`", "``") + "`" for name in names]
-    assert text.path_segments(".".join(quoted)) == tuple(names)
-    assert text.to_columns("columns", ",".join(quoted)) == tuple(quoted)
+    assert options.path_segments(".".join(quoted)) == tuple(names)
+    assert options.to_columns("columns", ",".join(quoted)) == tuple(quoted)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_any_names_survive_being_quoted_into_a_path_and_a_list(names):
 )
 def test_an_unknown_option_comes_with_the_nearest_known_one(name, hint):
     with pytest.raises(InvalidOption, match=f"Unknown option '{name}' for reading") as caught:
-        text.check_known(["branch", name], ["branch", "asOf", "split_size"], "reading")
+        options.check_known(["branch", name], ["branch", "asOf", "split_size"], "reading")
     assert caught.value.hint == hint
 
 
 def test_known_options_are_known_in_any_case():
-    text.check_known(["Branch", "ASOF", "split_size"], ["branch", "asOf", "split_size"], "reading")
+    options.check_known(["Branch", "ASOF", "split_size"], ["branch", "asOf", "split_size"], "reading")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.table_options import WRITE_OPTIONS, FileOptions, WriteOptions, parse_write_options
 from lance_spark.errors import InvalidName, InvalidOption, Refused
-from lance_spark.options.write import WRITE_OPTIONS, FileOptions, WriteOptions, parse_write_options
-from lance_spark.refs.model import RefSpec
 
 NEW = {"branch": "b", "create_branch": "true"}
 GOOD = [

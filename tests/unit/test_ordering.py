@@ -9,28 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.compaction.clustering import (
+from lance_spark.errors import InvalidOption
+from lance_spark.optimize.order_rules import (
     FragmentKeys,
-    depth_of,
-    ends_of,
-    plan_clusters,
-    rows_of_part,
-    shares,
-    step_of,
-)
-from lance_spark.compaction.ordering import (
     Ordering,
     check_columns,
     cut,
+    depth_of,
     divided,
+    ends_of,
     interleaved,
     ordering_of,
+    plan_clusters,
     positions,
     quantiles,
     ranks,
+    rows_of_part,
     scale_of,
+    shares,
+    step_of,
 )
-from lance_spark.errors import InvalidOption
 
 BY_DAY = Ordering(("day", "carrier"))
 CURVE = Ordering(("day", "carrier"), curve=True)

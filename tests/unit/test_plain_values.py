@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from lance_spark.query.aggregates import Aggregate
-from lance_spark.query.expressions import Call, Cast, Column, Literal
-from lance_spark.query.ordering import SortKey
-from lance_spark.spark.jvm.plain_values import aggregates, columns, expression, sort_key
+from lance_spark.jvm.bridge import aggregates, columns, expression, sort_key
+from lance_spark.pushdown.aggregates import Aggregate
+from lance_spark.pushdown.filters import Call, Cast, Column, Literal
+from lance_spark.pushdown.order import SortKey
 
 A, B = ["column", ["a"]], ["column", ["st", "b.c"]]
 ONE = ["literal", "plain", 1, "int"]

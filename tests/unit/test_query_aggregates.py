@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.spark_merging import Overflow, aggregated, merged
 
-from lance_spark.query import partials
-from lance_spark.query.aggregates import Aggregate, plan_aggregates
-from lance_spark.query.expressions import Column
-from lance_spark.query.partials import aggregate
-from lance_spark.schema.blobs import BLOB_KEY
+from lance_spark.format.schema import BLOB_KEY
+from lance_spark.pushdown import aggregates
+from lance_spark.pushdown.aggregates import Aggregate, aggregate, plan_aggregates
+from lance_spark.pushdown.filters import Column
 
 NAN, INF = math.nan, math.inf
 BIG = 2**63 - 1
@@ -181,7 +180,7 @@ EXTREMES = [
 @pytest.mark.parametrize("size", [1, 10])
 @pytest.mark.parametrize(("values", "least", "greatest"), EXTREMES)
 def test_nan_is_the_greatest_float(kind, size, values, least, greatest, monkeypatch):
-    monkeypatch.setattr(partials, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(aggregates, "CHUNK_ROWS", 1)
     table = pa.table(
         {
             "v": pa.array(
@@ -245,7 +244,7 @@ OVERFLOWS = [
 @pytest.mark.parametrize("size", [1, 2, 100])
 @pytest.mark.parametrize(("values", "total"), OVERFLOWS)
 def test_no_part_of_a_sum_overflows(values, total, size, monkeypatch):
-    monkeypatch.setattr(partials, "CHUNK_ROWS", size)
+    monkeypatch.setattr(aggregates, "CHUNK_ROWS", size)
     table = pa.table({"v": pa.array(values, pa.int64()), "k": [0] * len(values)})
     for groups in ([], ["k"]):
         parts = run(table, wanted(("SUM", "v"), ("COUNT", "v"), ("MIN", "v")), groups, rows=size)
@@ -282,8 +281,8 @@ def test_sums_of_decimals_stay_within_the_type_of_the_column():
 
 
 def test_more_groups_than_are_kept_come_out_in_parts(monkeypatch):
-    monkeypatch.setattr(partials, "MAX_GROUPS", 50)
-    monkeypatch.setattr(partials, "CHUNK_ROWS", 64)
+    monkeypatch.setattr(aggregates, "MAX_GROUPS", 50)
+    monkeypatch.setattr(aggregates, "CHUNK_ROWS", 64)
     count = 2_000
     table = pa.table({"k": [n * 7 % 120 for n in range(count)], "j": range(count), "v": range(count)})
     for keys in (["k"], ["j"], ["k", "j"]):
@@ -294,8 +293,8 @@ def test_more_groups_than_are_kept_come_out_in_parts(monkeypatch):
 
 
 def test_groups_of_long_strings_are_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(partials, "MAX_BYTES", 1_000)
-    monkeypatch.setattr(partials, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(aggregates, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(aggregates, "CHUNK_BYTES", 500)
     table = pa.table({"k": [str(n % 10) * 200 for n in range(200)]})
     parts = run(table, wanted(("COUNT_STAR", "")), ["k"], rows=5)
     assert len(parts) > 10

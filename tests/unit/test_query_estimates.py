@@ -3,11 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.query.aggregates import Aggregate, plan_aggregates
-from lance_spark.query.expressions import Column
-from lance_spark.query.metadata_only import answer
-from lance_spark.query.statistics import Statistics, estimate
-from lance_spark.scan.plan import FragmentSize
+from lance_spark.pushdown.aggregates import Aggregate, answer, plan_aggregates
+from lance_spark.pushdown.filters import Column
+from lance_spark.pushdown.order import Statistics, estimate
+from lance_spark.scan.rules import FragmentSize
 
 WHOLE = pa.schema([("a", pa.int64()), ("b", pa.int32()), ("v", pa.list_(pa.float32(), 256))])
 FRAGMENTS = [FragmentSize(0, 100, 100, 120_000), FragmentSize(3, 100, 50, 120_000), FragmentSize(4, 10, 0, 1_000)]

@@ -3,9 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.query.aggregates import Aggregate, plan_aggregates
-from lance_spark.query.expressions import Column
-from lance_spark.query.extremes import beyond, ends_of, extreme_columns, settled
+from lance_spark.pushdown.aggregates import Aggregate, beyond, ends_of, extreme_columns, plan_aggregates, settled
+from lance_spark.pushdown.filters import Column
 
 SCHEMA = pa.schema(
     [

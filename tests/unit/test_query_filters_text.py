@@ -5,9 +5,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lance_spark.query.expressions import Call, Cast, Column, Literal
-from lance_spark.query.filters import PushedFilter, conjunction, translate
-from lance_spark.schema.blobs import BLOB_KEY
+from lance_spark.format.schema import BLOB_KEY
+from lance_spark.pushdown.filters import Call, Cast, Column, Literal, PushedFilter, conjunction, translate
 
 SCHEMA = pa.schema(
     [

@@ -10,10 +10,16 @@ import pyarrow as pa
 import pytest
 from support.table_queries import QUERIES, RECORDED, SCHEMA
 
-from lance_spark.query.expressions import Call, Cast, Column, Literal
-from lance_spark.query.narrowing import EVERYTHING, Narrowing, confirmed, narrowing
-from lance_spark.query.plan_conditions import UNKNOWN, parse_condition
-from lance_spark.query.plan_tree import read_plan
+from lance_spark.pushdown.filters import Call, Cast, Column, Literal
+from lance_spark.pushdown.narrowing import (
+    EVERYTHING,
+    UNKNOWN,
+    Narrowing,
+    confirmed,
+    narrowing,
+    parse_condition,
+    read_plan,
+)
 
 TABLE = "lance_spark_probe"
 PLANS = json.loads(RECORDED.read_text())

@@ -10,8 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lance_spark.query.ordering import SortKey, first_rows, sortable
-from lance_spark.query.sampling import Sample, sample
+from lance_spark.pushdown.order import Sample, SortKey, first_rows, sample, sortable
 
 
 def batches(table, rows):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lance_spark.core.ref_expressions import RefExpression, parse_expression, parse_range
 from lance_spark.errors import InvalidOption
-from lance_spark.refs.expressions import RefExpression, parse_expression, parse_range
 
 READ = {
     "main": ("main", None, 0),

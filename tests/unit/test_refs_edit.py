@@ -4,9 +4,10 @@ from datetime import datetime, timezone
 
 import pytest
 
+from lance_spark.core.refs import Branch, RefTable, Tag
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.hints import said
-from lance_spark.refs.edit import (
+from lance_spark.refs.rules import (
     check_create_branch,
     check_create_tag,
     check_delete_branch,
@@ -15,7 +16,6 @@ from lance_spark.refs.edit import (
     check_move_tag,
     frozen_set_of,
 )
-from lance_spark.refs.model import Branch, RefTable, Tag
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

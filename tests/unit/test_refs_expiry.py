@@ -5,9 +5,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from lance_spark.core.reflog import DELETED, DONE, FORGOTTEN, RESTORED, RefChange
+from lance_spark.core.refs import Branch, Lifetime, PinnedVersion, RefTable, Tag, Warned
 from lance_spark.errors import CorruptData
-from lance_spark.refs.expiry import decide, decide_deleted
-from lance_spark.refs.expiry_plan import (
+from lance_spark.maintenance.expiry_rules import (
     BRANCH,
     EXPIRED,
     KEPT,
@@ -22,11 +23,10 @@ from lance_spark.refs.expiry_plan import (
     ExpiryOptions,
     ExpiryPlan,
     RefRecord,
+    decide,
+    decide_deleted,
     from_document,
 )
-from lance_spark.refs.lifetime import Lifetime, Warned
-from lance_spark.refs.model import Branch, PinnedVersion, RefTable, Tag
-from lance_spark.refs.reflog import DELETED, DONE, FORGOTTEN, RESTORED, RefChange
 
 NOW = datetime(2026, 6, 1, tzinfo=timezone.utc)
 LONG_AGO = datetime(1971, 1, 1, tzinfo=timezone.utc)

@@ -4,8 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lance_spark.errors import InvalidOption
-from lance_spark.refs.lifetime import (
+from lance_spark.core.refs import (
     EXPIRE_AFTER,
     OWNER,
     PROTECTED,
@@ -18,6 +17,7 @@ from lance_spark.refs.lifetime import (
     read_lifetime,
     with_warning,
 )
+from lance_spark.errors import InvalidOption
 
 WHEN = datetime(2026, 5, 1, 12, 30, 15, 250_000, tzinfo=timezone.utc)
 ALL = {"expire_after": "30d", "retain_versions": 3, "owner": "ml", "protected": True}

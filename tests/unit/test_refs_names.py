@@ -2,14 +2,14 @@
 
 import pytest
 
-from lance_spark.errors import InvalidName, InvalidOption
-from lance_spark.refs.names import (
+from lance_spark.core.refs import (
     branch_or_none,
     check_branch_name,
     check_new_branch_name,
     check_new_tag_name,
     check_tag_name,
 )
+from lance_spark.errors import InvalidName, InvalidOption
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
-from lance_spark.refs.model import PinnedVersion, Tag
-from lance_spark.refs.reflog import (
+from lance_spark.core.reflog import (
     BEGUN,
     BRANCH,
     DELETED,
@@ -25,6 +23,8 @@ from lance_spark.refs.reflog import (
     encode,
     tag_to_restore,
 )
+from lance_spark.core.refs import PinnedVersion, Tag
+from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
 
 AT = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
 NS = int(AT.timestamp()) * 10**9

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lance_spark.core.refs import PinnedVersion, VersionInfo, missing, missing_version, newest_at
 from lance_spark.errors import NotFound
-from lance_spark.refs.model import PinnedVersion, VersionInfo
-from lance_spark.refs.resolve import missing, missing_version, newest_at
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 

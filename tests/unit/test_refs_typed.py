@@ -4,11 +4,18 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lance_spark.catalog.names import Identifier
-from lance_spark.catalog.table_refs import metadata_reading, readings, spelled
+from lance_spark.catalog.entry_rules import metadata_reading, readings, spelled
+from lance_spark.catalog.rules import Identifier
+from lance_spark.core.ref_expressions import (
+    DEFAULT,
+    TypedRef,
+    combine,
+    parse_moment,
+    parse_version_text,
+    spec_of_branch,
+)
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidName, InvalidOption
-from lance_spark.refs.model import RefSpec
-from lance_spark.refs.typed import DEFAULT, TypedRef, combine, parse_moment, parse_version_text, spec_of_branch
 
 NOON = datetime(2013, 7, 4, 12, tzinfo=timezone.utc)
 

@@ -65,7 +65,7 @@ def test_a_whole_wheel_passes(checks, good, tmp_path):
     ("change", "problem"),
     [
         ({"lance_spark/errors.py": None}, "lacks lance_spark/errors.py"),
-        ({"lance_spark/spark/jvm/java/Batches.java": None}, "lacks lance_spark/spark/jvm/java/Batches.java"),
+        ({"lance_spark/jvm/java/Batches.java": None}, "lacks lance_spark/jvm/java/Batches.java"),
         ({"tests/conftest.py": ""}, "has tests/conftest.py, which is no module"),
         ({"lance_spark/secret.env": ""}, "has lance_spark/secret.env, which is no module"),
         ({LICENCE: None}, "lacks the LICENSE"),

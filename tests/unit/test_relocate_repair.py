@@ -2,8 +2,7 @@
 
 import pytest
 
-from lance_spark.merge.snapshot import Root
-from lance_spark.relocate.repair import (
+from lance_spark.clones.rules import (
     FOREIGN,
     INCOMPLETE,
     OLD,
@@ -16,6 +15,7 @@ from lance_spark.relocate.repair import (
     missing,
     moved,
 )
+from lance_spark.format.versions import Root
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,22 @@
 
 import pytest
 
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.rows.clauses import Clause, check_clauses, check_columns, inserts, join_of
-from lance_spark.rows.messages import NEW, prepared
-from lance_spark.rows.model import DELETE, INSERT, UPDATE
-from lance_spark.rows.result import ChangeResult
-from lance_spark.rows.sizes import advisory_size
+from lance_spark.rows.rules import (
+    DELETE,
+    INSERT,
+    NEW,
+    UPDATE,
+    ChangeResult,
+    Clause,
+    advisory_size,
+    check_clauses,
+    check_columns,
+    inserts,
+    join_of,
+    prepared,
+)
 
 MATCHED, NEW_ROW, ORPHAN = "matched", "not matched", "not matched by source"
 UPDATE_ALL, DELETE_IF = Clause(MATCHED, UPDATE), Clause(MATCHED, DELETE, "source.deleted")

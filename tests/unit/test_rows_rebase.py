@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.manifest.contents import DataFile, DeletionFile, Field, Fragment
-from lance_spark.merge.rewrites import Rewrite
-from lance_spark.rows.rebase import Fate, column_conflict, fate_of, follow, new_fragments
+from lance_spark.format.contents import DataFile, DeletionFile, Field, Fragment
+from lance_spark.format.row_ids import Rewrite
+from lance_spark.rows.rules import Fate, column_conflict, fate_of, follow, new_fragments
 
 LIVE = frozenset({0, 1})
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from lance_spark.backfill.model import BackfillProgress
-from lance_spark.compaction.model import OptimizeProgress
-from lance_spark.runner import local
-from lance_spark.runner.local import LocalRunner
-from lance_spark.show.progress import WorkProgress
+from lance_spark.columns.rules import BackfillProgress
+from lance_spark.core.show import WorkProgress
+from lance_spark.engine import local
+from lance_spark.engine.local import LocalRunner
+from lance_spark.optimize.rules import OptimizeProgress
 
 NUMBERS = pa.schema([("number", pa.int64())])
 

@@ -8,13 +8,10 @@ import pyarrow as pa
 import pytest
 from support.cleanup_surveys import DAY, NOW, chain, manifest, survey
 
-from lance_spark.actions.cleanup.extent import about_rows, work_of_sums, work_of_survey
-from lance_spark.cleanup.candidates import SUMS
-from lance_spark.cleanup.policy import CleanupPolicy
-from lance_spark.cleanup.retention import RunClock
-from lance_spark.runner.auto import AutoEngine
-from lance_spark.runner.local import LocalRunner
-from lance_spark.runner.work import LITTLE, Work
+from lance_spark.cleanup.cleanup import about_rows, work_of_sums, work_of_survey
+from lance_spark.cleanup.rules import CleanupPolicy, RunClock
+from lance_spark.cleanup.sweep_rules import SUMS
+from lance_spark.engine.local import LITTLE, AutoEngine, LocalRunner, Work
 
 SIZES = [field.name for field in fields(Work)]
 DEFAULT = CleanupPolicy()

@@ -5,8 +5,8 @@ from datetime import datetime, timezone
 import pytest
 from botocore.utils import parse_timestamp
 
-from lance_spark.location import DatasetLocation
-from lance_spark.store.filesystem import open_filesystem, s3_time
+from lance_spark.core.location import DatasetLocation
+from lance_spark.storage.files import open_filesystem, s3_time
 
 TIMES = (
     "2026-11-22T08:13:28.000Z",

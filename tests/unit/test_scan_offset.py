@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.scan.offset import skip_rows
-from lance_spark.scan.plan import FragmentSize, ScanPartition, ScanRequest, plan_scan
+from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest, plan_scan, skip_rows
 
 
 def rows_of(parts, live):

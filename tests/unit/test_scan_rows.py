@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from lance_spark.scan.indexed import IndexMatches, answering_indexes, only_matching
-from lance_spark.scan.plan import FragmentSize, ScanRequest, plan_scan
-from lance_spark.scan.rows import row_address_set
+from lance_spark.scan.rules import (
+    FragmentSize,
+    IndexMatches,
+    ScanRequest,
+    answering_indexes,
+    only_matching,
+    plan_scan,
+    row_address_set,
+)
 
 
 def decode(content):

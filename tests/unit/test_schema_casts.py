@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.schema.casts import why_not
+from lance_spark.format.schema import why_not
 
 KINDS = {
     "null": pa.null(),

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import SchemaMismatch
-from lance_spark.schema.conform import conform, conform_column
+from lance_spark.format.schema import conform, conform_column
 
 F16, KEY, ONE = pa.float16(), pa.string(), {"a": 1}
 STRUCT = pa.struct([pa.field("a", pa.int32(), False)])

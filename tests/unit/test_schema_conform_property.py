@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from support.arrow_values import arrays, holds_forbidden_null, plain, type_pairs
 
 from lance_spark.errors import SchemaMismatch
-from lance_spark.schema.casts import why_not
-from lance_spark.schema.conform import conform_column
+from lance_spark.format.schema import conform_column, why_not
 
 
 @given(st.data())

@@ -4,9 +4,16 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused, SchemaMismatch
-from lance_spark.schema.column_changes import AddColumn, AlterColumn, DropColumn, RenameColumn, comment_of
-from lance_spark.schema.evolution import Widened, plan_evolution
-from lance_spark.schema.widening import why_not_widen
+from lance_spark.format.evolution import (
+    AddColumn,
+    AlterColumn,
+    DropColumn,
+    RenameColumn,
+    Widened,
+    comment_of,
+    plan_evolution,
+    why_not_widen,
+)
 
 PERSON = pa.struct([pa.field("name", pa.string()), pa.field("age", pa.int32())])
 SCHEMA = pa.schema(

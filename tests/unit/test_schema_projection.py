@@ -4,9 +4,18 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import NotFound, SchemaMismatch
-from lance_spark.schema.blobs import holds_bytes, is_blob, is_blob_extension, plain_bytes
-from lance_spark.schema.projection import ROW_ADDRESS, ROW_ID, add_row_columns, project, unknown_column
-from lance_spark.schema.width import row_width
+from lance_spark.format.schema import (
+    ROW_ADDRESS,
+    ROW_ID,
+    add_row_columns,
+    holds_bytes,
+    is_blob,
+    is_blob_extension,
+    plain_bytes,
+    project,
+    row_width,
+    unknown_column,
+)
 
 INNER = pa.struct([pa.field("x", pa.int8(), False), ("y z", pa.string()), ("d.t", pa.bool_())])
 STRUCT = pa.struct([("a", pa.int32()), pa.field("in", INNER, False), ("b", pa.string())])

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from lance_spark.errors import InvalidOption
-from lance_spark.searching.minhash import Banding, Shingling, Signer, banding, jaccard, members
+from lance_spark.search.duplicate_rules import Banding, Shingling, Signer, banding, jaccard, members
 
 PARTS = [
     (Shingling(), "The late, late Storm!", {"the late late", "late late storm"}),

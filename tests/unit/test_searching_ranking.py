@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_spark.searching.ranking import APPROXIMATE, CANDIDATES, EXACT, FOUND, best, found, fused, nearest
+from lance_spark.search.rules import APPROXIMATE, CANDIDATES, EXACT, FOUND, best, found, fused, nearest
 
 
 def answers(*rows):

@@ -3,10 +3,9 @@
 import pytest
 
 from lance_spark.errors import InvalidOption
-from lance_spark.metadata.indexes import Segment
-from lance_spark.searching.request import parse_search
-from lance_spark.searching.tasks import FLAT_BYTES, SEGMENT_BYTES, FlatTask, SegmentTask, vector_tasks
-from lance_spark.searching.text import (
+from lance_spark.format.metadata import Segment
+from lance_spark.search.rules import FLAT_BYTES, SEGMENT_BYTES, FlatTask, SegmentTask, parse_search, vector_tasks
+from lance_spark.search.text_rules import (
     BooleanQuery,
     BoostQuery,
     MatchQuery,

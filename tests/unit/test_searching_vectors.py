@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.searching.binding import ColumnIndex
-from lance_spark.searching.vectors import (
+from lance_spark.search.rules import ColumnIndex
+from lance_spark.search.vector_rules import (
     QueryVector,
     Shape,
     as_vector,

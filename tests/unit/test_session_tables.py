@@ -2,8 +2,8 @@
 
 import pytest
 
+from lance_spark.core.options import check_named, nothing_named, path_as_name, refused_table
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.options.session_tables import check_named, nothing_named, path_as_name, refused_table
 
 
 def test_a_table_in_sparks_own_catalog_is_refused_with_a_catalog_and_a_statement():

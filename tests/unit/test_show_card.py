@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lance_spark.show.card import Card, Grid
-from lance_spark.show.tables import table, table_lines
+from lance_spark.core.show import Card, Grid, table, table_lines
 
 EVIL = "<script>alert('x')</script> & \"co\""
 SECRET = "https://me:hush-hush@host/t?sig=hush-hush"

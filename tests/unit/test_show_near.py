@@ -4,8 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lance_spark.show.moments import moment_at
-from lance_spark.show.near import meant
+from lance_spark.core.show import meant, moment_at
 
 
 @pytest.mark.parametrize(

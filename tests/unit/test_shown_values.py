@@ -7,30 +7,33 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from lance_spark.actions.columns import AlterResult
-from lance_spark.actions.sync.result import Fetched, FetchResult, PullResult, PushResult
-from lance_spark.backfill.model import BackfillResult
-from lance_spark.catalog.model import Catalog, NamespaceInfo, Removed, TableInfo
-from lance_spark.catalog.names import Identifier
-from lance_spark.catalog.showing import catalog_card
-from lance_spark.cleanup.catalog_report import LakeReport, Upkeep
-from lance_spark.cleanup.multi_table import FleetReport, empty, failed
-from lance_spark.cleanup.report import CleanupReport
-from lance_spark.compaction.flattening import FlattenResult
-from lance_spark.compaction.model import OptimizePlan, OptimizeResult
-from lance_spark.history.overview import RefNames, TableGlance, branches_card, remotes_card, table_card, tags_card
-from lance_spark.indexing.model import IndexInfo, IndexResult, IndexStats, SegmentInfo
-from lance_spark.location import DatasetLocation
-from lance_spark.merge.change import MergeConflict
-from lance_spark.merge.result import MergeResult, Summary
-from lance_spark.merge.snapshot import Root
-from lance_spark.refs.lifetime import Lifetime
-from lance_spark.refs.listing import BranchList, TagList, listed_branches, listed_tags
-from lance_spark.refs.model import Branch, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
-from lance_spark.relocate.repair import BaseState
-from lance_spark.relocate.result import Relocated, Relocation
-from lance_spark.rows.result import ChangeResult
-from lance_spark.schema.evolution import Evolution
+from lance_spark.catalog.rules import Catalog, Identifier, NamespaceInfo, Removed, TableInfo, catalog_card
+from lance_spark.cleanup.report import CleanupReport, FleetReport, LakeReport, Upkeep, empty, failed
+from lance_spark.clones.rules import BaseState, Relocated, Relocation
+from lance_spark.columns.columns import AlterResult
+from lance_spark.columns.rules import BackfillResult
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import Branch, Lifetime, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
+from lance_spark.format.evolution import Evolution
+from lance_spark.format.versions import Root
+from lance_spark.indexes.rules import IndexInfo, IndexResult, IndexStats, SegmentInfo
+from lance_spark.log.rules import (
+    BranchList,
+    RefNames,
+    TableGlance,
+    TagList,
+    branches_card,
+    listed_branches,
+    listed_tags,
+    remotes_card,
+    table_card,
+    tags_card,
+)
+from lance_spark.merge.change_rules import MergeConflict
+from lance_spark.merge.report import MergeResult, Summary
+from lance_spark.optimize.rules import FlattenResult, OptimizePlan, OptimizeResult
+from lance_spark.remotes.report import Fetched, FetchResult, PullResult, PushResult
+from lance_spark.rows.rules import ChangeResult
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MADE = "2026-01-02 03:04:05 UTC"

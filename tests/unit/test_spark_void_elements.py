@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as st
 
-from lance_spark.spark.types import to_arrow
+from lance_spark.engine.types_spark import to_arrow
 
 VOID = st.NullType()
 

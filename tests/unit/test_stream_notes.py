@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from lance_spark.cleanup.stream_tags import first_sink, is_needed_note
-from lance_spark.layout.names import last_noted, stream_note_path
-from lance_spark.manifest.transactions import MESSAGE, Transaction
-from lance_spark.refs.model import Tag
-from lance_spark.streams.names import BATCH, QUERY
-from lance_spark.streams.notes import Noted, decode_note, encode_note, joined, noted, updated
+from lance_spark.core.layout import last_noted, stream_note_path
+from lance_spark.core.refs import Tag
+from lance_spark.format.stream_notes import BATCH, QUERY, Noted, decode_note, encode_note, joined, noted, updated
+from lance_spark.format.transactions import MESSAGE, Transaction
+from lance_spark.survey.rules import first_sink, is_needed_note
 
 OTHER, DELETE = Noted("Append", {}), Noted("Delete", {})
 BATCH_3 = Noted("Append", {QUERY: "q", BATCH: "3"}, "u", (7, 8))

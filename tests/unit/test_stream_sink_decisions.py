@@ -3,16 +3,9 @@
 import pytest
 
 from lance_spark.errors import CorruptData, InvalidOption, Refused
-from lance_spark.manifest.transactions import Transaction
-from lance_spark.streams.names import BATCH, QUERY, TAKEN_BACK, parse_query_id, sink_tag, source_tag
-from lance_spark.streams.sink import (
-    Batch,
-    BatchDecision,
-    BranchLook,
-    Watermark,
-    decide,
-    doubled,
-)
+from lance_spark.format.stream_notes import BATCH, QUERY, TAKEN_BACK, parse_query_id, sink_tag, source_tag
+from lance_spark.format.transactions import Transaction
+from lance_spark.streams.sink_rules import Batch, BatchDecision, BranchLook, Watermark, decide, doubled
 
 Q = "q"
 

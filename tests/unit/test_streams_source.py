@@ -5,25 +5,32 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lance_spark.errors import CorruptData, InvalidOption, Refused
-from lance_spark.options.stream_read import (
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import (
     StreamReadOptions,
     parse_stream_options,
     refuse_stream_options,
     split_stream_options,
 )
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.streams.source_commits import CommitMeaning, Effect, meaning, refusal
-from lance_spark.streams.source_offsets import (
+from lance_spark.errors import CorruptData, InvalidOption, Refused
+from lance_spark.streams.source_rules import (
+    NO_LIMITS,
+    CommitMeaning,
+    Effect,
+    Limits,
+    PartSize,
     StreamOffset,
     StreamPlace,
+    VersionSize,
     batch_start,
     begun,
+    meaning,
+    next_place,
     parse_offset,
+    refusal,
     resume_after_loss,
     unbegun,
 )
-from lance_spark.streams.source_plan import NO_LIMITS, Limits, PartSize, VersionSize, next_place
 
 
 def version(number, *sizes, blocked=False):

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.merge_values import data_file, deletion, fragment
 
-from lance_spark.merge.rewrites import Rewrite, read_rewrites, write_rewrites
-from lance_spark.streams.source_commits import Effect, may_have_moved
-from lance_spark.streams.source_merged import MergedStep, NewRows, new_rows
+from lance_spark.format.row_ids import Rewrite, read_rewrites, write_rewrites
+from lance_spark.streams.source_rules import Effect, MergedStep, NewRows, may_have_moved, new_rows
 
 OLD, OLDER = fragment(0, "a", rows=4), fragment(1, "b", rows=3)
 NEW = fragment(7, "n", rows=5)

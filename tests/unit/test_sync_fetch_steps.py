@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.sync.fetch_steps import (
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.tracking import Follows, VersionPair
+from lance_spark.remotes.rules import (
     Meeting,
     Received,
     RemoteChain,
@@ -15,7 +16,6 @@ from lance_spark.sync.fetch_steps import (
     stops,
     with_parents,
 )
-from lance_spark.sync.tracking import Follows, VersionPair
 
 
 def chain(branch, versions, fork=None, **known):

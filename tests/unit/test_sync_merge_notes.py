@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.merge.ancestry import Node
-from lance_spark.refs.model import Branch
-from lance_spark.sync.merge_notes import PREFIX, MergeNote, merged_notes, with_note
+from lance_spark.core.refs import Branch
+from lance_spark.core.tracking import PREFIX, MergeNote, Node, merged_notes, with_note
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 IDENTITIES = st.one_of(st.just(""), st.uuids().map(str))

@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.merge.ancestry import Node
-from lance_spark.refs.model import Branch
-from lance_spark.sync.merge_notes import MergeNote, merged_notes
-from lance_spark.sync.tracking import KEY, Edge, Follows, VersionPair, following_name, read_follows, with_follows
+from lance_spark.core.refs import Branch
+from lance_spark.core.tracking import (
+    KEY,
+    Edge,
+    Follows,
+    MergeNote,
+    Node,
+    VersionPair,
+    following_name,
+    merged_notes,
+    read_follows,
+    with_follows,
+)
 
 NUMBERS = st.integers(1, 2**53)
 NAMES = st.text(min_size=1, max_size=8)

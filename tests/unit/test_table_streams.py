@@ -2,12 +2,12 @@
 
 import pytest
 
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.table_options import take_stream_options
 from lance_spark.errors import InvalidOption, Refused
-from lance_spark.location import DatasetLocation
-from lance_spark.options.stream import take_stream_options
-from lance_spark.refs.model import RefSpec
-from lance_spark.spark.jvm.places import Place
-from lance_spark.spark.jvm.streams import TableStream
+from lance_spark.native.places import Place
+from lance_spark.native.scan import TableStream
 
 AT = DatasetLocation("/lake/t", ())
 NAMED = {"catalog": "/lake", "catalog_mode": "v2", "path": "ns.t", "storage.secret": "hidden"}

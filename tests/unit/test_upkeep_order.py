@@ -8,19 +8,31 @@ from datetime import timedelta
 import pytest
 
 from lance_spark.errors import CorruptData
-from lance_spark.upkeep import records
-from lance_spark.upkeep.memory import Memory, Remembered, check_due, read_memory, remember
-from lance_spark.upkeep.order import (
+from lance_spark.maintenance import rules
+from lance_spark.maintenance.rules import (
+    DONE,
+    FAILED,
+    LEFT,
+    NOTHING,
+    STEPS,
+    STOPPED,
+    WOULD,
+    FsckRule,
+    Memory,
+    Remembered,
+    StepRecord,
+    TableRecord,
+    check_due,
     in_safe_order,
     left_first,
     most_valuable_first,
     obstacle,
+    read_memory,
+    remember,
     table_value,
     value_of,
     worth_again,
 )
-from lance_spark.upkeep.policy import STEPS, FsckRule
-from lance_spark.upkeep.records import DONE, FAILED, LEFT, NOTHING, STOPPED, WOULD, StepRecord, TableRecord
 
 MIB = 1024**2
 S = 10**9
@@ -184,7 +196,7 @@ def test_a_state_that_cannot_be_understood_says_what_to_do(text):
     ("sources", "least", "state"), [(0, 1, NOTHING), (7, 8, NOTHING), (8, 8, WOULD), (2, 1, WOULD)]
 )
 def test_few_small_fragments_are_left_alone(sources, least, state):
-    assert records.compaction(None, sources, 1, 10, least).state == state
+    assert rules.compaction(None, sources, 1, 10, least).state == state
 
 
 @pytest.mark.parametrize(
@@ -200,7 +212,7 @@ def test_few_small_fragments_are_left_alone(sources, least, state):
     ],
 )
 def test_indexes_that_lack_little_are_left_alone(stale, least, percent, rows):
-    record = records.indexes("dev", stale, 100, least, percent)
+    record = rules.indexes("dev", stale, 100, least, percent)
     assert (record.rows, record.state) == (rows, WOULD if rows else NOTHING)
 
 

@@ -6,10 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from lance_spark.cleanup.policy import CleanupPolicy, VersionRule
+from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
 from lance_spark.errors import InvalidOption
-from lance_spark.upkeep.policy import STEPS, CompactionRule, FsckRule, IndexRule, MaintenancePolicy
-from lance_spark.upkeep.policy_file import maintenance_policy, parse_maintenance
+from lance_spark.maintenance.rules import (
+    STEPS,
+    CompactionRule,
+    FsckRule,
+    IndexRule,
+    MaintenancePolicy,
+    maintenance_policy,
+    parse_maintenance,
+)
 
 POLICY = """
 skip = ["indexes"]

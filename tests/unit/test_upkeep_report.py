@@ -10,12 +10,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lance_spark.upkeep.chart import bars, svg
-from lance_spark.upkeep.memory import Memory, Remembered
-from lance_spark.upkeep.page import to_html
-from lance_spark.upkeep.prometheus import to_prometheus
-from lance_spark.upkeep.records import DONE, FAILED, LEFT, NOTHING, STOPPED, KindSize, StepRecord, TableRecord
-from lance_spark.upkeep.report import CatalogRecord, MaintenanceReport
+from lance_spark.maintenance.page import bars, svg, to_html, to_prometheus
+from lance_spark.maintenance.report import CatalogRecord, MaintenanceReport
+from lance_spark.maintenance.rules import (
+    DONE,
+    FAILED,
+    LEFT,
+    NOTHING,
+    STOPPED,
+    KindSize,
+    Memory,
+    Remembered,
+    StepRecord,
+    TableRecord,
+)
 
 NASTY = 'ns.<script>alert("1")</script>&\'\\\n\x00'
 SECRET = "s3://user:secret@bucket/lake?token=secret"

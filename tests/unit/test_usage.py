@@ -10,13 +10,10 @@ from support.cleanup_files import marks
 from support.cleanup_surveys import CLONE, ROOT, chain, fork, manifest, survey
 
 from lance_spark.cleanup.references import MARKS
-from lance_spark.cleanup.sweep import FILES
+from lance_spark.cleanup.sweep_rules import FILES
+from lance_spark.disk_usage.report import CatalogStorage, StorageReport, nothing_there, usage_row
+from lance_spark.disk_usage.rules import Costs, attribute, holders_of, portions
 from lance_spark.errors import NotFound
-from lance_spark.usage.attribution import attribute, portions
-from lance_spark.usage.costs import Costs
-from lance_spark.usage.holders import holders_of
-from lance_spark.usage.lake import CatalogStorage, nothing_there, usage_row
-from lance_spark.usage.report import StorageReport
 
 MANIFEST = 100
 

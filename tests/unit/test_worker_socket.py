@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from lance_spark.spark import worker_socket
+from lance_spark.engine import workers_spark
 
 SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 
@@ -22,23 +22,23 @@ def at_once(channel):
     return channel.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
-@pytest.mark.skipif(worker_socket._QUICKACK is None, reason="Linux only")
+@pytest.mark.skipif(workers_spark._QUICKACK is None, reason="Linux only")
 def test_in_a_worker_of_sparks_what_is_sent_goes_at_once(channel, monkeypatch):
     assert not at_once(channel)
     monkeypatch.setenv(SECRET, "of this test")
-    worker_socket.send_at_once()
+    workers_spark.send_at_once()
     assert at_once(channel)
     channel.sendall(b"still open")
 
 
 def test_elsewhere_sockets_are_left_alone(channel, monkeypatch):
     monkeypatch.delenv(SECRET, raising=False)
-    worker_socket.send_at_once()
+    workers_spark.send_at_once()
     assert not at_once(channel)
 
 
 def test_a_system_without_the_option_is_left_alone(channel, monkeypatch):
     monkeypatch.setenv(SECRET, "of this test")
-    monkeypatch.setattr(worker_socket, "_QUICKACK", None)
-    worker_socket.send_at_once()
+    monkeypatch.setattr(workers_spark, "_QUICKACK", None)
+    workers_spark.send_at_once()
     assert not at_once(channel)

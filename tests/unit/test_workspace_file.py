@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lance_spark.actions.workspace import finish_clone, new_workspace, set_branch
-from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, PermissionDenied
-from lance_spark.store.workspace import (
-    change_workspace,
-    create_workspace,
-    is_free,
-    open_workspace,
-    remove_with_content,
-    remove_workspace,
-)
-from lance_spark.workspace.model import (
+from lance_spark.core.workspace import (
     RemoteEntry,
     Workspace,
+    absolute,
     parse_workspace,
     render_workspace,
     with_branch,
@@ -25,7 +16,16 @@ from lance_spark.workspace.model import (
     with_remote_uri,
     without_remote,
 )
-from lance_spark.workspace.place import absolute
+from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, PermissionDenied
+from lance_spark.storage.resolving import (
+    change_workspace,
+    create_workspace,
+    is_free,
+    open_workspace,
+    remove_with_content,
+    remove_workspace,
+)
+from lance_spark.workspace.workspace import finish_clone, new_workspace, set_branch
 
 EDITED = """\
 # the flights of the whole team

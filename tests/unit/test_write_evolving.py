@@ -4,10 +4,8 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import AlreadyExists, Conflict, InvalidName, Refused, SchemaMismatch
-from lance_spark.schema.column_changes import AddColumn, AlterColumn
-from lance_spark.schema.evolution import Evolution
-from lance_spark.write.evolving import plan_again, plan_merged
-from lance_spark.write.plan import append_schema
+from lance_spark.format.evolution import AddColumn, AlterColumn, Evolution
+from lance_spark.write.rules import append_schema, plan_again, plan_merged
 
 TABLE = pa.schema([("i", pa.int32()), ("f", pa.float32()), ("s", pa.string()), ("d", pa.decimal128(5, 2))])
 

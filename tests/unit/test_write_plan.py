@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from lance_spark.core.table_options import FileOptions, WriteOptions
 from lance_spark.errors import Refused, SchemaMismatch
-from lance_spark.options.write import FileOptions, WriteOptions
-from lance_spark.write.plan import WriteTarget, append_schema, check_names, check_replaces, same_schema
+from lance_spark.write.rules import WriteTarget, append_schema, check_names, check_replaces, same_schema
 
 DATASET = pa.schema(
     [

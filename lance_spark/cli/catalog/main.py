@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import click
 from click.core import ParameterSource
 
-from lance_spark.cli.call import parse_storage
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.catalog.verbs import VERBS
-from lance_spark.cli.exit_codes import exit_codes_text
-from lance_spark.cli.program import Verbs, run, wanted_output
+from lance_spark.cli.output import exit_codes_text
+from lance_spark.cli.program import Verbs, parse_storage, run, wanted_output
 
 NAME = "lance-catalog"
 _PARTLY = "doctor, fsck: something is not as it should be"

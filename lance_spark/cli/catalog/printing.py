@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from lance_spark.cli.output import Output
 
 if TYPE_CHECKING:
-    from lance_spark.actions.catalog.overview import Item
-    from lance_spark.catalog.model import Catalog, Removed
-    from lance_spark.catalog.names import Identifier
+    from lance_spark.catalog.overview import Item
+    from lance_spark.catalog.rules import Catalog, Identifier, Removed
 
 _NAMESPACE_STYLE = {"fg": "blue", "bold": True}
 
@@ -29,7 +28,7 @@ def item_json(catalog: Catalog, item: Item) -> dict[str, Any]:
 
 def location_of(catalog: Catalog, path: str | None) -> str | None:
     """The URI of a table's directory; None for one that leads out of the catalog."""
-    from lance_spark.catalog.model import is_inside
+    from lance_spark.catalog.rules import is_inside
 
     return catalog.at(path).uri if path is not None and is_inside(path) else None
 

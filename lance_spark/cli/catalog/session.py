@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from lance_spark.actions.catalog.opening import check_root, open_catalog
-from lance_spark.cli.call import CommandCall
+from lance_spark.catalog.lookup import check_root, open_catalog
+from lance_spark.cli.program import CommandCall
+from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption
-from lance_spark.workspace.model import check_uri
 
 if TYPE_CHECKING:
-    from lance_spark.catalog.model import Catalog, Mode
+    from lance_spark.catalog.rules import Catalog, Mode
 
 
 @dataclass(frozen=True)

@@ -8,32 +8,38 @@ from typing import Any
 
 import click
 
-from lance_spark.actions.branches import (
+from lance_spark.cli.output import age, confirm, stamp, version_json
+from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.cli.session import Session, branch_options, check_settings_fit, settings_of, told
+from lance_spark.core.refs import (
+    MAIN,
+    SETTINGS,
+    Branch,
+    PinnedVersion,
+    branch_or_none,
+    check_branch_name,
+    check_new_branch_name,
+)
+from lance_spark.core.show import counted
+from lance_spark.core.tracking import Follows, read_follows
+from lance_spark.errors import AlreadyExists, InvalidOption, Refused
+from lance_spark.refs.reflog import find_restorable, restore_branch
+from lance_spark.refs.refs import (
+    alter_branch,
+    branch_lifetime,
+    check_rename,
+    check_settings,
     create_branch_at,
     delete_branch,
     find_branch,
     list_branches,
+    rename_branch,
     set_aside_branch,
 )
-from lance_spark.actions.denied import unchanged
-from lance_spark.actions.lifetimes import alter_branch, branch_lifetime, check_settings
-from lance_spark.actions.reflog import find_restorable, restore_branch
-from lance_spark.actions.rename import check_rename, rename_branch
-from lance_spark.actions.resolve import all_refs, version_numbers
-from lance_spark.actions.sync.write_guards import follower_refused
-from lance_spark.actions.workspace import set_branch
-from lance_spark.cli.command import dry_run_option, verb, yes_option
-from lance_spark.cli.confirm import confirm
-from lance_spark.cli.lifetimes import branch_options, check_settings_fit, settings_of, told
-from lance_spark.cli.output import age, stamp, version_json
-from lance_spark.cli.session import Session
-from lance_spark.errors import AlreadyExists, InvalidOption, Refused
-from lance_spark.refs.edit import check_delete_branch
-from lance_spark.refs.lifetime import SETTINGS
-from lance_spark.refs.model import Branch, PinnedVersion
-from lance_spark.refs.names import MAIN, branch_or_none, check_branch_name, check_new_branch_name
-from lance_spark.show.words import counted
-from lance_spark.sync.tracking import Follows, read_follows
+from lance_spark.refs.rules import check_delete_branch
+from lance_spark.storage.commits import follower_refused, unchanged
+from lance_spark.storage.resolving import all_refs, version_numbers
+from lance_spark.workspace.workspace import set_branch
 
 FORGOTTEN = (
     "What it has in common with your branches is forgotten: after the next fetch no pull or push can combine them."
@@ -203,7 +209,7 @@ def _follows_json(follows: Follows | None) -> dict[str, Any] | None:
 
 
 def _details(session: Session, branches: list[Branch]) -> dict[str, dict[str, Any]]:
-    from lance_spark.actions.branch_usage import own_files  # pulls in pyarrow, which a short list does not need
+    from lance_spark.refs.refs import own_files  # pulls in pyarrow, which a short list does not need
 
     own = own_files(session.location, [branch.name for branch in branches])
     details: dict[str, dict[str, Any]] = {
@@ -228,7 +234,7 @@ def _short_text(session: Session, entries: list[dict[str, Any]]) -> str:
 
 
 def _verbose_text(session: Session, branches: list[Branch], entries: list[dict[str, Any]]) -> str:
-    from lance_spark.show.words import readable
+    from lance_spark.core.show import readable
 
     created = {branch.name: (_origin(branch), age(branch.created_at)) for branch in branches}
     lifetimes = {branch.name: str(branch.lifetime) for branch in branches}
@@ -270,8 +276,8 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
     check_delete_branch(table, name)
     if session.branch == name:
         raise Refused(f"Branch '{name}' is the current branch.", hint=f"Leave it first: {session.how_to_switch()}.")
-    from lance_spark.actions.branch_usage import own_files
-    from lance_spark.show.words import readable
+    from lance_spark.core.show import readable
+    from lance_spark.refs.refs import own_files
 
     branch = table.branches[name]
     follows = read_follows(branch)

@@ -6,19 +6,17 @@ from typing import NamedTuple
 
 import click
 
-from lance_spark.actions.branches import create_branch_at
-from lance_spark.actions.expressions import find_ref
-from lance_spark.actions.resolve import all_refs, newest
-from lance_spark.actions.sync.write_guards import check_own, following
-from lance_spark.actions.workspace import set_branch
-from lance_spark.cli.command import dry_run_option, verb
 from lance_spark.cli.output import version_json
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
 from lance_spark.cli.verbs.branch import create
+from lance_spark.core.ref_expressions import RefExpression, parse_expression
+from lance_spark.core.refs import MAIN, PinnedVersion, branch_or_none
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.refs.expressions import RefExpression, parse_expression
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.names import MAIN, branch_or_none
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.storage.commits import check_own, following
+from lance_spark.storage.resolving import all_refs, find_ref, newest
+from lance_spark.workspace.workspace import set_branch
 
 
 class Chosen(NamedTuple):

@@ -11,22 +11,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.sync.write_guards import ORIGIN
-from lance_spark.actions.target import located
-from lance_spark.actions.workspace import finish_clone, is_free, new_workspace, remove_with_content, workspace_in
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import HEAD
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.workspace import OpenWorkspace, RemoteEntry, Workspace
 from lance_spark.errors import AlreadyExists, InvalidOption, LanceSparkError, NotFound
-from lance_spark.location import DatasetLocation
-from lance_spark.refs.expressions import HEAD
-from lance_spark.refs.model import PinnedVersion
-from lance_spark.refs.names import MAIN
-from lance_spark.workspace.model import RemoteEntry, Workspace
-from lance_spark.workspace.place import OpenWorkspace
+from lance_spark.storage.commits import ORIGIN
+from lance_spark.storage.resolving import located, resolve_expression
+from lance_spark.workspace.workspace import finish_clone, is_free, new_workspace, remove_with_content, workspace_in
 
 if TYPE_CHECKING:
-    from lance_spark.actions.sync.clone import CloneResult
+    from lance_spark.remotes.clone import CloneResult
 
 _ELSEWHERE = "Name another directory: lance-git clone SRC DIR."
 _SHOWN = 8
@@ -64,8 +61,8 @@ def command(
     files stay at SRC, where tags keep them from every cleanup. DIR is a directory, by default ./NAME, or a URI on an
     object store; then the workspace is in ./NAME.
     """
-    from lance_spark.actions.sync.clone import CloneOptions, clone
-    from lance_spark.actions.sync.tracking_branches import Remote
+    from lance_spark.remotes.clone import CloneOptions, clone
+    from lance_spark.remotes.fetch import Remote
 
     if session.dataset is not None:
         raise InvalidOption("clone takes the dataset as its argument, not as --dataset.")
@@ -161,7 +158,7 @@ def _undo(places: ClonePaths) -> None:
 
 
 def _release(places: ClonePaths) -> None:
-    from lance_spark.actions.sync.release_protection import release
+    from lance_spark.remotes.fetch import release
 
     # The error that ended the clone is the one to report; at worst a few tags stay at the source.
     with contextlib.suppress(LanceSparkError):
@@ -169,9 +166,8 @@ def _release(places: ClonePaths) -> None:
 
 
 def _lines(result: CloneResult, places: ClonePaths) -> Iterator[str]:
-    from lance_spark.actions.sync.result import note_lines
-    from lance_spark.show.lines import plain_text
-    from lance_spark.show.words import counted, readable
+    from lance_spark.core.show import counted, plain_text, readable
+    from lance_spark.remotes.report import note_lines
 
     files = f"{counted(result.files, 'file')}, {readable(result.bytes)}"
     yield f"{'Would clone' if result.dry_run else 'Cloned'} {result.source} into {result.target}."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
+from lance_spark.core.ref_expressions import HEAD, is_range
 from lance_spark.errors import InvalidOption
-from lance_spark.refs.expressions import HEAD, is_range
 
 
 @verb("diff")
@@ -24,10 +24,10 @@ def command(session: Session, first: str | None, second: str | None, stat: bool,
     main..exp; A B is the same. One ref alone is compared with the current branch, as REF..HEAD. An updated row counts
     as one deleted and one added, unless --rows compares the rows by the table's key.
     """
-    from lance_spark.actions.diff import diff
-    from lance_spark.actions.expressions import resolve_range
-    from lance_spark.cli.printing import painted
-    from lance_spark.history.text import diff_lines
+    from lance_spark.changes.diff import diff
+    from lance_spark.cli.output import painted
+    from lance_spark.log.rules import diff_lines
+    from lance_spark.storage.resolving import resolve_range
 
     before, after = resolve_range(session.location, _range(first, second), session.branch)
     difference = diff(session.location, before, after, rows, limit, stat)

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
 
 
@@ -20,8 +20,8 @@ def command(session: Session, /, refs: bool, clones: tuple[str, ...]) -> None:
     Bytes by kind of file, and how much of them no branch, tag or clone needs. What deleting a ref frees is counted
     with the cleanup that comes after it: files go that nothing else needs.
     """
-    from lance_spark.actions.storage import storage
-    from lance_spark.cleanup.policy import CleanupPolicy
+    from lance_spark.cleanup.rules import CleanupPolicy
+    from lance_spark.disk_usage.disk_usage import storage
 
     report = storage(session.location, CleanupPolicy(clones=clones), session.engine)
     grid = report.refs_grid() if refs else report.kinds_grid()

@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 
-from lance_spark.cli.command import dry_run_option, verb, yes_option
-from lance_spark.cli.confirm import confirm
-from lance_spark.cli.exit_codes import PARTLY_DONE
+from lance_spark.cli.output import PARTLY_DONE, confirm
+from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.cli.session import Session
+from lance_spark.core.options import to_span
+from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
-from lance_spark.options.text import to_span
-from lance_spark.show.words import counted
 
 
 @verb("expire-refs")
@@ -37,8 +36,8 @@ def command(session: Session, /, **given: Any) -> int:
     --execute is given. Kept: branches with unmerged changes, protected ones, and what another ref or a clone needs.
     Also takes the files of branches that were deleted with branch -d so long ago that nobody restores them.
     """
-    from lance_spark.actions.expiry import carry_out, plan_expiry
-    from lance_spark.refs.expiry_plan import ExpiryOptions
+    from lance_spark.maintenance.expiry import carry_out, plan_expiry
+    from lance_spark.maintenance.expiry_rules import ExpiryOptions
 
     execute, yes, force = given["execute"], given["yes"], given["force"]
     if execute and given["dry_run"]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
-from lance_spark.refs.names import branch_or_none
+from lance_spark.core.refs import branch_or_none
 
 
 @verb("fetch")
@@ -20,9 +20,9 @@ def command(session: Session, remote: str | None, branches: tuple[str, ...], dry
     Branch BRANCH of REMOTE is followed by REMOTE/BRANCH here. Only metadata comes; files stay where they are. No branch
     of your own changes. REMOTE is by default origin, or the only one; without BRANCH all its branches are fetched.
     """
-    from lance_spark.actions.sync.fetch import FetchOptions, fetch
-    from lance_spark.cli.printing import painted
-    from lance_spark.cli.remotes import find_remote
+    from lance_spark.cli.output import painted
+    from lance_spark.cli.session import find_remote
+    from lance_spark.remotes.fetch import FetchOptions, fetch
 
     chosen = [branch_or_none(branch) for branch in branches] or None
     options = FetchOptions(chosen, dry_run=dry_run)

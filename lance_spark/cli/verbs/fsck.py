@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.cli.command import verb, yes_option
-from lance_spark.cli.confirm import confirm
-from lance_spark.cli.exit_codes import PARTLY_DONE
-from lance_spark.cli.progress import BAR
+from lance_spark.cli.output import BAR, PARTLY_DONE, confirm
+from lance_spark.cli.program import verb, yes_option
 from lance_spark.cli.session import Session
+from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
-from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
-    from lance_spark.actions.fsck.fsck import FsckOptions
-    from lance_spark.checkup.report import FsckReport
+    from lance_spark.fsck.fsck import FsckOptions
+    from lance_spark.fsck.report import FsckReport
 
 
 @verb("fsck")
@@ -39,7 +37,7 @@ def command(
     changed without --execute. Exit code 22 says that something is damaged, 20 that something could not be reached, 0
     neither; with --execute 0 says that all of it was repaired, 6 that some of it was.
     """
-    from lance_spark.actions.fsck.fsck import FsckOptions, fsck
+    from lance_spark.fsck.fsck import FsckOptions, fsck
 
     wanted = repair["repair"]
     if undo is not None:
@@ -57,7 +55,7 @@ def command(
 
 
 def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes: bool) -> int:
-    from lance_spark.actions.fsck.repairing import RepairOptions, execute, fsck_and_repair
+    from lance_spark.fsck.repair import RepairOptions, execute, fsck_and_repair
 
     now = time.time_ns()
     report = fsck_and_repair(session.location, options, RepairOptions(given["on_main"]), session.engine, now)
@@ -75,7 +73,7 @@ def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes:
 
 
 def _undo(session: Session, record: str, yes: bool) -> int:
-    from lance_spark.actions.fsck.undo import undo
+    from lance_spark.fsck.repair import undo
 
     confirm(f"The repair '{record}' of {session.location.uri} will be taken back.", yes)
     done = undo(session.location, record)

@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.cli.command import dry_run_option, verb, yes_option
-from lance_spark.cli.confirm import confirm
-from lance_spark.cli.exit_codes import PARTLY_DONE
-from lance_spark.cli.output import Output
-from lance_spark.cli.progress import BAR
+from lance_spark.cli.output import BAR, PARTLY_DONE, Output, confirm
+from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.cli.session import Session
+from lance_spark.core.options import to_span
+from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
-from lance_spark.options.text import to_span
-from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
-    from lance_spark.cleanup.policy import CleanupPolicy
     from lance_spark.cleanup.report import CleanupReport
+    from lance_spark.cleanup.rules import CleanupPolicy
 
 
 @verb("gc")
@@ -51,8 +48,8 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     unless --execute is given. Kept: the newest version of every branch, those of the last day, tagged versions, the
     versions branches were made from, and what clones need.
     """
-    from lance_spark.actions.cleanup.plan import plan_cleanup
-    from lance_spark.show.words import readable
+    from lance_spark.cleanup.cleanup import plan_cleanup
+    from lance_spark.core.show import readable
 
     if execute and dry_run:
         raise InvalidOption("--execute and --dry-run do not go together.")
@@ -79,8 +76,7 @@ def _policy(
     branches: tuple[str, ...],
     **windows: str | None,
 ) -> CleanupPolicy:
-    from lance_spark.cleanup.policy import CleanupPolicy, of_branches
-    from lance_spark.cleanup.policy_file import parse_policy
+    from lance_spark.cleanup.rules import CleanupPolicy, of_branches, parse_policy
 
     base = parse_policy(policy.read()) if policy is not None else CleanupPolicy()
     given: dict[str, Any] = {

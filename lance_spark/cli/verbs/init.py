@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.actions.target import located
-from lance_spark.actions.workspace import find_here, is_for, new_workspace, workspace_in
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session, check_finished
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.workspace import CONFIG, OpenWorkspace, Workspace, check_uri
 from lance_spark.errors import AlreadyExists, InvalidOption, PermissionDenied
-from lance_spark.location import DatasetLocation
-from lance_spark.workspace.model import CONFIG, Workspace, check_uri
-from lance_spark.workspace.place import OpenWorkspace
+from lance_spark.storage.resolving import located
+from lance_spark.workspace.workspace import find_here, is_for, new_workspace, workspace_in
 
 if TYPE_CHECKING:
-    from lance_spark.actions.init import InitPlan
+    from lance_spark.workspace.workspace import InitPlan
 
 
 @verb("init")
@@ -35,7 +34,7 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
     columns yet; the first overwrite brings them. The workspace is made in DIR, by default the dataset's own directory,
     or ./NAME for a dataset on an object store. What exists already is not made again.
     """
-    from lance_spark.actions.init import init_dataset, init_location, plan_init
+    from lance_spark.workspace.workspace import init_dataset, init_location, plan_init
 
     if session.dataset is not None:
         raise InvalidOption("init takes the dataset as its argument, not as --dataset or -C URI.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
 
 _SHOWN = 30
@@ -23,9 +23,9 @@ def command(session: Session, ref: str | None, count: int, graph: bool, stat: bo
     Those of REF or of the current branch, and of its parents before its fork. A version's manifest is read when its
     line is printed, so a long history costs nothing until -n asks for it.
     """
-    from lance_spark.actions.log.history import Scope, recent
-    from lance_spark.cli.printing import painted
-    from lance_spark.history.text import graph_lines, log_lines
+    from lance_spark.cli.output import painted
+    from lance_spark.log.log import Scope, recent
+    from lance_spark.log.rules import graph_lines, log_lines
 
     start = session.resolve(ref)
     scope: Scope = "all" if everything else "merged" if graph else "chain"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
 
 
@@ -21,8 +21,8 @@ def command(session: Session, ref: str, message: str | None, ff_only: bool, refe
     The changes of REF since the last common version become one version: readers see the branch before or after. Only
     files that REF's own branch wrote are copied, so that branch can be deleted afterwards; with --reference it cannot.
     """
-    from lance_spark.actions.merge.merge import MergeOptions, merge
-    from lance_spark.cli.replays import report
+    from lance_spark.cli.output import report
+    from lance_spark.merge.merge import MergeOptions, merge
 
     options = MergeOptions(ff_only=ff_only, reference=reference, dry_run=dry_run, message=message)
     result = merge(session.location, session.resolve(ref), session.own_branch, options, session.engine)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
+from lance_spark.core.refs import branch_or_none
 from lance_spark.errors import NotFound
-from lance_spark.refs.names import branch_or_none
 
 if TYPE_CHECKING:
-    from lance_spark.actions.sync.tracking_branches import Remote
+    from lance_spark.remotes.fetch import Remote
 
 
 @verb("pull")
@@ -30,11 +30,10 @@ def command(
     REMOTE is by default origin, or the only one, BRANCH the one named like the current branch. Files stay where they
     are. With --dry-run it fetches, and only says what the merge would do.
     """
-    from lance_spark.actions.merge.merge import MergeOptions
-    from lance_spark.actions.sync.pull import pull
-    from lance_spark.cli.printing import painted
-    from lance_spark.cli.remotes import find_remote
-    from lance_spark.cli.replays import exit_code
+    from lance_spark.cli.output import exit_code, painted
+    from lance_spark.cli.session import find_remote
+    from lance_spark.merge.merge import MergeOptions
+    from lance_spark.remotes.pull import pull
 
     into, source = session.own_branch, find_remote(session, remote)
     theirs = into if branch is None else branch_or_none(branch)
@@ -51,7 +50,7 @@ def command(
 
 def _check_counterpart(remote: Remote, branch: str) -> None:
     """Raise NotFound, with what to do, if the remote has other branches but none of this name."""
-    from lance_spark.actions.resolve import all_refs
+    from lance_spark.storage.resolving import all_refs
 
     if branch not in all_refs(remote.location).branches:
         raise NotFound(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
-from lance_spark.refs.names import branch_or_none
+from lance_spark.core.refs import branch_or_none
 
 
 @verb("push")
@@ -23,11 +23,10 @@ def command(session: Session, remote: str | None, branch: str | None, message: s
     first. A branch or a dataset that the remote lacks is created. With --dry-run it fetches, and only says what would
     be pushed.
     """
-    from lance_spark.actions.sync.push import PushOptions, push
-    from lance_spark.actions.sync.write_guards import check_own
-    from lance_spark.cli.printing import painted
-    from lance_spark.cli.remotes import find_remote
-    from lance_spark.cli.replays import exit_code
+    from lance_spark.cli.output import exit_code, painted
+    from lance_spark.cli.session import find_remote
+    from lance_spark.remotes.push import PushOptions, push
+    from lance_spark.storage.commits import check_own
 
     pushed = session.branch if branch is None else branch_or_none(branch)
     check_own(session.location, pushed)

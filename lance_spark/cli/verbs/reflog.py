@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
 
 
@@ -27,7 +27,7 @@ def command(session: Session, ref: str | None, count: int) -> None:
     deleted or restored. A branch's versions are listed as far as they exist. branch --restore and tag --restore take a
     change back.
     """
-    from lance_spark.actions.reflog import list_changes
+    from lance_spark.refs.reflog import list_changes
 
     found = list_changes(session.location, ref, count or None)
     grid = found.grid()

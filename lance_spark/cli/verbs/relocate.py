@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.cli.command import dry_run_option, verb, yes_option
-from lance_spark.cli.confirm import confirm
+from lance_spark.cli.output import confirm
+from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.refs.names import MAIN
+from lance_spark.core.refs import MAIN
 
 if TYPE_CHECKING:
-    from lance_spark.relocate.result import Relocation
+    from lance_spark.clones.rules import Relocation
 
 _NOT_FOUND, _NO_ANSWER = 10, 20
 
@@ -31,8 +31,8 @@ def command(session: Session, old: str | None, new: str | None, dry_run: bool, y
     If every file of a base path is here, it makes a version that reads the files from here. A clone whose source was
     moved needs --from OLD --to NEW.
     """
-    from lance_spark.actions.relocate.relocate import relocate
-    from lance_spark.cli.printing import painted
+    from lance_spark.cli.output import painted
+    from lance_spark.clones.relocate import relocate
 
     relocation = relocate(session.location, old, new, dry_run=True)
     if relocation.branches and not dry_run:

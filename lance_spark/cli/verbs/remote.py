@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lance_spark.actions.target import located
-from lance_spark.actions.workspace import change_remotes
-from lance_spark.cli.command import VerbGroup, dry_run_option, yes_option
+from lance_spark.cli.program import VerbGroup, dry_run_option, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.errors import InvalidOption, Refused
-from lance_spark.workspace.model import (
+from lance_spark.core.workspace import (
     RemoteEntry,
     check_known_remote,
     check_uri,
@@ -20,11 +17,14 @@ from lance_spark.workspace.model import (
     with_remote_uri,
     without_remote,
 )
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.storage.resolving import located
+from lance_spark.workspace.workspace import change_remotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lance_spark.actions.sync.result import Fetched
+    from lance_spark.remotes.report import Fetched
 
 _STATES = {"new": "not fetched yet", "updated": "fetch brings it", "gone": "gone at the remote"}
 
@@ -50,7 +50,7 @@ def _listed(session: Session) -> list[tuple[str, str]]:
     """Names and URIs, as the workspace's file has them."""
     if session.has_workspace:
         return sorted((remote.name, remote.uri) for remote in session.workspace.workspace.remotes.values())
-    from lance_spark.cli.remotes import known_here
+    from lance_spark.cli.session import known_here
 
     return sorted(known_here(session).items())
 
@@ -60,8 +60,8 @@ def _listed(session: Session) -> list[tuple[str, str]]:
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Ask a remote for its branches, and say what was fetched of them."""
-    from lance_spark.actions.sync.fetch import FetchOptions, fetch
-    from lance_spark.cli.remotes import find_remote, known_here
+    from lance_spark.cli.session import find_remote, known_here
+    from lance_spark.remotes.fetch import FetchOptions, fetch
 
     check_known_remote(known_here(session), name)
     fetched = fetch(session.location, find_remote(session, name), session.engine, FetchOptions(dry_run=True))
@@ -120,7 +120,7 @@ def remove(session: Session, name: str, dry_run: bool, yes: bool) -> None:
     The remote itself stays as it is, and your own branches go on reading its files. A following branch stays as well
     if one of your own branches was created from it.
     """
-    from lance_spark.cli.confirm import confirm
+    from lance_spark.cli.output import confirm
     from lance_spark.cli.verbs.branch import FORGOTTEN
 
     check_known_remote(session.workspace.workspace.remotes, name)
@@ -155,8 +155,8 @@ def _change(session: Session, change: Callable[[str], str], dry_run: bool) -> No
 
 def _followers(session: Session, remote: str) -> list[str]:
     """The branches that follow a remote's branches, children before parents, so that they can be deleted in order."""
-    from lance_spark.actions.resolve import all_refs
-    from lance_spark.actions.sync.write_guards import following
+    from lance_spark.storage.commits import following
+    from lance_spark.storage.resolving import all_refs
 
     table = all_refs(session.location)
     names = [name for name, follows in following(table).items() if follows.remote == remote]
@@ -172,8 +172,8 @@ def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, s
     """The branches to delete, and those that stay, with the reason."""
     from dataclasses import replace
 
-    from lance_spark.actions.resolve import all_refs
-    from lance_spark.refs.edit import check_delete_branch
+    from lance_spark.refs.rules import check_delete_branch
+    from lance_spark.storage.resolving import all_refs
 
     table = all_refs(session.location)
     delete, keep = [], {}
@@ -190,7 +190,7 @@ def _plan_removal(session: Session, remote: str) -> tuple[list[str], dict[str, s
 
 
 def _delete_followers(session: Session, remote: str) -> tuple[list[str], dict[str, str]]:
-    from lance_spark.actions.branches import delete_branch
+    from lance_spark.refs.refs import delete_branch
 
     delete, keep = _plan_removal(session, remote)
     for name in delete:

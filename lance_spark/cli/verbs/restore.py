@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.actions.resolve import version_numbers
-from lance_spark.cli.command import dry_run_option, verb, yes_option
-from lance_spark.cli.confirm import confirm
-from lance_spark.cli.output import version_json
+from lance_spark.cli.output import confirm, version_json
+from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.cli.session import Session
+from lance_spark.core.refs import MAIN
+from lance_spark.core.show import counted
 from lance_spark.errors import Refused
-from lance_spark.refs.names import MAIN
-from lance_spark.show.words import counted
+from lance_spark.storage.resolving import version_numbers
 
 
 @verb("restore")
@@ -25,7 +24,7 @@ def command(session: Session, ref: str, dry_run: bool, yes: bool) -> None:
     REF is a version of the current branch. This is a new version, equal to REF. The versions in between stay in the
     history.
     """
-    from lance_spark.actions.restore import restore_version
+    from lance_spark.merge.restore import restore_version
 
     pin = session.resolve(ref)
     current = session.own_branch or MAIN

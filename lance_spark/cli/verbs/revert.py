@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
 
 
@@ -19,8 +19,8 @@ def command(session: Session, ref: str, message: str | None, dry_run: bool) -> i
     REF is a version, such as exp@7. The result is a new version of the current branch; nothing is removed from any
     history.
     """
-    from lance_spark.actions.merge.single_version import revert
-    from lance_spark.cli.replays import report
+    from lance_spark.cli.output import report
+    from lance_spark.merge.merge import revert
 
     result = revert(session.location, session.resolve(ref), session.own_branch, session.engine, message, dry_run)
     return report(session.output, result)

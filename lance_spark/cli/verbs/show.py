@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
 
 
@@ -16,9 +16,9 @@ def command(session: Session, ref: str | None) -> None:
 
     What made it and what it changed, columns, indexes, files and base paths.
     """
-    from lance_spark.actions.log.history import show
-    from lance_spark.cli.printing import painted
-    from lance_spark.history.text import show_lines
+    from lance_spark.cli.output import painted
+    from lance_spark.log.log import show
+    from lance_spark.log.rules import show_lines
 
     detail = show(session.location, session.resolve(ref))
     session.output.show(detail.as_record(), painted(session.output, show_lines(detail)))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lance_spark.actions.sync.write_guards import ORIGIN
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
-from lance_spark.show.words import counted
+from lance_spark.core.show import counted
+from lance_spark.storage.commits import ORIGIN
 
 if TYPE_CHECKING:
-    from lance_spark.actions.status import Status, Tracking
+    from lance_spark.workspace.status import Status, Tracking
 
 
 @verb("status")
@@ -24,7 +24,7 @@ def command(session: Session) -> None:
     That is its newest version, and how far it is ahead of and behind its parent branch and the branches of the same
     name at its remotes. No request is sent to remotes: what they have is what was fetched last.
     """
-    from lance_spark.actions.status import status
+    from lance_spark.workspace.status import status
 
     now = status(session.location, session.branch)
     session.output.show(now.as_record(), "\n".join(_lines(session, now)))

@@ -7,20 +7,33 @@ from typing import Any
 
 import click
 
-from lance_spark.actions.denied import unchanged
-from lance_spark.actions.expressions import resolve_expression
-from lance_spark.actions.lifetimes import alter_tag, check_settings
-from lance_spark.actions.reflog import find_former, restore_tag
-from lance_spark.actions.tags import check_tag_to_delete, create_tag, delete_tag, find_tag, list_tags, move_tag
-from lance_spark.cli.command import dry_run_option, verb, yes_option
-from lance_spark.cli.confirm import confirm
-from lance_spark.cli.lifetimes import check_settings_fit, settings_of, tag_options, told
-from lance_spark.cli.output import age, stamp, version_json
-from lance_spark.cli.session import Session
+from lance_spark.cli.output import age, confirm, stamp, version_json
+from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.cli.session import Session, check_settings_fit, settings_of, tag_options, told
+from lance_spark.core.refs import (
+    MAIN,
+    TAG_SETTINGS,
+    PinnedVersion,
+    RefSpec,
+    Tag,
+    check_new_tag_name,
+    check_tag_name,
+    is_own_tag,
+)
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption
-from lance_spark.refs.lifetime import TAG_SETTINGS
-from lance_spark.refs.model import PinnedVersion, RefSpec, Tag
-from lance_spark.refs.names import MAIN, check_new_tag_name, check_tag_name, is_own_tag
+from lance_spark.refs.reflog import find_former, restore_tag
+from lance_spark.refs.refs import (
+    alter_tag,
+    check_settings,
+    check_tag_to_delete,
+    create_tag,
+    delete_tag,
+    find_tag,
+    list_tags,
+    move_tag,
+)
+from lance_spark.storage.commits import unchanged
+from lance_spark.storage.resolving import resolve_expression
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.call import parse_properties
 from lance_spark.cli.catalog.printing import name_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, parse_properties, verb
 from lance_spark.errors import InvalidOption
 
 
@@ -22,11 +21,10 @@ def command(session: CatalogSession, name: str, put: tuple[str, ...], unset: tup
 
     NAME "" is the root namespace.
     """
-    from lance_spark.actions.catalog.lookup import describe_table
-    from lance_spark.actions.catalog.namespaces import describe_namespace
-    from lance_spark.actions.catalog.overview import kind_of
-    from lance_spark.actions.catalog.properties import alter, plan_alteration
-    from lance_spark.catalog.names import TABLE
+    from lance_spark.catalog.lookup import describe_namespace, describe_table
+    from lance_spark.catalog.overview import kind_of
+    from lance_spark.catalog.rules import TABLE
+    from lance_spark.catalog.tables import alter, plan_alteration
 
     given = parse_properties(put)
     if not given and not unset:

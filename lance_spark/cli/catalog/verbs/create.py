@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.call import parse_properties
 from lance_spark.cli.catalog.printing import name_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, parse_properties, verb
 from lance_spark.errors import InvalidOption
 
 
@@ -35,7 +34,7 @@ def command(
 
 
 def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_run: bool) -> None:
-    from lance_spark.actions.catalog.declaring import declare, plan_table
+    from lance_spark.catalog.tables import declare, plan_table
 
     plan = plan_table(session.new_catalog, name, properties)
     identifier, location = plan.identifier, None if dry_run else declare(plan).location.uri
@@ -56,8 +55,8 @@ def _table(session: CatalogSession, name: str, properties: dict[str, str], dry_r
 
 
 def _namespace(session: CatalogSession, name: str, properties: dict[str, str], parents: bool, dry_run: bool) -> None:
-    from lance_spark.actions.catalog.namespaces import create_namespace, namespace_exists, plan_namespace
-    from lance_spark.catalog.names import Identifier, identify_namespace
+    from lance_spark.catalog.lookup import create_namespace, namespace_exists, plan_namespace
+    from lance_spark.catalog.rules import Identifier, identify_namespace
 
     catalog = session.new_catalog
     identifier = identify_namespace(name)

@@ -9,10 +9,10 @@ import click
 
 from lance_spark.cli.catalog.printing import location_of, removed_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 
 if TYPE_CHECKING:
-    from lance_spark.catalog.model import Removed
+    from lance_spark.catalog.rules import Removed
 
 
 @verb("deregister")
@@ -24,7 +24,7 @@ def command(session: CatalogSession, name: str, dry_run: bool) -> None:
 
     It prints the command that puts the table back, with its properties. It asks no question, as nothing is lost.
     """
-    from lance_spark.actions.catalog.registering import deregister, plan_deregistration
+    from lance_spark.catalog.tables import deregister, plan_deregistration
 
     catalog = session.catalog
     plan = plan_deregistration(catalog, name)

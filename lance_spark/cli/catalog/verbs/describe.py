@@ -9,14 +9,14 @@ import click
 
 from lance_spark.cli.catalog.printing import name_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import verb
 from lance_spark.cli.output import stamp
-from lance_spark.show.words import counted
+from lance_spark.cli.program import verb
+from lance_spark.core.show import counted
 
 if TYPE_CHECKING:
-    from lance_spark.actions.catalog.overview import TableContents
-    from lance_spark.catalog.model import NamespaceInfo, TableInfo
-    from lance_spark.history.entries import VersionDetail
+    from lance_spark.catalog.overview import TableContents
+    from lance_spark.catalog.rules import NamespaceInfo, TableInfo
+    from lance_spark.format.operations import VersionDetail
 
 _WIDTH = 12
 Rows = Iterator[tuple[str, str]]
@@ -30,10 +30,9 @@ def command(session: CatalogSession, name: str) -> None:
 
     Of a table: where it is, its newest version, columns, branches, properties. Without NAME the root namespace.
     """
-    from lance_spark.actions.catalog.lookup import describe_table
-    from lance_spark.actions.catalog.namespaces import describe_namespace
-    from lance_spark.actions.catalog.overview import kind_of
-    from lance_spark.catalog.names import TABLE
+    from lance_spark.catalog.lookup import describe_namespace, describe_table
+    from lance_spark.catalog.overview import kind_of
+    from lance_spark.catalog.rules import TABLE
 
     if kind_of(session.catalog, name) == TABLE:
         _show_table(session, describe_table(session.catalog, name))
@@ -51,7 +50,7 @@ def _show_namespace(session: CatalogSession, namespace: NamespaceInfo) -> None:
 
 
 def _show_table(session: CatalogSession, table: TableInfo) -> None:
-    from lance_spark.actions.catalog.overview import look_into
+    from lance_spark.catalog.overview import look_into
 
     inside = look_into(table)
     session.show(

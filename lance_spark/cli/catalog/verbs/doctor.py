@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import dry_run_option, verb, yes_option
-from lance_spark.cli.confirm import confirm
-from lance_spark.cli.exit_codes import PARTLY_DONE
-from lance_spark.cli.output import Output
+from lance_spark.cli.output import PARTLY_DONE, Output, confirm
+from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
-from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
-    from lance_spark.catalog.findings import Finding
+    from lance_spark.catalog.doctor_rules import Finding
 
 
 @verb("doctor")
@@ -31,9 +29,9 @@ def command(session: CatalogSession, mend: bool, dry_run: bool, yes: bool) -> in
     Looks for rows without files, directories and ids that are taken twice, missing namespaces and indexes, marks that
     hide tables, and directories that no row names. jobs/cleanup.py --catalog deletes such directories after a day.
     """
-    from lance_spark.actions.catalog.doctor import examine
-    from lance_spark.actions.catalog.doctor import mend as mend_findings
-    from lance_spark.catalog.findings import UNREGISTERED
+    from lance_spark.catalog.doctor import examine
+    from lance_spark.catalog.doctor import mend as mend_findings
+    from lance_spark.catalog.doctor_rules import UNREGISTERED
 
     if dry_run and not mend:
         raise InvalidOption("--dry-run goes with --mend.", hint="Without --mend nothing is changed.")
@@ -82,7 +80,7 @@ def _table(output: Output, findings: Sequence[Finding]) -> str:
 def _lines(
     session: CatalogSession, wrong: Sequence[Finding], plain: int, done: tuple[Sequence[Finding], Sequence[Finding]]
 ) -> Iterator[str]:
-    from lance_spark.catalog.findings import ORPHAN
+    from lance_spark.catalog.doctor_rules import ORPHAN
 
     mended, would = done
     if wrong:

@@ -7,7 +7,7 @@ import json
 import click
 
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 
 
 @verb("du")
@@ -18,7 +18,7 @@ def command(session: CatalogSession, namespace: str) -> int:
 
     Without NAMESPACE all tables, else those in it and in the namespaces below. The largest come first.
     """
-    from lance_spark.actions.catalog.storage import catalog_storage
+    from lance_spark.disk_usage.lake import catalog_storage
 
     report = catalog_storage(session.catalog, session.engine, namespace)
     grid = report.grid().text()

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import click
 
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 
 
 @verb("fsck")
@@ -21,8 +21,8 @@ def command(session: CatalogSession, deep: bool) -> int:
     says that a table is damaged, 20 that something could not be reached, 6 that only the catalog is not as it should
     be. On a cluster: jobs/fsck.py --catalog ROOT.
     """
-    from lance_spark.actions.catalog.fsck import fsck_catalog
-    from lance_spark.actions.fsck.fsck import FsckOptions
+    from lance_spark.fsck.fsck import FsckOptions
+    from lance_spark.fsck.lake import fsck_catalog
 
     report = fsck_catalog(session.catalog, FsckOptions(deep), session.engine, datetime.now(timezone.utc))
     session.show(json.loads(report.to_json()), str(report))

@@ -9,11 +9,11 @@ import click
 
 from lance_spark.cli.catalog.printing import item_json, item_place, item_text
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import verb
+from lance_spark.cli.program import verb
 from lance_spark.errors import NotFound
 
 if TYPE_CHECKING:
-    from lance_spark.actions.catalog.overview import Item
+    from lance_spark.catalog.overview import Item
 
 
 @verb("ls")
@@ -38,8 +38,8 @@ def command(session: CatalogSession, name: str, recursive: bool, long: bool) -> 
 
 def _items(session: CatalogSession, name: str, recursive: bool) -> Sequence[Item]:
     """What a namespace holds; a table alone, as for a file."""
-    from lance_spark.actions.catalog.overview import kind_of, overview
-    from lance_spark.catalog.names import NAMESPACE, identify_namespace
+    from lance_spark.catalog.overview import kind_of, overview
+    from lance_spark.catalog.rules import NAMESPACE, identify_namespace
 
     try:
         return overview(session.catalog, name, recursive)

@@ -6,7 +6,7 @@ import click
 
 from lance_spark.cli.catalog.printing import name_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.errors import InvalidOption
 
 
@@ -19,7 +19,7 @@ def command(session: CatalogSession, dry_run: bool) -> None:
     All in one commit; no data is moved, and jobs that know V1 only may go on. Run it again for the tables that they
     make meanwhile. Afterwards --mode v2 finds every table without looking at directories.
     """
-    from lance_spark.actions.catalog.migrate import migrate
+    from lance_spark.catalog.migrate import migrate
 
     catalog = session.catalog
     if not catalog.reads_manifest:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from lance_spark.cli.call import parse_properties
 from lance_spark.cli.catalog.printing import location_of, name_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, parse_properties, verb
 
 
 @verb("register")
@@ -24,7 +23,7 @@ def command(
     LOCATION is relative to ROOT, or a whole URI below it. Without LOCATION it is the one directory that is called like
     the table. The data stays where it is.
     """
-    from lance_spark.actions.catalog.registering import plan_registration, register
+    from lance_spark.catalog.tables import plan_registration, register
 
     catalog, given = session.catalog, parse_properties(properties)
     plan = plan_registration(catalog, name, location, given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import dry_run_option, verb
+from lance_spark.cli.program import dry_run_option, verb
 
 
 @verb("rename")
@@ -19,7 +19,7 @@ def command(session: CatalogSession, old: str, new: str, dry_run: bool) -> None:
     NEW may be in another namespace. Only the name changes; data, versions and properties stay. A table called
     OLD.lance in the root is the exception while directories count: its files are copied to a new directory first.
     """
-    from lance_spark.actions.catalog.renaming import plan_rename, rename
+    from lance_spark.catalog.removing import plan_rename, rename
 
     plan = plan_rename(session.catalog, old, new)
     left = None if dry_run else rename(plan).left_behind

@@ -9,14 +9,14 @@ import click
 
 from lance_spark.cli.catalog.printing import location_of, name_json, removed_json
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import dry_run_option, verb, yes_option
-from lance_spark.cli.confirm import confirm
+from lance_spark.cli.output import confirm
+from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
-from lance_spark.show.words import counted
 
 if TYPE_CHECKING:
-    from lance_spark.actions.catalog.dropping import DropPlan
-    from lance_spark.catalog.model import Removed
+    from lance_spark.catalog.removing import DropPlan
+    from lance_spark.catalog.rules import Removed
 
 
 @verb("rm")
@@ -31,9 +31,9 @@ def command(session: CatalogSession, /, name: str, cascade: bool, force: bool, d
 
     A namespace has to be empty, unless --cascade is given. To keep the files use deregister.
     """
-    from lance_spark.actions.catalog.dropping import drop, plan_drop, plan_namespace_drop
-    from lance_spark.actions.catalog.overview import kind_of
-    from lance_spark.catalog.names import NAMESPACE
+    from lance_spark.catalog.overview import kind_of
+    from lance_spark.catalog.removing import drop, plan_drop, plan_namespace_drop
+    from lance_spark.catalog.rules import NAMESPACE
 
     catalog = session.catalog
     is_namespace = kind_of(catalog, name) == NAMESPACE

@@ -9,13 +9,13 @@ import click
 
 from lance_spark.cli.catalog.printing import item_json, item_text
 from lance_spark.cli.catalog.session import CatalogSession
-from lance_spark.cli.command import verb
 from lance_spark.cli.output import Output
-from lance_spark.show.words import counted
+from lance_spark.cli.program import verb
+from lance_spark.core.show import counted
 
 if TYPE_CHECKING:
-    from lance_spark.actions.catalog.overview import Item
-    from lance_spark.catalog.names import Identifier
+    from lance_spark.catalog.overview import Item
+    from lance_spark.catalog.rules import Identifier
 
 
 @verb("tree")
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(session: CatalogSession, name: str) -> None:
     """Draw namespaces and tables as a tree."""
-    from lance_spark.actions.catalog.overview import overview
-    from lance_spark.catalog.names import identify_namespace
+    from lance_spark.catalog.overview import overview
+    from lance_spark.catalog.rules import identify_namespace
 
     within = identify_namespace(name)
     items = overview(session.catalog, within, recursive=True)
@@ -43,7 +43,7 @@ def command(session: CatalogSession, name: str) -> None:
 
 def _with_missing(items: tuple[Item, ...], within: Identifier) -> list[Item]:
     """With the namespaces that rows name but that do not exist: other tools do not check that."""
-    from lance_spark.actions.catalog.overview import Item
+    from lance_spark.catalog.overview import Item
 
     known = {item.identifier: item for item in items}
     for item in items:

@@ -1,1 +1,0 @@
-"""What people do with a catalog: one file per topic."""

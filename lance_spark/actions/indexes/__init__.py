@@ -1,1 +1,0 @@
-"""Indexes: list, create, optimize, drop."""

@@ -1,1 +1,0 @@
-"""The history of branches, read as far as it is shown."""

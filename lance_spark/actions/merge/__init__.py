@@ -1,1 +1,0 @@
-"""One engine for merge, cherry-pick, revert, fetch, pull and push: plan, copy, commit."""

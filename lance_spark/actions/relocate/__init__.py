@@ -1,1 +1,0 @@
-"""After a dataset was moved or copied: checks base paths, and lets branches read from where it is now."""

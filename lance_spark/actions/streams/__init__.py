@@ -1,1 +1,0 @@
-"""Streams into and out of a branch, from beginning to end."""

@@ -1,1 +1,0 @@
-"""Maintenance: what is to be done to tables, and doing it."""

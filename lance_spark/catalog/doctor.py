@@ -1,0 +1,122 @@
+"""Examines a catalog, and mends what can be mended so that it could be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog.directories import exists_below, list_root, look
+from lance_spark.catalog.doctor_rules import (
+    DEAD_ROW,
+    HIDDEN,
+    MISSING_INDEX,
+    MISSING_KEY,
+    MISSING_PARENT,
+    ORPHAN,
+    STRAY_ROW,
+    AddNamespaces,
+    Finding,
+    RemoveRows,
+    dead_rows,
+    directory_findings,
+    row_findings,
+    table_findings,
+)
+from lance_spark.catalog.entry_rules import DEREGISTERED, SUFFIX, Entry, RowFilter, read_mark
+from lance_spark.catalog.manifest_lance import newest, older_columns, read_rows
+from lance_spark.catalog.removing import DEFAULT_AGE, INTERRUPTED, Orphan, find_orphans
+from lance_spark.catalog.rules import DELIMITER, Catalog, is_inside
+from lance_spark.storage.files import THREADS
+
+
+def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE) -> tuple[Finding, ...]:
+    """Everything that is not as it should be, sorted. Changes nothing; directories younger than a day are left out."""
+    findings: list[Finding] = []
+    entries: Sequence[Entry] = ()
+    snapshot = newest(catalog.manifest) if catalog.reads_manifest else None
+    directories, plain = list_root(catalog.root)
+    if snapshot is not None:
+        entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries
+        findings += row_findings(entries)
+        findings += dead_rows(entries, _have_files(catalog, entries, directories))
+        findings += table_findings(snapshot.schema, manifest_lance.index_names(snapshot), older_columns(snapshot))
+        for orphan in find_orphans(catalog):
+            if orphan.newest <= now - older_than:
+                findings.append(_orphan(orphan))
+    states = look(catalog.root, [directory for directory in directories if directory.endswith(SUFFIX)])
+    findings += directory_findings(entries, states, plain, catalog.reads_directories)
+    return tuple(sorted(set(findings)))
+
+
+def _orphan(orphan: Orphan) -> Finding:
+    if orphan.kind == INTERRUPTED:
+        return Finding(HIDDEN, orphan.directory, "A rename was interrupted: it is marked as deregistered.")
+    text = f"No row names it ({orphan.kind}, {orphan.files} files, {orphan.bytes:,} bytes)."
+    return Finding(ORPHAN, orphan.directory, text)
+
+
+def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequence[str]) -> dict[str, bool]:
+    """Of each table's directory, whether it has files; those that lead out of the root are left out."""
+    locations = {entry.location for entry in entries if entry.is_table and entry.location and is_inside(entry.location)}
+    direct = {location for location in locations if "/" not in location}
+    there = direct & set(directories)
+    have_files = dict.fromkeys(direct - there, False)
+    have_files |= {location: state.has_files for location, state in look(catalog.root, sorted(there)).items()}
+    nested = sorted(locations - direct)
+    with ThreadPoolExecutor(THREADS) as pool:
+        have_files |= dict(zip(nested, pool.map(lambda path: exists_below(catalog.root, path), nested), strict=True))
+    return have_files
+
+
+def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Mend those findings that can be; returns them. Each is looked at again first, so that old findings do no harm.
+
+    Dead rows and rows of versions of a table that is gone are removed, missing namespaces and indexes are made, marks
+    that hide a registered table from V1 are taken away, and the primary key is marked.
+    """
+    chosen = [finding for finding in findings if finding.mendable]
+    entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries if chosen else ()
+    still = {
+        DEAD_ROW: _ids(dead_rows(entries, _have_files(catalog, entries, list_root(catalog.root)[0]))),
+        STRAY_ROW: {finding.subject for finding in row_findings(entries) if finding.kind == STRAY_ROW},
+    }
+    rows = [entry for entry in entries if _is_wanted(entry, chosen, still)]
+    if rows:
+        manifest_lance.apply(catalog.manifest, RemoveRows(tuple(rows)))
+    parents = {finding.subject.rpartition(DELIMITER)[0] for finding in chosen if finding.kind == MISSING_PARENT}
+    if parents:
+        manifest_lance.apply(catalog.manifest, AddNamespaces(_with_ancestors(parents)))
+    for finding in chosen:
+        if finding.kind == HIDDEN and _is_hidden(catalog, finding.subject, entries):
+            directories.remove(catalog.at(finding.subject), DEREGISTERED)
+    if any(finding.kind == MISSING_KEY for finding in chosen):
+        manifest_lance.upgrade(catalog.manifest)
+    if any(finding.kind in (MISSING_INDEX, MISSING_KEY) for finding in chosen):
+        manifest_lance.ensure_indexes(catalog.manifest)
+    return tuple(chosen)
+
+
+def _is_hidden(catalog: Catalog, directory: str, entries: Iterable[Entry]) -> bool:
+    mark = read_mark(directories.content_of(catalog.at(directory), DEREGISTERED))
+    return any(entry.location == directory for entry in entries) or (mark is not None and mark.why == "rename")
+
+
+def _ids(findings: Iterable[Finding]) -> set[str]:
+    return {finding.subject for finding in findings}
+
+
+def _is_wanted(entry: Entry, chosen: Iterable[Finding], still: dict[str, set[str]]) -> bool:
+    return any(
+        finding.kind in still and finding.subject == entry.object_id and entry.object_id in still[finding.kind]
+        for finding in chosen
+    )
+
+
+def _with_ancestors(object_ids: Iterable[str]) -> tuple[str, ...]:
+    ancestors = set()
+    for object_id in object_ids:
+        parts = object_id.split(DELIMITER)
+        ancestors |= {DELIMITER.join(parts[:count]) for count in range(1, len(parts) + 1)}
+    return tuple(sorted(ancestors))

@@ -1,0 +1,568 @@
+"""Which catalog a URI means."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import merge
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark import hints
+from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog.directories import list_root, look, look_at
+from lance_spark.catalog.entry_rules import (
+    DEREGISTERED,
+    LOCATION,
+    OBJECT_ID,
+    OBJECT_TYPE,
+    VERSIONS,
+    AddNamespace,
+    DirectoryState,
+    Entry,
+    RowFilter,
+    Rows,
+    below,
+    check_properties,
+    find_namespace,
+    is_leaving,
+    metadata_reading,
+    missing_table,
+    no_rows,
+    quoted,
+    read_mark,
+    readings,
+    refusal,
+    v1_directory,
+    v1_name,
+)
+from lance_spark.catalog.manifest_lance import CatalogVersion, read, read_rows
+from lance_spark.catalog.rules import (
+    DELIMITER,
+    NAMESPACE,
+    TABLE,
+    Catalog,
+    Identifier,
+    Mode,
+    Name,
+    NamespaceInfo,
+    Page,
+    TableInfo,
+    check_new,
+    identify_namespace,
+    identify_table,
+    split_name,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.errors import (
+    AlreadyExists,
+    CorruptData,
+    InvalidName,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    Refused,
+)
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.resolving import Candidate, NamedTable, choose, find_spec, is_directory, resolve
+
+
+def open_catalog(uri: str, storage_options: Mapping[str, str] | None = None, mode: Mode = "compatibility") -> Catalog:
+    """The catalog in a directory. Nothing is asked of the store, and nothing is made before the first write.
+
+    Raises InvalidOption for what cannot be the place of a catalog.
+    """
+    return Catalog(locate_typed(uri, storage_options), mode)
+
+
+def check_root(catalog: Catalog) -> None:
+    """Raise NotFound for a local catalog whose directory is not there: a misspelt one must not look like an empty one.
+
+    Another store has no directories, only what is in them.
+    """
+    if catalog.root.is_local and not is_directory(catalog.uri):
+        raise NotFound(
+            f"There is no directory {catalog.uri}.",
+            hint=hints.of("Check the catalog's path", hints.CATALOG_ROOT, "; the first table or namespace makes it."),
+        )
+
+
+def catalog_of(table: NamedTable) -> Catalog:
+    """The catalog that has a table. Raises InvalidOption for an unknown mode."""
+    return Catalog(table.root, cast("Mode", table.mode or "compatibility"))
+
+
+def need_manifest(catalog: Catalog, doing: str) -> None:
+    """Raise Refused for what V1 cannot do."""
+    if not catalog.reads_manifest:
+        from lance_spark.catalog.entry_rules import refusal  # pulls in pyarrow, for which commands do not wait
+
+        raise refusal(
+            Refused, doing, "a catalog of directories (V1) has no such thing", hint="Open it in compatibility mode."
+        )
+
+
+# --- Finding a table: first in ``__manifest``, then as a directory (specification "Compatibility Mode")
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """A table."""
+
+    identifier: Identifier
+    path: str | None
+    """Its directory, relative to the root; None where another tool wrote a row without one."""
+    entry: Entry | None
+    """Its row; None for a table that is a directory only."""
+    state: DirectoryState | None = None
+    """What is in the directory; None where there is a row: then the directory is not looked at."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Its properties; directories have none."""
+        return {} if self.entry is None else self.entry.properties
+
+    @property
+    def was_deregistered(self) -> bool:
+        """Whether the directory had the mark when it was looked at."""
+        return self.state is not None and self.state.deregistered
+
+
+def locate_table(catalog: Catalog, name: Name) -> DatasetLocation:
+    """Where a table's data is. Raises InvalidName, NotFound.
+
+    One look into ``__manifest``; whether there is data in that place is not looked at.
+    """
+    identifier = identify_table(name)
+    return located(catalog, find_table(catalog, identifier, f"open table '{identifier}'"))
+
+
+def table_exists(catalog: Catalog, name: Name) -> bool:
+    """Whether there is such a table, with data or only declared. Raises InvalidName."""
+    identifier = identify_table(name)
+    try:
+        find_table(catalog, identifier, f"look for table '{identifier}'")
+    except NotFound:
+        return False
+    return True
+
+
+def describe_table(catalog: Catalog, name: Name) -> TableInfo:
+    """A table's location and properties. Raises InvalidName, NotFound."""
+    identifier = identify_table(name)
+    return describe(catalog, find_table(catalog, identifier, f"describe table '{identifier}'"))
+
+
+def describe(catalog: Catalog, table: FoundTable) -> TableInfo:
+    """A table that was found, described."""
+    location = located(catalog, table)
+    declared = not files.list_names(location, VERSIONS)
+    return TableInfo(table.identifier, location, table.path or "", table.properties, table.entry is not None, declared)
+
+
+def located(catalog: Catalog, table: FoundTable) -> DatasetLocation:
+    """The location of a table that was found. Raises CorruptData for a row that leads nowhere."""
+    if table.path is None:
+        raise CorruptData(
+            f"The row of table '{table.identifier}' in the catalog has no location.",
+            hint="Drop the table, and register its directory again.",
+        )
+    return catalog.at(table.path)
+
+
+def find_table(catalog: Catalog, identifier: Identifier, doing: str, deregistered: bool = False) -> FoundTable:
+    """A table by its name; with ``deregistered`` also one that is a directory only and marked so.
+
+    Raises NotFound, and Refused for a namespace in V1.
+    """
+    if not identifier.in_root:
+        need_manifest(catalog, doing)
+    directory = v1_directory(identifier) if catalog.reads_directories and identifier.in_root else None
+    rows = no_rows()
+    # Which row names the directory is asked last: there is no index on locations.
+    for locations in _asked(catalog, directory):
+        rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=locations))
+        entry = rows.find(identifier.object_id)
+        if entry is not None and entry.is_table:
+            return FoundTable(identifier, entry.location, entry)
+    if directory is None:
+        raise missing_table(rows, identifier, doing)
+    table = _find_directory(catalog, rows, identifier, doing)
+    if table.was_deregistered and not deregistered:
+        raise refusal(NotFound, doing, "it is deregistered", hint="Register it again.")
+    return table
+
+
+def _asked(catalog: Catalog, directory: str | None) -> tuple[tuple[str, ...], ...]:
+    if not catalog.reads_manifest:
+        return ()
+    return ((),) if directory is None else ((), (directory,))
+
+
+def _find_directory(catalog: Catalog, rows: Rows, identifier: Identifier, doing: str) -> FoundTable:
+    directory = v1_directory(identifier)
+    if claimed := rows.at(directory):
+        raise _claimed(claimed[0], doing)
+    if rows.find(identifier.object_id) is not None:  # a namespace: it comes first, as everything in the manifest
+        raise missing_table(rows, identifier, doing)
+    state = look_at(catalog.root, directory)
+    if not state.has_files:
+        raise missing_table(rows, identifier, doing)
+    if state.deregistered and is_leaving(read_mark(directories.content_of(catalog.at(directory), DEREGISTERED))):
+        raise being_taken(doing)
+    return FoundTable(identifier, directory, None, state)
+
+
+def being_taken(doing: str) -> LanceSparkError:
+    """NotFound for a directory that another process has marked, to drop or to rename it."""
+    return refusal(
+        NotFound,
+        doing,
+        "another process is dropping or renaming it",
+        hint="If that was interrupted: the job for orphans collects the rest of a drop, and the doctor shows a table "
+        "again that was to be renamed.",
+    )
+
+
+def _claimed(entry: Entry, doing: str) -> LanceSparkError:
+    return refusal(
+        NotFound, doing, "there is no such table", hint=f"Its directory is that of table '{entry.identifier}' by now."
+    )
+
+
+def look_again(catalog: Catalog, table: FoundTable, doing: str) -> FoundTable:
+    """A table that was a directory only, after the directory was marked: with its row, if it got one just before.
+
+    From the mark on no process gives the directory a row any more. Raises NotFound if it is another table's by now.
+    """
+    if table.entry is not None or not catalog.reads_manifest or table.path is None:
+        return table
+    claimed = read_rows(catalog.manifest, RowFilter(locations=(table.path,))).at(table.path)
+    if not claimed:
+        return table
+    if claimed[0].object_id != table.identifier.object_id or not claimed[0].is_table:
+        raise _claimed(claimed[0], doing)
+    return FoundTable(table.identifier, table.path, claimed[0], table.state)
+
+
+# --- Whether something new can have a name: what is looked at before a change is decided and committed
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """A name that keeps the rules, for a table."""
+
+    identifier: Identifier
+    properties: dict[str, str]
+    doing: str
+    """Completes "Cannot ..."."""
+
+
+def new_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None, verb: str) -> NewTable:
+    """Raises InvalidName, InvalidOption for bad properties, and Refused for what V1 cannot keep."""
+    identifier = identify_table(name)
+    check_new(identifier, TABLE)
+    given = check_properties(properties)
+    doing = f"{verb} table '{identifier}'"
+    if given or not identifier.in_root:
+        need_manifest(catalog, doing)
+    return NewTable(identifier, given, doing)
+
+
+def check_no_table(catalog: Catalog, identifier: Identifier, doing: str) -> None:
+    """Raise AlreadyExists if a directory has the name that something is to get."""
+    if not catalog.reads_directories or not identifier.in_root:
+        return
+    rows = read_rows(catalog.manifest, RowFilter((identifier.object_id,), locations=(v1_directory(identifier),)))
+    if rows.find(identifier.object_id) is None and not check_no_directory(catalog, rows, identifier):
+        raise refusal(AlreadyExists, doing, "there is a table of that name already")
+
+
+def check_no_directory(catalog: Catalog, rows: Rows, identifier: Identifier) -> bool:
+    """Whether no directory has the name of something new, by itself. V1 would show two things of one name."""
+    if not catalog.reads_directories or not identifier.in_root:
+        return True
+    directory = v1_directory(identifier)
+    return bool(rows.at(directory)) or not look_at(catalog.root, directory).is_table
+
+
+# --- Creating and describing namespaces
+
+
+def create_namespace(
+    catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None, exist_ok: bool = False
+) -> bool:
+    """Create a namespace; False if ``exist_ok`` and it was there, which then keeps the properties it has.
+
+    Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
+    """
+    try:
+        manifest_lance.apply(catalog.manifest, plan_namespace(catalog, name, properties))
+    except AlreadyExists:
+        if exist_ok and namespace_exists(catalog, name):
+            return False
+        raise
+    return True
+
+
+def plan_namespace(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> AddNamespace:
+    """The change that makes a namespace. Nothing is committed. Raises as :func:`create_namespace`."""
+    identifier = identify_namespace(name)
+    check_new(identifier, NAMESPACE)
+    change = AddNamespace(identifier, check_properties(properties))
+    need_manifest(catalog, change.doing)
+    if identifier.is_root:
+        raise refusal(AlreadyExists, change.doing, "the root is always there")
+    check_no_table(catalog, identifier, change.doing)
+    manifest_lance.decide(catalog.manifest, change)
+    return change
+
+
+def namespace_exists(catalog: Catalog, name: Name) -> bool:
+    """Whether there is such a namespace; the root always is. Raises InvalidName."""
+    try:
+        describe_namespace(catalog, name)
+    except NotFound:
+        return False
+    return True
+
+
+def describe_namespace(catalog: Catalog, name: Name) -> NamespaceInfo:
+    """A namespace's properties; those of the root are in the metadata of ``__manifest``. Raises NotFound."""
+    identifier = identify_namespace(name)
+    doing = f"describe namespace '{identifier}'"
+    if identifier.is_root:
+        properties = manifest_lance.root_properties(catalog.manifest) if catalog.reads_manifest else {}
+        return NamespaceInfo(identifier, properties)
+    need_manifest(catalog, doing)
+    rows = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,)))
+    return NamespaceInfo(identifier, find_namespace(rows, identifier, doing).properties)
+
+
+# --- Listing namespaces and tables, page by page
+
+_COLUMNS = (OBJECT_ID, OBJECT_TYPE, LOCATION)
+_NOTHING = pa.schema([(name, pa.string()) for name in _COLUMNS]).empty_table()
+_AT_ONCE = 256
+"""Directories that are looked at for one page before it is known how many of them are tables."""
+
+
+def list_tables(
+    catalog: Catalog,
+    namespace: Name = "",
+    recursive: bool = False,
+    limit: int | None = None,
+    page_token: str | None = None,
+) -> Page:
+    """The tables in a namespace, or also those in the namespaces in it; in the order of their ids' bytes.
+
+    In compatibility mode directories in the root that no row names are tables as well. Raises NotFound for a namespace
+    that is not there, InvalidOption for a limit below 1.
+    """
+    within = identify_namespace(namespace)
+    rows = _rows(catalog, within, f"list the tables of '{within}'", limit)
+    ids = _ids(rows, TABLE, within, recursive)
+    if within.is_root and catalog.reads_directories:
+        return _with_directories(catalog, rows, ids, page_token, limit)
+    return _page(ids, page_token, limit)
+
+
+def list_namespaces(
+    catalog: Catalog,
+    parent: Name = "",
+    recursive: bool = False,
+    limit: int | None = None,
+    page_token: str | None = None,
+) -> Page:
+    """The namespaces in a namespace, or also those in them. V1 has none. Errors as of :func:`list_tables`."""
+    within = identify_namespace(parent)
+    rows = _rows(catalog, within, f"list the namespaces of '{within}'", limit)
+    return _page(_ids(rows, NAMESPACE, within, recursive), page_token, limit)
+
+
+def _rows(catalog: Catalog, within: Identifier, doing: str, limit: int | None) -> pa.Table:
+    """Ids, types and locations of what is in a namespace, however deep. Raises as :func:`list_tables`."""
+    if limit is not None and limit < 1:
+        raise InvalidOption(f"A page of {limit} entries is none.", hint="Give a limit of 1 or more, or none at all.")
+    if not within.is_root:
+        need_manifest(catalog, doing)
+    if not catalog.reads_manifest:
+        return _NOTHING
+    predicate = None
+    if not within.is_root:
+        predicate = f"{OBJECT_ID} = {quoted(within.object_id)} OR {below(within.object_id)}"
+
+    def question(snapshot: CatalogVersion) -> pa.Table:
+        return snapshot.columns(_COLUMNS if catalog.reads_directories else _COLUMNS[:2], predicate)
+
+    rows = read(catalog.manifest, question, _NOTHING)
+    if not within.is_root and not _has_namespace(rows, within):
+        raise refusal(NotFound, doing, "there is no such namespace")
+    return rows
+
+
+def _has_namespace(rows: pa.Table, within: Identifier) -> bool:
+    there = pc.and_(pc.equal(rows[OBJECT_ID], within.object_id), pc.equal(rows[OBJECT_TYPE], NAMESPACE))
+    return bool(pc.any(there).as_py())
+
+
+def _ids(rows: pa.Table, kind: str, within: Identifier, recursive: bool) -> pa.ChunkedArray:
+    """Ids of the rows of a type in a namespace."""
+    chosen = pc.equal(rows[OBJECT_TYPE], kind)
+    depth = pc.count_substring(rows[OBJECT_ID], DELIMITER)
+    within_depth = len(within.parts)
+    deep_enough = pc.greater_equal(depth, within_depth) if recursive else pc.equal(depth, within_depth)
+    return rows[OBJECT_ID].filter(pc.and_(chosen, deep_enough))
+
+
+def _page(ids: pa.ChunkedArray, token: str | None, limit: int | None) -> Page:
+    if token is not None:
+        ids = ids.filter(pc.greater(ids, token))
+    if limit is not None and len(ids) > limit:
+        ids = sorted(ids.take(pc.select_k_unstable(ids, limit, [("id", "ascending")])).to_pylist())
+        return Page(tuple(ids), ids[-1])
+    return Page(tuple(sorted(ids.to_pylist())))
+
+
+def _with_directories(
+    catalog: Catalog, rows: pa.Table, registered: pa.ChunkedArray, token: str | None, limit: int | None
+) -> Page:
+    """Rows and directories, merged by name. A directory that a row names, whatever its id, is that row's alone."""
+    taken = {*rows[OBJECT_ID].to_pylist()}
+    claimed = set(rows[LOCATION].to_pylist())
+    directories, _ = list_root(catalog.root)
+    names = [name for directory in directories if directory not in claimed and (name := v1_name(directory)) is not None]
+    unnamed = _after([name for name in names if name not in taken and DELIMITER not in name], token)
+    ids: list[str] = []
+    for name in merge(_after(registered.to_pylist(), token), _existing(catalog, unnamed, limit)):
+        if limit is not None and len(ids) == limit:
+            return Page(tuple(ids), ids[-1])
+        ids.append(name)
+    return Page(tuple(ids))
+
+
+def _after(names: Sequence[str], token: str | None) -> list[str]:
+    return sorted(name for name in names if token is None or name > token)
+
+
+def _existing(catalog: Catalog, names: Sequence[str], limit: int | None) -> Iterator[str]:
+    """Those of the names whose directories are tables. For a page only as many are looked at as it takes."""
+    size = len(names) if limit is None else max(limit + 1, _AT_ONCE)
+    for start in range(0, len(names), max(size, 1)):
+        part = names[start : start + size]
+        states = look(catalog.root, [f"{name}.lance" for name in part])
+        yield from (name for name in part if states[f"{name}.lance"].is_table)
+
+
+# --- Reading a table of a catalog: found by its name, at a ref, with errors that speak of the catalog
+
+_NEAR = 1000
+"""Tables among which a misspelt name is looked for."""
+
+
+def open_table(catalog: Catalog, name: Name, spec: RefSpec) -> tuple[DatasetLocation, PinnedVersion]:
+    """Where a table is, and the version that a ref means right now.
+
+    Raises InvalidName, and NotFound for an unknown table, one that has no data yet, and an unknown branch, tag or
+    version.
+    """
+    identifier = identify_table(name)
+    try:
+        location = locate_table(catalog, identifier)
+    except NotFound as missing:
+        raise NotFound(missing.message, hint=missing.hint or _hint(catalog, identifier)) from None
+    try:
+        return location, resolve(location, spec)
+    except NotFound:
+        if files.list_names(location, VERSIONS):
+            raise
+    raise refusal(
+        NotFound,
+        f"open table '{identifier}'",
+        "it has no data yet, only its name was taken",
+        hint=f"A job is writing it, or was killed at that. Append to it, or drop it. The catalog is {catalog.uri}.",
+    )
+
+
+def _hint(catalog: Catalog, identifier: Identifier) -> str:
+    known: list[str] = []
+    with suppress(NotFound):
+        known = [str(table) for table in list_tables(catalog, identifier.parent, limit=_NEAR)]
+    near = difflib.get_close_matches(str(identifier), known, n=3)
+    if near:
+        return f"Near names in the catalog {catalog.uri}: {', '.join(near)}."
+    within = "" if identifier.in_root else f"namespace '{identifier.parent}' of "
+    return f"It was looked for in {within}the catalog {catalog.uri}."
+
+
+# --- From a table's name with a ref in it to a table of a catalog and a ref that are there
+
+
+@dataclass(frozen=True)
+class NamedRef:
+    """A table of a catalog at a ref, and maybe one of its metadata tables."""
+
+    table: Identifier
+    location: DatasetLocation
+    spec: RefSpec
+    """A branch, which moves; or a tag, version or moment. It was there when the name was read."""
+    metadata_table: str | None = None
+
+
+def read_name(catalog: Catalog, name: Name, travel: TypedRef = DEFAULT) -> NamedRef:
+    """What a name means: a table, a table at a ref, or a metadata table of either.
+
+    ``travel`` is what stands behind ``VERSION AS OF`` or ``TIMESTAMP AS OF``. A table that is called just so comes
+    before a metadata table. Raises NotFound with near names, InvalidName, InvalidOption, and Refused where a name means
+    both a table and a ref of another one.
+    """
+    identifier = split_name(name)
+    inside = metadata_reading(identifier)
+    if inside is not None and not catalog.reads_manifest:  # without namespaces it can mean nothing else
+        return _metadata_table(catalog, inside, travel, None)
+    try:
+        return _table_at(catalog, identifier, travel)
+    except (NotFound, InvalidName) as missing:  # no namespace can be called as a table at a ref is
+        if inside is None:
+            raise
+        return _metadata_table(catalog, inside, travel, missing)
+
+
+def _metadata_table(
+    catalog: Catalog, inside: tuple[Identifier, str], travel: TypedRef, missing: LanceSparkError | None
+) -> NamedRef:
+    table, metadata_table = inside
+    try:
+        found = _table_at(catalog, table, travel)
+    except NotFound as absent:
+        raise (absent if missing is None or MARK in table.name else missing) from None
+    return NamedRef(found.table, found.location, found.spec, metadata_table)
+
+
+def _table_at(catalog: Catalog, identifier: Identifier, travel: TypedRef) -> NamedRef:
+    """The one reading of a name that holds."""
+    ways = readings(identifier)
+    doing = f"open table '{identifier}'"
+    if len(ways) == 1 and ways[0].ref.is_default:
+        location = located(catalog, find_table(catalog, ways[0].table, doing))
+        return NamedRef(ways[0].table, location, find_spec(location, travel))
+    candidates = []
+    for way in ways:
+        try:
+            found = find_table(catalog, way.table, doing)
+        except NotFound:
+            continue
+        candidates.append(Candidate(way.table.name, located(catalog, found), way.ref))
+    if not candidates:
+        names = " or ".join(f"'{way.table}'" for way in ways if not way.ref.is_default)
+        hint = f"A ref may follow '{MARK}', but there is no table {names}."
+        raise refusal(NotFound, doing, "there is no such table", hint)
+    chosen, spec = choose(identifier.name, candidates, travel)
+    return NamedRef(identifier.parent.child(chosen.name), chosen.location, spec)

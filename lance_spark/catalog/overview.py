@@ -1,0 +1,218 @@
+"""What a namespace holds, of both kinds, with the directories of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
+
+import pyarrow as pa
+
+from lance_spark.catalog.entry_rules import RowFilter, refusal, v1_directory
+from lance_spark.catalog.lookup import find_table, list_namespaces, list_tables
+from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.rules import (
+    NAMESPACE,
+    SHOWN,
+    TABLE,
+    Catalog,
+    Identifier,
+    Name,
+    TableInfo,
+    catalog_card,
+    identify_namespace,
+    identify_table,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.core.show import Card
+from lance_spark.errors import NotFound
+from lance_spark.format.metadata import (
+    METADATA_TABLES,
+    SCHEMAS,
+    beside,
+    branch_rows,
+    data_rows,
+    file_rows,
+    fragment_rows,
+    has_blobs,
+    index_rows,
+    tag_rows,
+    version_rows,
+)
+from lance_spark.format.operations import VersionDetail
+from lance_spark.indexes.lance import describe_segments
+from lance_spark.log.log import or_why, show
+from lance_spark.storage import datasets, refs, versions
+from lance_spark.storage.datasets import find_latest
+from lance_spark.storage.refs import read_refs
+from lance_spark.storage.resolving import resolve
+from lance_spark.survey.survey import blob_files, deletion_sizes, index_files
+
+
+@dataclass(frozen=True)
+class Item:
+    """A namespace or a table."""
+
+    identifier: Identifier
+    kind: str
+    """``namespace`` or ``table``."""
+    path: str | None = None
+    """A table's directory, relative to the catalog's root; None where another tool wrote a row without one."""
+    registered: bool = True
+    """Whether it has a row in ``__manifest``; else it is a directory only."""
+
+
+@dataclass(frozen=True)
+class TableContents:
+    """What is in a table that has data."""
+
+    newest: VersionDetail
+    branches: tuple[str, ...]
+
+
+def look_into(table: TableInfo) -> TableContents | None:
+    """The newest version and the branches of a table; None for one without data. Raises CorruptData, StorageFailure."""
+    pin = None if table.declared else find_latest(table.location, None)
+    if pin is None:
+        return None
+    return TableContents(show(table.location, pin), tuple(sorted(read_refs(table.location).branches)))
+
+
+def overview(catalog: Catalog, namespace: Name = "", recursive: bool = False) -> tuple[Item, ...]:
+    """The namespaces and tables in a namespace, or also those below them, by name. Raises NotFound.
+
+    However many there are, ``__manifest`` is read a few times, not once for each.
+    """
+    within = identify_namespace(namespace)
+    items = [Item(identifier, NAMESPACE) for identifier in list_namespaces(catalog, within, recursive)]
+    tables = list_tables(catalog, within, recursive)
+    paths = _paths(catalog, within)
+    for identifier in tables:
+        if identifier.object_id in paths:
+            items.append(Item(identifier, TABLE, paths[identifier.object_id]))
+        elif identifier.in_root and catalog.reads_directories:
+            items.append(Item(identifier, TABLE, v1_directory(identifier), registered=False))
+    return tuple(sorted(items, key=lambda item: item.identifier))
+
+
+def _paths(catalog: Catalog, within: Identifier) -> dict[str, str | None]:
+    """By id, the directories of the tables in a namespace that have rows."""
+    if not catalog.reads_manifest:
+        return {}
+    needed = RowFilter(everything=True) if within.is_root else RowFilter(below=(within.object_id,))
+    return {entry.object_id: entry.location for entry in read_rows(catalog.manifest, needed).entries if entry.is_table}
+
+
+def kind_of(catalog: Catalog, name: Name) -> str:
+    """Whether a name is a ``table``'s or a ``namespace``'s; the root is a namespace. Raises InvalidName, NotFound.
+
+    A table that is deregistered, but that V1 could drop, counts as one.
+    """
+    identifier = identify_namespace(name)
+    if identifier.is_root:
+        return NAMESPACE
+    doing = f"find '{identifier}'"
+    try:
+        find_table(catalog, identify_table(identifier), doing, deregistered=True)
+    except NotFound as missing:
+        if not catalog.reads_manifest:
+            raise
+        entry = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,))).find(identifier.object_id)
+        if entry is not None and entry.is_namespace:
+            return NAMESPACE
+        if missing.hint is not None:  # it tells what has become of the table
+            raise
+        raise refusal(
+            NotFound, doing, f"there is no such table or namespace in {catalog.uri}", _nearest(catalog, identifier)
+        ) from None
+    return TABLE
+
+
+def _nearest(catalog: Catalog, identifier: Identifier) -> str | None:
+    """A hint that names what is called much like it, in the same namespace."""
+    try:
+        names = [item.identifier.name for item in overview(catalog, identifier.parent)]
+    except NotFound:
+        return f"There is no namespace '{identifier.parent}' either."
+    near = get_close_matches(identifier.name, names, n=1)
+    return f"Did you mean '{identifier.parent.child(near[0])}'?" if near else None
+
+
+# --- Looks at the root of a catalog to show it: a page of its names
+# It does not raise.
+
+
+def look_at_catalog(what: str, catalog: Catalog) -> Card:
+    """The first namespaces and tables in the root."""
+
+    def look() -> Card:
+        namespaces = [str(namespace) for namespace in list_namespaces(catalog, limit=SHOWN + 1)]
+        tables = [str(table) for table in list_tables(catalog, limit=SHOWN + 1)]
+        return catalog_card(what, catalog, namespaces, tables)
+
+    return or_why(look, lambda why: catalog_card(what, catalog, [], [], why))
+
+
+# --- Metadata tables of a dataset at a ref: what refs, manifests and listings say, as Arrow batches
+
+
+def metadata_schema(table: str) -> pa.Schema:
+    """The columns of a metadata table. Raises NotFound for one that there is not."""
+    if table not in SCHEMAS:
+        raise NotFound(f"There is no metadata table '{table}'.", hint=f"There are {', '.join(METADATA_TABLES)}.")
+    return SCHEMAS[table]
+
+
+def read_metadata_table(location: DatasetLocation, spec: RefSpec, table: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a metadata table of the version that a ref means right now, batch by batch.
+
+    Branches and tags are those of the whole dataset; ``versions`` are those of the ref's branch up to the ref.
+    Raises NotFound, CorruptData, StorageFailure; some only while batches are taken.
+    """
+    metadata_schema(table)
+    return _READERS[table](location, resolve(location, spec))
+
+
+def _branches(location: DatasetLocation, _: PinnedVersion) -> Iterator[pa.RecordBatch]:
+    return branch_rows(refs.read_refs(location).branches.values())
+
+
+def _tags(location: DatasetLocation, _: PinnedVersion) -> Iterator[pa.RecordBatch]:
+    return tag_rows(refs.read_refs(location).tags.values())
+
+
+def _versions(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
+    return version_rows(datasets.list_versions(location, pin.branch), pin.version)
+
+
+def _fragments(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
+    return fragment_rows(versions.read_snapshot(location, pin))
+
+
+def _files(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
+    snapshot = versions.read_snapshot(location, pin)
+    found = beside(snapshot)
+    rows = chain(
+        data_rows(snapshot, deletion_sizes(location, found)),
+        index_files(location, found),
+        blob_files(location, found) if has_blobs(snapshot.contents.fields) else (),
+    )
+    return file_rows(rows)
+
+
+def _indexes(location: DatasetLocation, pin: PinnedVersion) -> Iterator[pa.RecordBatch]:
+    contents = versions.read_contents(location, pin)
+    fragments = frozenset(fragment.id for fragment in contents.fragments())
+    return index_rows(describe_segments(location, pin), fragments)
+
+
+_READERS: Mapping[str, Callable[[DatasetLocation, PinnedVersion], Iterator[pa.RecordBatch]]] = {
+    "branches": _branches,
+    "tags": _tags,
+    "versions": _versions,
+    "fragments": _fragments,
+    "files": _files,
+    "indexes": _indexes,
+}

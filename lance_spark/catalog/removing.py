@@ -1,0 +1,594 @@
+"""Dropping a table, or a namespace: names are free in one commit, then files go."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from functools import partial
+
+from lance_spark import hints
+from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog.directories import Stamps, changed_at, copy_new_files, erase, list_directory, list_root
+from lance_spark.catalog.entry_rules import (
+    DEREGISTERED,
+    INCOMPLETE,
+    LOCATION,
+    MARKERS,
+    RESERVED,
+    VERSIONS,
+    AddTable,
+    CatalogChange,
+    Edit,
+    Entry,
+    Mark,
+    RemoveNamespace,
+    RemoveTable,
+    RenameTable,
+    RowFilter,
+    hashed_directory,
+    hashed_id,
+    is_remainder,
+    read_mark,
+    refusal,
+    v1_directory,
+    v1_name,
+)
+from lance_spark.catalog.lookup import FoundTable, check_no_table, find_table, look_again, need_manifest
+from lance_spark.catalog.manifest_lance import newest, read_rows
+from lance_spark.catalog.marks import Hidden, hide, shown_again_on_failure
+from lance_spark.catalog.rules import (
+    NAMESPACE,
+    TABLE,
+    Catalog,
+    Identifier,
+    Name,
+    Removed,
+    check_inside,
+    check_new,
+    from_object_id,
+    identify_namespace,
+    identify_table,
+    is_inside,
+)
+from lance_spark.core.location import DatasetLocation, is_within
+from lance_spark.core.refs import BRANCHES
+from lance_spark.core.show import Card, Shown
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    CorruptData,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    Refused,
+    StorageFailure,
+)
+from lance_spark.storage import files, refs, versions
+from lance_spark.storage.commits import protected_branches
+from lance_spark.storage.datasets import find_latest
+from lance_spark.storage.files import THREADS
+from lance_spark.survey.survey import recorded_clones
+
+
+@dataclass(frozen=True)
+class DropPlan:
+    """What dropping a table, or a namespace, takes, as the catalog is now."""
+
+    catalog: Catalog
+    change: RemoveTable | RemoveNamespace
+    tables: tuple[Removed, ...]
+    """The tables that go, by name."""
+    force: bool
+    """Whether tables go although clones read their files, or nobody knows; never one with a protected branch."""
+    namespaces: tuple[Identifier, ...] = ()
+    """The namespaces in the one that goes, by name."""
+    table: FoundTable | None = None
+    """The table; None for a namespace."""
+
+    @property
+    def identifier(self) -> Identifier:
+        """The table or the namespace."""
+        return self.change.identifier
+
+    @property
+    def kind(self) -> str:
+        """``table`` or ``namespace``."""
+        return NAMESPACE if self.table is None else TABLE
+
+
+def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
+    """Find a table to drop; one that is a directory only may be deregistered. Changes nothing.
+
+    Raises InvalidName, NotFound, and Refused if a branch is protected, or if clones read its files, unless ``force``.
+    """
+    identifier = identify_table(name)
+    table = find_table(catalog, identifier, f"drop table '{identifier}'", deregistered=True)
+    change = RemoveTable(identifier, table.path)
+    if table.entry is None:
+        removed = Removed(identifier, table.path, {}, data_kept=False)
+    else:
+        removed = _removed(table.entry, manifest_lance.decide(catalog.manifest, change))
+    plan = DropPlan(catalog, change, (removed,), force, table=table)
+    _check_may_go(plan)
+    return plan
+
+
+def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, force: bool = False) -> DropPlan:
+    """What dropping a namespace takes; with ``cascade`` all namespaces and tables in it. Changes nothing.
+
+    Raises NotFound, and Refused for the root, for a namespace that is not empty, if a table in it has a protected
+    branch, and, without ``force``, if clones read the files of a table in it.
+    """
+    change = RemoveNamespace(identify_namespace(name), cascade)
+    need_manifest(catalog, change.doing)
+    if change.identifier.is_root:
+        raise refusal(Refused, change.doing, "the root cannot be dropped")
+    edit = manifest_lance.decide(catalog.manifest, change)
+    tables = sorted((entry for entry in edit.before if entry.is_table), key=lambda entry: entry.identifier)
+    namespaces = sorted(entry.identifier for entry in edit.before[1:] if entry.is_namespace)
+    known = replace(change, known=tuple(entry.object_id for entry in edit.before))
+    plan = DropPlan(catalog, known, tuple(_removed(entry, edit) for entry in tables), force, tuple(namespaces))
+    _check_may_go(plan)
+    return plan
+
+
+def drop(plan: DropPlan) -> tuple[Removed, ...]:
+    """Execute the plan: all rows go in one commit, then the files of the tables; returns the tables that went.
+
+    Of several processes that drop the same, one does; the others get NotFound. Raises Refused for a clone or a
+    protection, and Conflict for what was created in the namespace, since the plan.
+    """
+    _check_may_go(plan)
+    catalog, table = plan.catalog, plan.table
+    if table is not None and table.path is not None and shows_in_v1(catalog, table.path):
+        return (_drop_directory(catalog, table, table.path, plan.change.doing),)
+    edit = manifest_lance.apply(catalog.manifest, plan.change)
+    tables = tuple(_removed(entry, edit) for entry in edit.before if entry.is_table)
+    for removed in tables:
+        if removed.path is not None and not removed.data_kept:
+            erase_table(catalog, removed.path)
+    return tables
+
+
+def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:
+    """Plan and drop."""
+    return drop(plan_drop(catalog, name, force))[0]
+
+
+def drop_namespace(catalog: Catalog, name: Name, cascade: bool = False, force: bool = False) -> tuple[Removed, ...]:
+    """Plan and drop. Nobody has agreed to a list here, so what is created in the meantime goes as well."""
+    plan = plan_namespace_drop(catalog, name, cascade, force)
+    return drop(replace(plan, change=RemoveNamespace(plan.identifier, cascade)))
+
+
+def _check_may_go(plan: DropPlan) -> None:
+    _check_unprotected(plan)
+    if not plan.force:
+        check_unused(plan.catalog, [table.path for table in plan.tables], plan.change.doing)
+
+
+def _check_unprotected(plan: DropPlan) -> None:
+    """Raise Refused if a branch of a table whose files go is protected: they would all go at once, with ``force``, too.
+
+    Raises CorruptData where a ref cannot be understood, unless ``force``.
+    """
+    going = [table for table in plan.tables if table.path is not None and not table.data_kept]
+    locations = [plan.catalog.at(table.path) for table in going if table.path is not None and is_inside(table.path)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        for location, names in zip(locations, pool.map(partial(_protected, plan), locations), strict=True):
+            if names:
+                raise refusal(
+                    Refused,
+                    plan.change.doing,
+                    f"branch '{names[0]}' of {location.uri} is protected",
+                    hint=hints.of(
+                        "If it has to go: ",
+                        hints.unprotect_branch(names[0]),
+                        ". To keep the files: deregister the table.",
+                    ),
+                )
+
+
+def _protected(plan: DropPlan, location: DatasetLocation) -> list[str]:
+    try:
+        return protected_branches(location)
+    except CorruptData:
+        if plan.force:
+            return []
+        raise
+
+
+def _removed(entry: Entry, edit: Edit) -> Removed:
+    """A table whose row goes. Its files stay if another row names them or they are outside the catalog."""
+    kept = entry.location in edit.shared or not is_inside(entry.location)
+    return Removed(entry.identifier, entry.location, entry.properties, kept)
+
+
+def shows_in_v1(catalog: Catalog, directory: str) -> bool:
+    """Whether a directory is a table by its name once no row names it, unless it is marked."""
+    return catalog.reads_directories and "/" not in directory and v1_name(directory) is not None
+
+
+def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: str) -> Removed:
+    """First it is marked as deregistered: V1 does not see it any more, and no process takes its directory for free."""
+    hidden = hide(catalog, directory, "drop")
+    if not hidden.mine and table.was_deregistered:  # an old mark does not say that it is being dropped
+        hidden = hidden.taken_over()
+    with shown_again_on_failure(hidden, table.entry is not None):
+        table = look_again(catalog, table, doing)
+    if table.entry is not None:
+        with shown_again_on_failure(hidden, had_row=True):
+            edit = manifest_lance.apply(catalog.manifest, RemoveTable(table.identifier, table.path))
+        if directory in edit.shared:
+            hidden.take_back()
+            return Removed(table.identifier, directory, table.properties, data_kept=True)
+    elif hidden.is_alone():
+        hidden.discard()  # a table that was declared, deregistered, and then withdrawn
+        raise _too_late(doing)
+    elif not hidden.mine:
+        raise _too_late(doing)
+    if not erase_table(catalog, directory) and table.entry is None:
+        raise _too_late(doing)
+    return Removed(table.identifier, directory, table.properties, data_kept=False)
+
+
+def _too_late(doing: str) -> LanceSparkError:
+    return refusal(NotFound, doing, "another process dropped or deregistered it in the meantime")
+
+
+def erase_table(catalog: Catalog, directory: str) -> bool:
+    """Delete the files of a table that nothing names any more; False if another process was faster."""
+    parent, slash, name = directory.rpartition("/")
+    aside = directory
+    if hashed_id(name) is None:
+        # Without the suffix: a directory whose name ends with it is a table of V1.
+        aside = parent + slash + hashed_directory(from_object_id(v1_name(name) or name), secrets.randbits(32))
+    return erase(catalog.root, catalog.at(directory), directory, aside)
+
+
+def check_unused(catalog: Catalog, directories: Iterable[str | None], doing: str) -> None:
+    """Raise Refused if a clone reads the files of one of the tables."""
+    locations = [catalog.at(directory) for directory in directories if directory is not None and is_inside(directory)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        for location, clones in zip(locations, pool.map(recorded_clones, locations), strict=True):
+            if clones:
+                raise refusal(
+                    Refused,
+                    doing,
+                    f"{location.uri} is read by the clone {min(clones.values())}",
+                    hint="Drop the clone first, or say force.",
+                )
+
+
+# --- Moves a table's directory: it is copied whole, the row goes over to the copy at once, then the old one goes
+
+_PASSES = 20
+"""How often what others wrote in the meantime is copied, before it is given up."""
+
+
+def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> str | None:
+    """Give a table in the root another name, and a directory ``<hash>_<id>`` (specification "Compatibility Mode", 4).
+
+    A crash leaves the old table, or the new one, and a directory that the job for orphans collects. Returns the old
+    directory if it was kept, because a job committed to it while the row went over; else None.
+    """
+    source, target = v1_directory(table.identifier), hashed_directory(new, secrets.randbits(32))
+    check_movable(catalog, source, doing)
+    token = directories.content_of(catalog.at(source), RESERVED)
+    directories.put_new(catalog.at(target), INCOMPLETE, b"")
+    try:
+        known = _copied(catalog, source, target, {})
+        hidden = hide(catalog, source, "rename", target)
+        with shown_again_on_failure(hidden, table.entry is not None):
+            table = look_again(catalog, table, doing)
+        with shown_again_on_failure(hidden, table.entry is not None):
+            _check_mine(table, hidden, doing)
+            known = _copied(catalog, source, target, known)
+            if token is not None:  # a table that has only been declared stays one
+                directories.put_new(catalog.at(target), RESERVED, token)
+            check = partial(_check_copy, hidden, known, token, doing)
+            edit = manifest_lance.apply(catalog.manifest, change_of_move(table, new, target), check)
+    except StorageFailure:
+        raise  # the row may have gone over
+    except LanceSparkError:
+        erase_table(catalog, target)
+        raise
+    directories.remove(catalog.at(target), INCOMPLETE)
+    return _leave(catalog, hidden, known, edit)
+
+
+def change_of_move(table: FoundTable, new: Identifier, target: str) -> CatalogChange:
+    """The row goes over to the copy; a table that was a directory only gets one."""
+    if table.entry is None:
+        return AddTable(new, target, {}, "rename to", unique=True)
+    return RenameTable(table.identifier, new, table.path or "", target)
+
+
+def _copied(catalog: Catalog, source: str, target: str, known: Stamps) -> Stamps:
+    """Copy until nothing new has come; returns all files."""
+    for _ in range(_PASSES):
+        try:
+            files = copy_new_files(catalog.root, source, target, frozenset(known))
+        except NotFound:  # a writer's temporary file; or the table is being dropped, which the commit will tell
+            continue
+        if any(_is_version(path) and files.get(path, stamp) != stamp for path, stamp in known.items()):
+            raise Conflict(f"'{source}' was dropped and created again while it was copied.", hint="Run it again.")
+        if files.keys() - MARKERS <= known.keys():
+            return files
+        known = files
+    raise Conflict(f"'{source}' is written to, or deleted, while it is copied.", hint="Run it again later.")
+
+
+def _is_version(path: str) -> bool:
+    return path.startswith(f"{VERSIONS}/") and path.endswith(".manifest")
+
+
+def _check_copy(hidden: Hidden, known: Stamps, token: bytes | None, doing: str) -> None:
+    """Raise Conflict unless what was copied is the table that is there.
+
+    Asked after the rows were read and before they are changed: a table that is dropped, withdrawn or created again
+    has lost its row by then, or its mark. Without that an empty copy was given a row.
+    """
+    hidden.check(doing)
+    if directories.content_of(hidden.location, RESERVED) != token:
+        raise refusal(Conflict, doing, "another process withdrew it, or created it again", hint="Run it again.")
+    if token is None and not known.keys() - MARKERS:
+        raise refusal(NotFound, doing, f"there is no file in its directory '{hidden.directory}'")
+
+
+def _check_mine(table: FoundTable, hidden: Hidden, doing: str) -> None:
+    if table.entry is None and (not hidden.mine or hidden.is_alone()):
+        raise refusal(NotFound, doing, "another process dropped or renamed it in the meantime")
+
+
+def _leave(catalog: Catalog, hidden: Hidden, known: Stamps, edit: Edit) -> str | None:
+    source = hidden.directory
+    if source in edit.shared:
+        return source
+    if not hidden.mine:  # the process that made the mark may have removed it during the commit
+        hide(catalog, source, "rename", hidden.mark.to)
+    late = {path for path, _, _ in list_directory(catalog.at(source))} - known.keys() - MARKERS
+    if any(path.startswith(f"{VERSIONS}/") for path in late):
+        hidden.keep()
+        return source
+    erase_table(catalog, source)
+    return None
+
+
+def check_movable(catalog: Catalog, source: str, doing: str) -> None:
+    """Raise Refused if anything names the files by where they are now: branches, clones, base paths."""
+    location = catalog.at(source)
+    check_unused(catalog, [source], doing)
+    branches = refs.list_ref_names(location, BRANCHES)
+    if branches or files.list_names(location, "tree") or _names_itself(location):
+        raise refusal(
+            Refused,
+            doing,
+            "its branches name its files by where they are now, and a table in the root moves when it is renamed",
+            hint=hints.of(
+                "Deregister it, move the directory while no job writes, then ",
+                hints.RELOCATE,
+                ", and register it; or open the catalog in V2 mode, where only the name changes.",
+            ),
+        )
+
+
+def _names_itself(location: DatasetLocation) -> bool:
+    pin = find_latest(location, None)
+    if pin is None:
+        return False
+    bases = versions.read_contents(location, pin).head.bases.values()
+    return any(is_within(base.path.removeprefix("file://"), location.uri) for base in bases)
+
+
+# --- Renaming a table, and moving it to another namespace
+
+
+@dataclass(frozen=True, repr=False)
+class Renamed(Shown):
+    """What a rename did."""
+
+    old: Identifier
+    new: Identifier
+    left_behind: str | None = None
+    """The old directory, relative to the root, where files stayed that could not be taken along: another table names
+    them, or a job committed to them at the same time."""
+
+    def _card(self) -> Card:
+        left = f"files stayed in {self.left_behind}" if self.left_behind else ""
+        summary = "; ".join(part for part in (f"is {self.new} now", left) if part)
+        return Card(type(self).__name__, str(self.old), summary, (("now", str(self.new)), ("left behind", left)))
+
+
+@dataclass(frozen=True)
+class RenamePlan:
+    """A table that can be renamed, as the catalog is now."""
+
+    catalog: Catalog
+    table: FoundTable
+    target: Identifier
+    doing: str
+    """Completes "Cannot ..."."""
+    moves: bool
+    """Whether the files have to be copied to another directory: theirs would go on to be a table of the old name."""
+
+
+def rename_table(catalog: Catalog, old: Name, new: Name) -> Renamed:
+    """Give a table another name, maybe in another namespace. Its data, properties and versions stay.
+
+    A commit changes the row; the directory stays where it is. Only a table in the root of a catalog that reads
+    directories moves from ``<name>.lance`` to ``<hash>_<id>``, as its directory would go on to be a table of the old
+    name. Of several that rename it at once, one does.
+
+    Raises InvalidName, NotFound, AlreadyExists, and Refused in V1 and for a table whose directory has to move, but
+    which branches or clones read.
+    """
+    return rename(plan_rename(catalog, old, new))
+
+
+def rename(plan: RenamePlan) -> Renamed:
+    """Execute the plan. Raises as :func:`rename_table`, and Conflict for what other processes did since."""
+    catalog, table, target = plan.catalog, plan.table, plan.target
+    if plan.moves:
+        return Renamed(table.identifier, target, move(catalog, table, target, plan.doing))
+    manifest_lance.apply(catalog.manifest, _change(table, target))
+    return Renamed(table.identifier, target)
+
+
+def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
+    """Whether and how a table can be renamed. Changes nothing. Raises as :func:`rename_table`."""
+    source, target = identify_table(old), identify_table(new)
+    check_new(target, TABLE)
+    doing = f"rename table '{source}' to '{target}'"
+    need_manifest(catalog, doing)
+    table = find_table(catalog, source, doing)
+    if target == source:
+        raise refusal(AlreadyExists, doing, "it is called so already")
+    check_no_table(catalog, target, doing)
+    moves = catalog.reads_directories and source.in_root and table.path == v1_directory(source)
+    directory = hashed_directory(target, 0)  # any: the real one is chosen when the files are copied
+    manifest_lance.decide(
+        catalog.manifest, change_of_move(table, target, directory) if moves else _change(table, target)
+    )
+    if moves:
+        check_movable(catalog, v1_directory(source), doing)
+    return RenamePlan(catalog, table, target, doing, moves)
+
+
+def move_table(catalog: Catalog, name: Name, namespace: Name) -> Renamed:
+    """Put a table into another namespace, under its own name. Errors as of :func:`rename_table`."""
+    identifier = identify_table(name)
+    return rename_table(catalog, identifier, identify_namespace(namespace).child(identifier.name))
+
+
+def _change(table: FoundTable, target: Identifier) -> RenameTable:
+    if table.path is None:
+        raise CorruptData(f"The row of table '{table.identifier}' in the catalog has no location.")
+    check_inside(table.path)
+    return RenameTable(table.identifier, target, table.path, table.path)
+
+
+# --- Directories that no row names: what a killed job left behind
+# They are collected after a day.
+
+DEFAULT_AGE = timedelta(days=1)
+"""A job that creates a table makes its row first; but a pylance client may be at work for as long."""
+UNFINISHED, DATASET, REMAINDER, INTERRUPTED = "unfinished", "dataset", "remainder", "interrupted rename"
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A directory that no row names."""
+
+    directory: str
+    kind: str
+    """``unfinished``: no version in it, or a copy that was not completed; ``remainder``: of a drop or a rename that
+    ended half way; ``dataset``: whole, so another tool may have deregistered it; ``interrupted rename``:
+    a table that is hidden, maybe its only copy, which is never collected."""
+    files: int
+    bytes: int
+    newest: datetime
+    """When a file in it was last changed."""
+
+
+@dataclass(frozen=True)
+class OrphanPlan:
+    """What may be collected."""
+
+    catalog: Catalog
+    orphans: tuple[Orphan, ...]
+    kept: tuple[Orphan, ...]
+    """Those that are too young, and whole datasets unless they were asked for."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What became of a plan."""
+
+    deleted: tuple[str, ...]
+    spared: tuple[str, ...]
+    """Directories that a row names by now, or that were written to."""
+    failed: tuple[tuple[str, str], ...]
+    """Directory and reason."""
+
+
+def plan_orphans(
+    catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE, datasets: bool = False
+) -> OrphanPlan:
+    """Find directories ``<hash>_<id>`` that no row names, and remainders of drops and renames; changes nothing.
+
+    Whole datasets are only collected with ``datasets``: pylance's namespace deregisters a table without leaving a mark.
+    Where there is no ``__manifest``, no row can name anything, so only remainders are found.
+    """
+    if older_than < timedelta(0):
+        raise InvalidOption("older_than cannot be negative.", hint="Give the age of directories, e.g. one day.")
+    orphans = find_orphans(catalog)
+    kinds = {UNFINISHED, REMAINDER, DATASET} if datasets else {UNFINISHED, REMAINDER}
+    due = [orphan for orphan in orphans if orphan.kind in kinds and orphan.newest <= now - older_than]
+    return OrphanPlan(catalog, tuple(due), tuple(orphan for orphan in orphans if orphan not in due))
+
+
+def find_orphans(catalog: Catalog) -> list[Orphan]:
+    """All directories that no row names, however young; not those that this package deregistered."""
+    # Directories first: a table that is created in between has its row before its directory.
+    directories, _ = list_root(catalog.root)
+    has_manifest = newest(catalog.manifest) is not None
+    named = named_directories(catalog)
+    unnamed = [directory for directory in directories if directory not in named]
+    candidates = [directory for directory in unnamed if hashed_id(directory) or v1_name(directory)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        looked = list(pool.map(lambda directory: _look(catalog, directory, named), candidates))
+    return [
+        orphan for orphan in looked if orphan is not None and (has_manifest or orphan.kind in (REMAINDER, INTERRUPTED))
+    ]
+
+
+def named_directories(catalog: Catalog) -> frozenset[str]:
+    """Directories directly in the root that rows name, or that hold what rows name."""
+    locations = read_rows(catalog.manifest, RowFilter(everything=True)).table[LOCATION].to_pylist()
+    return frozenset(location.partition("/")[0] for location in locations if location)
+
+
+def _look(catalog: Catalog, directory: str, named: frozenset[str]) -> Orphan | None:
+    files = list_directory(catalog.at(directory))
+    paths = {path for path, _, _ in files}
+    mark = None
+    if DEREGISTERED in paths:
+        mark = read_mark(directories.content_of(catalog.at(directory), DEREGISTERED))
+    kind = REMAINDER if is_remainder(mark, named) else _kind(directory, paths, mark)
+    if kind is None or (not files and v1_name(directory)):
+        return None
+    latest = max((time for _, _, time in files), default=0)
+    latest = max(latest, changed_at(catalog.at(directory)))  # a copy on a local disk has the times of its source
+    moment = datetime.fromtimestamp(min(latest / 1_000_000, 2**37), timezone.utc)
+    return Orphan(directory, kind, len(files), sum(size for _, size, _ in files), moment)
+
+
+def _kind(directory: str, paths: Iterable[str], mark: Mark | None) -> str | None:
+    """What a directory without a row is; None for one that must not be collected."""
+    names = {path.partition("/")[0] for path in paths}
+    if mark is not None and mark.why == "rename":
+        return INTERRUPTED
+    if v1_name(directory) is not None or DEREGISTERED in names:
+        return None
+    return DATASET if VERSIONS in names and INCOMPLETE not in names else UNFINISHED
+
+
+def collect_orphans(plan: OrphanPlan) -> Collected:
+    """Delete what a plan says, unless a row names it by now or it was written to since."""
+    named = named_directories(plan.catalog)
+    deleted, spared, failed = [], [], []
+    for orphan in plan.orphans:
+        if orphan.directory in named or _look(plan.catalog, orphan.directory, named) != orphan:
+            spared.append(orphan.directory)
+            continue
+        try:
+            erase_table(plan.catalog, orphan.directory)
+        except LanceSparkError as problem:
+            failed.append((orphan.directory, problem.message))
+        else:
+            deleted.append(orphan.directory)
+    return Collected(tuple(deleted), tuple(spared), tuple(failed))

@@ -1,0 +1,399 @@
+"""Names of namespaces and tables: as people type them, as the catalog keeps them, and which are legal.
+
+pylance 14.0.2 checks no name: ``../evil`` escaped the catalog's directory, ``a$b`` landed in a namespace, and a quote
+in a name changed the query.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+from urllib.parse import quote
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.show import Card, Grid, Shown, counted
+from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
+
+DELIMITER = "$"
+"""Between the parts of an object's id."""
+TABLE, NAMESPACE = "table", "namespace"
+_LONGEST = 255
+"""Bytes a directory's name may have, on most file systems."""
+_HASH = 9
+"""Bytes of ``<hash>_`` before the id, in the name of a table's directory."""
+_PLAIN = re.compile(r"[^\s.`]+")
+
+
+class Identifier(NamedTuple):
+    """The name of a namespace or table: its parts, outermost first. Without parts it is the root namespace."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def object_id(self) -> str:
+        """As the catalog keeps it: ``ns1$ns2$table``."""
+        return DELIMITER.join(self.parts)
+
+    @property
+    def name(self) -> str:
+        """The last part; empty for the root."""
+        return self.parts[-1] if self.parts else ""
+
+    @property
+    def parent(self) -> Identifier:
+        """The namespace it is in."""
+        return Identifier(self.parts[:-1])
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the root namespace."""
+        return not self.parts
+
+    @property
+    def in_root(self) -> bool:
+        """Whether it is directly in the root namespace: all that V1 knows."""
+        return len(self.parts) == 1
+
+    def child(self, name: str) -> Identifier:
+        """What is called so in this namespace."""
+        return Identifier((*self.parts, name))
+
+    def __str__(self) -> str:
+        """As people type it, with backticks around parts that need them."""
+        return ".".join(
+            part if _PLAIN.fullmatch(part) else "`{}`".format(part.replace("`", "``")) for part in self.parts
+        )
+
+
+ROOT = Identifier(())
+Name = str | Sequence[str] | Identifier
+"""``"ns1.ns2.flights"``, with backticks around a part that holds a dot; or the parts, one by one."""
+
+
+def identify_table(name: Name) -> Identifier:
+    """The table a name means. Raises InvalidName, naming the broken rule, for what can be the name of no table."""
+    identifier = _identify(name)
+    _rule(not identifier.is_root, TABLE, "", "it cannot be empty")
+    _check_parts(identifier, TABLE)
+    return identifier
+
+
+def identify_namespace(name: Name) -> Identifier:
+    """The namespace a name means; the root for an empty one. Raises InvalidName."""
+    identifier = _identify(name)
+    _check_parts(identifier, NAMESPACE)
+    return identifier
+
+
+def check_new(identifier: Identifier, kind: str) -> None:
+    """Raise InvalidName for names that other tools made, and that nothing new should have."""
+    for part in identifier.parts:
+        shown = str(identifier)
+        _rule(not any(quote in part for quote in "'\"`"), kind, shown, "it cannot contain quotes")
+        _rule("?" not in part, kind, shown, "pylance cannot keep a path with '?' in one place")
+        _rule(part == part.strip(), kind, shown, "it cannot start or end with a blank")
+    length = _HASH + len(identifier.object_id.encode())
+    _rule(
+        length <= _LONGEST,
+        kind,
+        f"{identifier.name[:30]}...",
+        f"with its namespaces it would need a directory name of {length} bytes, {_LONGEST} fit",
+    )
+
+
+def is_sound(object_id: str) -> bool:
+    """Whether an id that another tool wrote could be the name of something new."""
+    identifier = from_object_id(object_id)
+    try:
+        _check_parts(identifier, TABLE)
+        check_new(identifier, TABLE)
+    except InvalidName:
+        return False
+    return True
+
+
+def from_object_id(object_id: str) -> Identifier:
+    """The identifier of a row, unchecked."""
+    return Identifier(tuple(object_id.split(DELIMITER)))
+
+
+def split_name(name: Name) -> Identifier:
+    """The parts of a name, unchecked: what the last one means, a ref in it maybe, is not known yet."""
+    return _identify(name)
+
+
+def _identify(name: Name) -> Identifier:
+    if isinstance(name, Identifier):
+        return name
+    if isinstance(name, str):
+        return Identifier(_split(name)) if name else ROOT
+    parts = tuple(name)
+    for part in parts:
+        if not isinstance(part, str):
+            raise InvalidName(f"{part!r} cannot be part of a name.", hint="Give text, e.g. ['ns1', 'flights'].")
+    return Identifier(parts)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Text at its dots, as Spark SQL does it: what is between backticks is one part, ```` `` ```` in it a backtick."""
+    parts = []
+    position = 0
+    while True:
+        if text.startswith("`", position):
+            match = re.compile(r"`((?:[^`]|``)*)`").match(text, position)
+            if match is None:
+                raise InvalidName(f"A backtick is missing in the name {text!r}.")
+            parts.append(match[1].replace("``", "`"))
+            position = match.end()
+        else:
+            end = text.find(".", position)
+            end = len(text) if end < 0 else end
+            parts.append(text[position:end])
+            position = end
+        if position == len(text):
+            return tuple(parts)
+        if text[position] != ".":
+            raise InvalidName(f"A dot is missing after a backtick in the name {text!r}.")
+        position += 1
+
+
+def _check_parts(identifier: Identifier, kind: str) -> None:
+    for part in identifier.parts:
+        shown = repr(str(identifier))[1:-1]
+        _rule(bool(part), kind, shown, "no part of it can be empty")
+        _rule(DELIMITER not in part, kind, shown, f"it cannot contain '{DELIMITER}', which divides ids")
+        _rule("/" not in part and "\\" not in part, kind, shown, "it cannot contain '/' or '\\'")
+        _rule(part not in (".", ".."), kind, shown, "no part of it can be '.' or '..'")
+        _rule(
+            all(unicodedata.category(character) not in ("Cc", "Cs") for character in part),
+            kind,
+            shown,
+            "it cannot contain control characters",
+        )
+
+
+def _rule(holds: bool, kind: str, shown: str, rule: str) -> None:
+    if not holds:
+        raise InvalidName(
+            f"'{shown}' is not a valid {kind} name: {rule}.",
+            hint="A dot divides namespaces; put a part that holds one in backticks." if "." in shown else None,
+        )
+
+
+# --- What a catalog is, and what it tells about tables and namespaces
+
+Mode = Literal["v1", "v2", "compatibility"]
+MANIFEST = "__manifest"
+"""Directory of the table that holds the catalog."""
+_PATH_CHARACTERS = "/-._~!$&'()*+,;=:@"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """A directory of tables. Pickles, holds no open handle, and never shows a storage option's value."""
+
+    root: DatasetLocation
+    """The catalog's directory."""
+    mode: Mode = "compatibility"
+    """``v1``: directories only; ``v2``: ``__manifest`` only; ``compatibility``: first the one, then the other."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise InvalidOption(
+                f"{self.mode!r} is no mode of a catalog.", hint=f"Choose one of {', '.join(get_args(Mode))}."
+            )
+
+    @property
+    def uri(self) -> str:
+        """URI of the catalog's directory."""
+        return self.root.uri
+
+    @property
+    def reads_manifest(self) -> bool:
+        """Whether tables are looked up in ``__manifest``."""
+        return self.mode != "v1"
+
+    @property
+    def reads_directories(self) -> bool:
+        """Whether directories called ``<name>.lance`` are tables without being written down."""
+        return self.mode != "v2"
+
+    @property
+    def manifest(self) -> DatasetLocation:
+        """Where ``__manifest`` is."""
+        return DatasetLocation(f"{self.root.uri}/{MANIFEST}", self.root.options)
+
+    def at(self, path: str) -> DatasetLocation:
+        """The location of a directory below the root. Raises CorruptData for a path that leads elsewhere."""
+        check_inside(path)
+        spelled = path if self.root.is_local else quote(path, safe=_PATH_CHARACTERS)
+        return DatasetLocation(f"{self.root.uri}/{spelled}", self.root.options)
+
+
+def is_inside(path: str | None) -> bool:
+    """Whether a row's location is a path below the root; what is elsewhere is never touched."""
+    if not path:
+        return False
+    try:
+        check_inside(path)
+    except CorruptData:
+        return False
+    return True
+
+
+def check_inside(path: str) -> None:
+    """Raise CorruptData unless a row's location is a relative path that stays below the root."""
+    parts = path.split("/")
+    if "://" in path or "\\" in path or "\0" in path or not {"", ".", ".."}.isdisjoint(parts) or parts[0] == MANIFEST:
+        raise CorruptData(
+            f"'{path}' in the catalog's __manifest is no path of a table below its root.",
+            hint="Another tool wrote it. Nothing was read from there.",
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class TableInfo(Shown):
+    """A table, described."""
+
+    identifier: Identifier
+    location: DatasetLocation
+    """Where its data is."""
+    path: str
+    """Its directory, relative to the catalog's root."""
+    properties: dict[str, str]
+    registered: bool
+    """Whether it has a row in ``__manifest``; else it is only a directory."""
+    declared: bool | None = None
+    """Whether it has no data yet, only a name; None if it was not looked up."""
+
+    def _card(self) -> Card:
+        state = "declared, without data" if self.declared else ""
+        registered = "yes" if self.registered else "no, a directory only"
+        facts = (("location", self.location.uri), ("in __manifest", registered), ("state", state))
+        summary = ", ".join(part for part in (f"in {self.location.uri}", state) if part)
+        return Card(type(self).__name__, str(self.identifier), summary, facts, (_properties(self.properties),))
+
+
+@dataclass(frozen=True, repr=False)
+class NamespaceInfo(Shown):
+    """A namespace, described."""
+
+    identifier: Identifier
+    properties: dict[str, str]
+
+    def _card(self) -> Card:
+        name = "the root" if self.identifier.is_root else str(self.identifier)
+        count = counted(len(self.properties), "property", "properties")
+        return Card(type(self).__name__, name, count, grids=(_properties(self.properties),))
+
+
+@dataclass(frozen=True)
+class Page:
+    """Part of a listing, in the order of the ids' bytes. Iterating gives identifiers."""
+
+    object_ids: tuple[str, ...]
+    """As the catalog keeps them: ``ns1$ns2$table``."""
+    next_token: str | None = None
+    """Give it as ``page_token`` for what follows; None at the end."""
+
+    @property
+    def identifiers(self) -> tuple[Identifier, ...]:
+        """The same as names."""
+        return tuple(self)
+
+    def __iter__(self) -> Iterator[Identifier]:
+        return map(from_object_id, self.object_ids)
+
+    def __len__(self) -> int:
+        return len(self.object_ids)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A table's name, taken. What comes next is to write the table, or to withdraw."""
+
+    identifier: Identifier
+    location: DatasetLocation
+    """Where the data belongs."""
+    path: str
+    """The directory, relative to the catalog's root."""
+    token: str
+    """Tells this declaration from any other one."""
+
+
+@dataclass(frozen=True, repr=False)
+class Removed(Shown):
+    """A table that was dropped or deregistered."""
+
+    identifier: Identifier
+    path: str | None
+    """Its directory, relative to the catalog's root, with which it can be registered again."""
+    properties: dict[str, str]
+    data_kept: bool
+    """Whether its files are still there."""
+
+    def _card(self) -> Card:
+        kept = "its files are still there" if self.data_kept else "its files are gone"
+        facts = (("directory", self.path or ""), ("data", kept))
+        return Card(type(self).__name__, str(self.identifier), kept, facts, (_properties(self.properties),))
+
+
+def _properties(properties: Mapping[str, str]) -> Grid:
+    """Properties as a table."""
+    return Grid(("property", "value"), tuple(sorted(properties.items())))
+
+
+# --- What is told of a catalog as a whole
+# Pure.
+
+SHOWN = 20
+"""How many names of each kind are shown."""
+
+
+def catalog_card(what: str, catalog: Catalog, namespaces: Sequence[str], tables: Sequence[str], why: str = "") -> Card:
+    """A catalog and the names in its root; ``why`` is what the store said where it did not tell them."""
+    named = (("namespace", name) for name in namespaces[:SHOWN]), (("table", name) for name in tables[:SHOWN])
+    rows = tuple(row for kind in named for row in kind)
+    notes = tuple(
+        f"there are more than {SHOWN} {kind}: {call} has all"
+        for kind, call, names in (
+            ("namespaces", "list_namespaces()", namespaces),
+            ("tables in the root", "list_tables()", tables),
+        )
+        if len(names) > SHOWN
+    )
+    facts = (("mode", catalog.mode), ("unknown", why))
+    return Card(what, catalog.uri, f"mode {catalog.mode}", facts, (Grid(("kind", "name"), rows),), notes)
+
+
+# --- What the temporary views of a catalog's tables are called
+
+BETWEEN = "_"
+"""Between the parts of a table's name: Spark takes a dot in a view's name for the end of a database's."""
+
+
+def view_names(tables: Iterable[Identifier], prefix: str = "") -> dict[Identifier, str]:
+    """The view of each table: ``ns1.ns2.flights`` is ``ns1_ns2_flights``, with the prefix in front of it.
+
+    Raises Refused, naming both, for two tables whose views would be one. Spark does not tell upper from lower case.
+    """
+    names: dict[Identifier, str] = {}
+    taken: dict[str, Identifier] = {}
+    for table in tables:
+        name = prefix + BETWEEN.join(table.parts)
+        other = taken.setdefault(name.casefold(), table)
+        if other != table:
+            raise Refused(
+                f"Tables '{other}' and '{table}' would both be view '{name}'.",
+                hint="Register the views of one namespace after the other, with a prefix each.",
+            )
+        names[table] = name
+    return names
+
+
+def quoted_view(name: str) -> str:
+    """The name as SQL takes it, whatever is in it."""
+    return "`{}`".format(name.replace("`", "``"))

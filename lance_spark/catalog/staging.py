@@ -1,0 +1,242 @@
+"""Tables that are being created or replaced: begun, then committed or aborted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+from lance_spark.catalog.entry_rules import check_properties, refusal
+from lance_spark.catalog.lookup import describe_table, find_table, located, need_manifest, table_exists
+from lance_spark.catalog.rules import (
+    TABLE,
+    Catalog,
+    Declaration,
+    Identifier,
+    Name,
+    TableInfo,
+    check_new,
+    identify_table,
+)
+from lance_spark.catalog.tables import alter_table, confirm, declare_table, withdraw
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.table_options import WriteOptions
+from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, Refused
+from lance_spark.storage.commits import change_table_metadata, check_writable, read_table_metadata
+from lance_spark.storage.datasets import find_latest
+from lance_spark.write.empty import write_without_rows
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """What a table is to be."""
+
+    schema: pa.Schema
+    properties: Mapping[str, str] = field(default_factory=dict)
+    options: WriteOptions = field(default_factory=WriteOptions)
+
+
+class Stage(Protocol):
+    """A table that is being created or replaced."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options of the write that gives it its rows, which overwrites."""
+        ...
+
+    def commit(self, written: bool) -> None:
+        """After the write; or in its place, where there was none: then it has no rows."""
+        ...
+
+    def abort(self) -> None:
+        """Leave everything as it was."""
+        ...
+
+
+@dataclass(frozen=True)
+class NameStage:
+    """A table of a catalog, whose name is taken."""
+
+    staged: StagedTable
+    options: Mapping[str, str] = field(repr=False)
+    definition: TableDefinition
+
+    def commit(self, written: bool) -> None:
+        """Raises Conflict for a new table that another process dropped meanwhile."""
+        if not written:
+            fill_without_rows(self.staged, self.definition.schema, self.definition.options)
+        commit(self.staged)
+
+    def abort(self) -> None:
+        """Give the name back."""
+        abort(self.staged)
+
+
+@dataclass(frozen=True)
+class DatasetStage:
+    """A dataset at a path, or a branch. Nothing is taken: of several that create it, the first commit wins."""
+
+    location: DatasetLocation
+    branch: str | None
+    new: bool
+    options: Mapping[str, str] = field(repr=False)
+    definition: TableDefinition
+
+    def commit(self, written: bool) -> None:
+        """Properties come with a version of their own."""
+        if not written:
+            write_without_rows(self.location, self.branch, self.definition.schema, self.definition.options, self.new)
+        if self.definition.properties:
+            alter_properties(self.location, self.branch, self.definition.properties)
+
+    def abort(self) -> None:
+        """The write has cleaned up after itself."""
+
+
+def make(stage: Stage) -> None:
+    """A table without rows, in one go."""
+    try:
+        stage.commit(written=False)
+    except LanceSparkError:
+        with suppress(LanceSparkError):
+            stage.abort()
+        raise
+
+
+# --- Properties of a dataset that is in no catalog: the metadata of the table, as Lance keeps it, branch by branch
+# A table with a row in a catalog has its properties there (lance_spark.catalog.tables): they are the
+# table's, whatever branch is read, and other tools of the catalog see them.
+
+_SETTINGS = "lance."
+"""Begins the keys of settings that make pylance do something, such as its automatic cleanup."""
+
+
+def read_properties(location: DatasetLocation, branch: str | None) -> dict[str, str]:
+    """The properties on a branch (None for main). Raises NotFound."""
+    return read_table_metadata(location, branch)
+
+
+def alter_properties(
+    location: DatasetLocation, branch: str | None, put: Mapping[str, str] | None = None, unset: Sequence[str] = ()
+) -> dict[str, str]:
+    """Set and remove properties on a branch, as one version; returns those that it has then.
+
+    Raises NotFound, InvalidOption for what is no text, and Refused for settings of Lance itself, some of which lose
+    data unless they are checked.
+    """
+    given = check_properties(put)
+    settings = sorted(key for key in {*given, *unset} if key.startswith(_SETTINGS))
+    if settings:
+        raise Refused(
+            f"'{settings[0]}' is a setting of Lance and no property.",
+            hint="For automatic cleanup there is LanceTable.enable_auto_cleanup, which checks that no data is lost.",
+        )
+    check_writable(location, branch)
+    before = read_properties(location, branch)
+    wanted = {**before, **given}
+    after = {key: value for key, value in wanted.items() if key not in set(unset)}
+    changes: dict[str, str | None] = {key: value for key, value in after.items() if before.get(key) != value}
+    changes |= dict.fromkeys(before.keys() - after.keys())
+    if changes:
+        change_table_metadata(location, branch, changes)
+    return after
+
+
+# --- Creating and replacing tables for a planner that asks for steps: begin, write, commit; or abort
+# A new table's name is taken when it begins, so of several jobs that create it one wins, before any of them writes. Its
+# rows come with the commit of a write to that name, which makes it a table with data at once or not at all. A table
+# that is there keeps its rows until the one commit that overwrites them.
+
+Way = Literal["create", "replace", "create or replace"]
+
+
+@dataclass(frozen=True)
+class StagedTable:
+    """A table that is about to be created or replaced."""
+
+    catalog: Catalog
+    identifier: Identifier
+    location: DatasetLocation
+    """Where a write puts its rows, in mode overwrite."""
+    declaration: Declaration | None = None
+    """The name as it was taken; None for a table that was there."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there was no such table before."""
+        return self.declaration is not None
+
+
+def begin(catalog: Catalog, name: Name, way: Way, properties: Mapping[str, str] | None = None) -> StagedTable:
+    """Take the name of a new table, or find the one to replace.
+
+    Raises InvalidName, InvalidOption, AlreadyExists for ``create``, NotFound for ``replace`` and for a missing
+    namespace, Conflict where another process creates it at the same time, Refused for what V1 cannot keep.
+    """
+    identifier = identify_table(name)
+    given = check_properties(properties)
+    doing = f"{way} table '{identifier}'"
+    if given:
+        need_manifest(catalog, doing)
+    if way != "create":
+        try:
+            found = find_table(catalog, identifier, doing)
+            return StagedTable(catalog, identifier, located(catalog, found), properties=given)
+        except NotFound:
+            if way == "replace":
+                raise
+    check_new(identifier, TABLE)
+    try:
+        declaration = declare_table(catalog, identifier, given)
+    except AlreadyExists as taken:
+        if way != "create" and table_exists(catalog, identifier):
+            raise Conflict(taken.message, hint="Run it again: it will replace that table.") from None
+        raise
+    return StagedTable(catalog, identifier, declaration.location, declaration, given)
+
+
+def commit(staged: StagedTable) -> TableInfo:
+    """After the rows were committed: the table as it is. A replaced table gets its new properties now.
+
+    Raises Conflict for a new table that another process dropped or renamed meanwhile; then it leaves nothing behind.
+    """
+    if staged.declaration is not None:
+        confirm(staged.catalog, staged.declaration)
+    elif staged.catalog.reads_manifest:
+        _replace_properties(staged)
+    return describe_table(staged.catalog, staged.identifier)
+
+
+def abort(staged: StagedTable) -> None:
+    """Give the name of a new table back, with what was written under it. A table that was there is as it was.
+
+    Nothing happens to a new table whose rows are committed: its commit may have succeeded although it seemed to fail.
+    """
+    if staged.declaration is not None:
+        withdraw(staged.catalog, staged.declaration)
+
+
+def fill_without_rows(staged: StagedTable, schema: pa.Schema, options: WriteOptions) -> None:
+    """In the place of a write: columns, and no rows. For a replaced table that is one version, and older ones stay.
+
+    Of the options the file format and stable row ids count. Raises SchemaMismatch, Conflict, and Refused for another
+    file format or other row ids than a replaced table has.
+    """
+    doing = f"table '{staged.identifier}'"
+    if not staged.is_new and find_latest(staged.location, None) is None:
+        raise refusal(Conflict, f"replace {doing}", "it has no data yet", "A job is writing it; or drop it.")
+    try:
+        write_without_rows(staged.location, None, schema, options, new=staged.is_new)
+    except AlreadyExists:
+        raise refusal(Conflict, f"create {doing}", "another process wrote to it at the same time") from None
+
+
+def _replace_properties(staged: StagedTable) -> None:
+    before = describe_table(staged.catalog, staged.identifier)
+    gone = tuple(before.properties.keys() - staged.properties.keys())
+    if before.registered and (gone or before.properties != staged.properties):
+        alter_table(staged.catalog, staged.identifier, staged.properties, gone)

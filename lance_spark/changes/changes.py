@@ -1,0 +1,416 @@
+"""``changes``: the rows that lead from one version to another, one after the other, with the versions that made them.
+
+Manifests are read one after the other; of fragments only those that a version added, removed or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from functools import cached_property, partial
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lance_spark import hints
+from lance_spark.changes.image_rules import changes, pair, unpaired, updates
+from lance_spark.changes.lance import came_rows, gone_rows, rewritten_rows
+from lance_spark.changes.rules import (
+    DELETE,
+    FEED_FIELDS,
+    INSERT,
+    Commit,
+    FeedColumns,
+    FeedOptions,
+    FeedPath,
+    FeedPlan,
+    FeedReading,
+    Piece,
+    StepReader,
+    VersionPieces,
+    arrange,
+    at_or_before,
+    begins_copy,
+    changes_no_rows,
+    in_tasks,
+    path_between,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, newest_at
+from lance_spark.engine.local import Frame, Runner
+from lance_spark.errors import InvalidOption, NotFound, Refused
+from lance_spark.format.contents import Contents, Fragment
+from lance_spark.format.operations import VersionSpan, key_columns
+from lance_spark.format.row_ids import Deleted, DeletionKey, Offsets, Rewrite, deletion_key
+from lance_spark.format.schema import row_width, unknown_column
+from lance_spark.format.transactions import Transaction
+from lance_spark.format.versions import Deletions, Snapshot
+from lance_spark.scan.lance import blob_columns, read_deletions, schema_of
+from lance_spark.storage import refs
+from lance_spark.storage.datasets import list_versions, pin_version
+from lance_spark.storage.files import THREADS, each
+from lance_spark.storage.resolving import resolve_expression
+from lance_spark.storage.versions import (
+    contents_of,
+    find_manifest,
+    read_contents,
+    snapshot_of,
+    transaction_of,
+    version_numbers,
+)
+
+Point = int | str | datetime
+"""A version: by its number on the branch, as a ref (tag, branch, ``branch@7``), or as the last one at a moment."""
+
+_USUAL_ROW = 500
+"""Bytes of a row as a runner expects them; of wider rows it has to hold fewer at once."""
+
+
+class FeedEnds(NamedTuple):
+    """From where to where."""
+
+    since: PinnedVersion
+    until: PinnedVersion
+
+
+def find_ends(location: DatasetLocation, at: PinnedVersion, since: Point, until: Point | None) -> FeedEnds:
+    """The versions that were named, on the line of ``at``, which is also the end if none was named.
+
+    Raises NotFound, InvalidOption and Refused.
+    """
+    return FeedEnds(_find(location, at, since), at if until is None else _find(location, at, until))
+
+
+def _find(location: DatasetLocation, at: PinnedVersion, point: Point) -> PinnedVersion:
+    if isinstance(point, datetime):
+        return find_moment(location, at.branch, point)
+    if isinstance(point, str):
+        return resolve_expression(location, point, at.branch)
+    if type(point) is not int or point < 1:
+        raise InvalidOption(
+            f"{point!r} is no version.", hint="Give a number from 1, a tag, a branch, 'branch@7' or a datetime."
+        )
+    pin = at_or_before(PinnedVersion(at.branch, point), _branches(location, at.branch))
+    return pin_version(location, pin.branch, pin.version)
+
+
+def find_moment(location: DatasetLocation, branch: str | None, point: datetime) -> PinnedVersion:
+    """The last version at a moment; of the parent where the branch had none yet. A moment without a zone is UTC."""
+    moment = point.replace(tzinfo=timezone.utc) if point.tzinfo is None else point
+    branches = _branches(location, branch)
+    highest: int | None = None
+    while True:
+        fork = branches[branch].fork if branch is not None and branch in branches else None
+        begin = 0 if fork is None else fork.version
+        history = [
+            info
+            for info in list_versions(location, branch)
+            if info.version > begin and (highest is None or info.version <= highest)
+        ]
+        if fork is None or any(info.timestamp <= moment for info in history):
+            return pin_version(location, branch, newest_at(history, moment, branch))
+        branch, highest = fork.branch, fork.version
+
+
+def _branches(location: DatasetLocation, branch: str | None) -> Mapping[str, Branch]:
+    return {} if branch is None else refs.read_branches(location).branches
+
+
+def plan_changes(location: DatasetLocation, ends: FeedEnds, options: FeedOptions) -> FeedPlan:
+    """Which fragments to read, and what for; no row is read.
+
+    What leads from the last version that both ends have in common to ``until`` is told version by version. What
+    ``since`` has beyond that is taken back, as one step that bears the common version. Raises NotFound for a version
+    or a column that is gone, Refused, InvalidOption and CorruptData.
+    """
+    path = path_between(ends.since, ends.until, refs.read_branches(location).branches)
+    versions = VersionsOfPath(location, path)
+    end = read_contents(location, ends.until)
+    columns = feed_columns(location, ends.until, end, options)
+    walk = _FeedWalk(versions, StepReader(end.fields, columns.schema.names), end.has_stable_row_ids)
+    onwards = [*walk.forward()]
+    told = [walk.back(), *reversed(onwards)]
+    below = versions.common.contents.next_row_id if path.back and path.forward and options.net else None
+    return arrange(FeedReading(location, columns, options, walk.stable and not columns.key, below), told)
+
+
+class _FeedWalk:
+    """Goes through versions; ``stable`` is whether all of them have stable row ids."""
+
+    def __init__(self, versions: VersionsOfPath, steps: StepReader, stable: bool) -> None:
+        self.stable = stable
+        self._versions = versions
+        self._steps = steps
+
+    def forward(self) -> Iterator[VersionPieces]:
+        """What each version after the common one did, newest first."""
+        for step in self._seen(forward=True):
+            commit = commit_of(step.after, step.after.pin.branch)
+            yield self._steps.forward(step.before, step.after, commit, step.transaction)
+
+    def back(self) -> VersionPieces:
+        """What takes back everything that was done after the common version, as one."""
+        if not self._versions.path.back:
+            return VersionPieces(())
+        commit = commit_of(self._versions.common, self._versions.path.common.branch)
+        steps = self._seen(forward=False)
+        found = [self._steps.back(step.before, step.after, commit, step.transaction).pieces for step in steps]
+        pieces = tuple(piece for each in found for piece in each)
+        return VersionPieces(pieces, net=sum(map(bool, found)) > 1)
+
+    def _seen(self, forward: bool) -> Iterator[FeedStep]:
+        for step in self._versions.steps(forward):
+            self.stable &= step.before.contents.has_stable_row_ids and step.after.contents.has_stable_row_ids
+            yield step
+
+
+def commit_of(snapshot: Snapshot, branch: str | None) -> Commit:
+    """What a feed tells of a version."""
+    head = snapshot.contents.head
+    return Commit(head.version, head.timestamp_ns // 1000, branch or MAIN)
+
+
+def feed_columns(location: DatasetLocation, until: PinnedVersion, end: Contents, options: FeedOptions) -> FeedColumns:
+    """The columns to read. Of blobs only the size is read, which tells most changes of them."""
+    schema, blobs = schema_of(location, until), blob_columns(location, until)
+    chosen = [name for name in schema.names if name not in blobs] if options.columns is None else list(options.columns)
+    key = options.key or (() if end.has_stable_row_ids else key_columns(end.fields))
+    for name in (*chosen, *key):
+        if name not in schema.names:
+            raise unknown_column(name, schema.names)
+        if name in blobs:
+            raise Refused(
+                f"Column '{name}' holds blobs, which the change feed does not show.",
+                hint="Leave it out, and read the blobs of the rows that changed by their key.",
+            )
+    taken = {field.name for field in FEED_FIELDS}
+    clash = next((name for name in chosen if name.lower() in taken), None)
+    if clash is not None:
+        raise InvalidOption(f"The change feed has a column '{clash}' itself.", hint="Leave it out with columns=[...].")
+    hidden = [name for name in key if name not in chosen]
+    sizes = [] if options.columns is not None else [name for name in schema.names if name in blobs]
+    fields = [schema.field(name).with_nullable(True) for name in (*chosen, *hidden)]
+    fields += [pa.field(name, pa.int64()) for name in sizes]
+    return FeedColumns(pa.schema(fields), len(chosen), tuple(key), frozenset(sizes))
+
+
+def feed_frame(runner: Runner, plan: FeedPlan) -> Frame:
+    """The changes, as a frame of the runner; its columns are those of ``plan.reading.columns.rows``."""
+    reading = plan.reading
+    columns = reading.columns
+    frames = []
+    if plan.direct or not plan.to_pair:
+        read = partial(direct_changes, reading)
+        frames.append(runner.flat_map("read changes", in_tasks(plan.direct), read, columns.rows))
+    if plan.to_pair:
+        sides = tuple(
+            runner.flat_map(
+                stage, in_tasks(pieces), partial(rows_to_pair, reading, plan.unrecognizable, old), columns.unpaired
+            )
+            for stage, old, pieces in (
+                ("read what went", True, [piece for piece in plan.to_pair if piece.deletes or piece.rewritten]),
+                ("read what came", False, [piece for piece in plan.to_pair if piece.inserts or piece.rewritten]),
+            )
+        )
+        matched = partial(pair, images=reading.options.images, schema=columns.rows)
+        rows = int(plan.rows * max(1.0, row_width(columns.rows) / _USUAL_ROW))
+        frames.append(runner.match("pair rows", (sides[0], sides[1]), matched, columns.rows, rows))
+    return runner.union(frames)
+
+
+def direct_changes(reading: FeedReading, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    """The changes of pieces whose rows need no comparison with those of others."""
+    for piece in pieces:
+        for kind, rows in ((DELETE, gone_rows(reading, piece)), (INSERT, came_rows(reading, piece))):
+            for batch in rows:
+                yield changes(batch, kind, piece.commit, reading.columns)
+        for before, after in rewritten_rows(reading, piece):
+            yield from updates(before, after, piece.commit, reading)
+
+
+def rows_to_pair(
+    reading: FeedReading, unrecognizable: frozenset[int], old: bool, pieces: Sequence[Piece]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one side, with what tells which rows of the other side they belong to."""
+    for piece in pieces:
+        rows = gone_rows(reading, piece) if old else came_rows(reading, piece)
+        changed = (pair[0 if old else 1] for pair in rewritten_rows(reading, piece))
+        recognizable = reading.options.net or piece.commit.version not in unrecognizable
+        for batch in chain(rows, changed):
+            yield unpaired(batch, piece.commit, reading, recognizable)
+
+
+# --- Reads the versions on the way of a change feed, in pairs of neighbours, and refuses where one of them is gone
+
+_HELD = 32 * 2**20
+"""Bytes of manifests that are read ahead."""
+
+
+class FeedStep(NamedTuple):
+    """A version that may have changed rows, and the one that it was made from."""
+
+    before: Snapshot
+    after: Snapshot
+    transaction: Transaction | None
+
+
+class _ReadVersion(NamedTuple):
+    pin: PinnedVersion
+    content: bytes
+    transaction: Transaction | None
+
+
+class VersionsOfPath:
+    """The versions on a way. Decoded manifests are kept no longer than for two neighbours."""
+
+    def __init__(self, location: DatasetLocation, path: FeedPath) -> None:
+        self.path = path
+        self._location = location
+
+    @cached_property
+    def common(self) -> Snapshot:
+        """The version that both ends have in common. Raises NotFound where it, and every copy of it, is gone."""
+        spans = (*self.path.forward[:1], *self.path.back[:1])
+        copies = [PinnedVersion(span.branch, span.after) for span in spans]
+        return self._snapshot(self._first_of(self.path.common, *copies))
+
+    def steps(self, forward: bool) -> Iterator[FeedStep]:
+        """The steps on from the common version, newest first, or those that lead back to it, oldest first.
+
+        Without those that are known to change no rows. Raises NotFound for a version that is gone: what it changed
+        cannot be told.
+        """
+        spans = self.path.forward if forward else self.path.back
+        before = [self.path.common, *(PinnedVersion(span.branch, span.until) for span in spans)]
+        parts = list(zip(before, spans, strict=False))
+        for previous, span in reversed(parts) if forward else parts:
+            yield from self._steps(previous, span, forward)
+
+    def _steps(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[FeedStep]:
+        known: dict[PinnedVersion, Snapshot] = {}
+        last: _ReadVersion | None = None
+        for here in self._versions(previous, span, newest_first):
+            older, newer = (here, last) if newest_first else (last, here)
+            if older is not None and newer is not None and not changes_no_rows(newer.transaction):
+                known = {each.pin: known.get(each.pin) or self._snapshot(each) for each in (older, newer)}
+                yield FeedStep(known[older.pin], known[newer.pin], newer.transaction)
+            last = here
+
+    def _versions(self, previous: PinnedVersion, span: VersionSpan, newest_first: bool) -> Iterator[_ReadVersion]:
+        """The versions of a span and the one before it, without those that only begin a copied one."""
+        # The first version of a branch is a copy of the one it was made from, with all files at the same places.
+        begin = PinnedVersion(span.branch, span.after)
+        numbers: Sequence[int] = range(span.after + 1, span.until + 1)
+        if not newest_first:
+            yield self._first_of(begin, previous)
+        for pin, content in self._manifests(span.branch, numbers[::-1] if newest_first else numbers):
+            if content is None:
+                raise self._gone(pin, span.until)
+            found = self._found(pin, content)
+            if pin.version == span.until or not begins_copy(found.transaction):
+                yield found
+        if newest_first:
+            yield self._first_of(begin, previous)
+
+    def _manifests(self, branch: str | None, numbers: Sequence[int]) -> Iterator[tuple[PinnedVersion, bytes | None]]:
+        """Several are requested at once, fewer of a table with many fragments: its manifests take megabytes."""
+        at_once = 2
+        while numbers:
+            pins = [PinnedVersion(branch, number) for number in numbers[:at_once]]
+            contents = each(self._location, partial(find_manifest, self._location), pins)
+            yield from zip(pins, contents, strict=True)
+            numbers = numbers[at_once:]
+            at_once = max(1, min(THREADS, _HELD // max(len(content or b" ") for content in contents)))
+
+    def _first_of(self, *pins: PinnedVersion) -> _ReadVersion:
+        """The first version that is there, of several that are the same one."""
+        for pin in pins:
+            content = find_manifest(self._location, pin)
+            if content is not None:
+                return self._found(pin, content)
+        raise self._gone(pins[-1], pins[-1].version)
+
+    def _found(self, pin: PinnedVersion, content: bytes) -> _ReadVersion:
+        return _ReadVersion(pin, content, transaction_of(self._location, pin.branch, content))
+
+    def _snapshot(self, found: _ReadVersion) -> Snapshot:
+        contents: Contents = contents_of(self._location, found.pin, found.content)
+        stamped = PinnedVersion(found.pin.branch, found.pin.version, contents.head.timestamp_ns)
+        return snapshot_of(self._location, stamped, contents)
+
+    def _gone(self, pin: PinnedVersion, until: int) -> NotFound:
+        known = {*version_numbers(self._location, pin.branch)}
+        oldest = until
+        while oldest - 1 in known:
+            oldest -= 1
+        name = pin.branch or MAIN
+        since = f"Changes since {name}@{oldest} can be told. " if oldest in known else ""
+        return NotFound(
+            f"Version {pin.version} of '{name}' is gone: what it changed cannot be told.",
+            hint=hints.of(
+                f"{since}A tag keeps a version, but not those after it; a cleanup policy does. ",
+                hints.DIFF,
+                " compares two versions whatever was between them.",
+            ),
+        )
+
+
+# --- Reads the deletion files that rows are followed by, each one once, wherever it is
+
+
+class Held(NamedTuple):
+    """Fragments of a version that is there: so are its deletion files."""
+
+    version: Snapshot
+    fragments: Iterable[Fragment]
+
+
+class DeletionReader(NamedTuple):
+    """Where to read, and whose words errors have."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    open_root: Callable[[str], DatasetLocation]
+    """A root by its URI, with the storage options that open it."""
+
+
+def known_deletions(reader: DeletionReader, held: Sequence[Held], rewrites: Sequence[Rewrite]) -> Deleted:
+    """The deleted rows of all these fragments, and of those in compactions, as far as their files are still there.
+
+    Raises NotFound for a file of a version that is there, and CorruptData.
+    """
+    certain: dict[DeletionKey, Deletions] = {}
+    for key, place in _places(held):
+        certain.setdefault(key, place)
+    maybe = {key: place for entry in rewrites for key, place in entry.deletions.items() if key not in certain}
+
+    def read(entry: tuple[DeletionKey, Deletions]) -> Offsets | None:
+        key, place = entry
+        try:
+            found = read_deletions(reader.open_root(place.root), reader.pin, place)
+        except NotFound:
+            if key in certain:
+                raise
+            return None
+        offsets: Offsets = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return offsets if len(offsets) == key[-1] else None
+
+    places = {**maybe, **certain}
+    known = dict(zip(places, each(reader.location, read, places.items()), strict=True))
+    nothing = np.zeros(0, np.int64)
+
+    def deleted(fragment: Fragment) -> Offsets | None:
+        key = deletion_key(fragment)
+        return nothing if key is None else known.get(key)
+
+    return deleted
+
+
+def _places(held: Sequence[Held]) -> Iterator[tuple[DeletionKey, Deletions]]:
+    for version, fragments in held:
+        for fragment in fragments:
+            key, place = deletion_key(fragment), version.deletions_of(fragment)
+            if key is not None and place is not None:
+                yield key, place

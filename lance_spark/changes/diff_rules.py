@@ -1,0 +1,138 @@
+"""What differs between two versions, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.format.operations import ColumnChange, Stat
+
+ADDED, DELETED, CHANGED = "added", "deleted", "changed"
+NOT_COMPARED = (
+    "Rows that an update, a merge-insert or a compaction rewrote count as deleted and added; "
+    "comparing the rows shows the difference."
+)
+BLOBS_BY_SIZE = "Blobs are compared by their size and URI, not by their bytes."
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """How many rows differ."""
+
+    added: int
+    deleted: int
+    changed: int | None
+    """Rows whose values changed; they count neither as added nor as deleted. None if neither a key nor stable row ids
+    identify rows: then such a row counts as one deleted and one added."""
+    before: int
+    """Rows of the earlier version."""
+    after: int
+    compared: bool
+    """Whether the rows themselves were compared; else fragments and deletion files were."""
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class FragmentCounts:
+    """How many fragments are the same, only in one version, or in both with other deletions or columns."""
+
+    same: int
+    added: int
+    removed: int
+    changed: int
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class ColumnValues:
+    """A column whose values were rewritten in place."""
+
+    column: str
+    fragments: int
+    rows: int
+    """Rows of those fragments: at most so many values differ."""
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class RowExample:
+    """One row that differs."""
+
+    kind: str
+    """ADDED, DELETED or CHANGED."""
+    before: Mapping[str, Any] | None = None
+    """Values by column; None for an added row."""
+    after: Mapping[str, Any] | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"kind": self.kind, "before": plain_row(self.before), "after": plain_row(self.after)}
+
+
+@dataclass(frozen=True)
+class Diff:
+    """From the state of one version to that of another."""
+
+    before: PinnedVersion
+    after: PinnedVersion
+    columns: tuple[ColumnChange, ...]
+    rows: RowCounts
+    stat: Stat
+    fragments: FragmentCounts
+    values: tuple[ColumnValues, ...] = ()
+    examples: tuple[RowExample, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs that a reader could see."""
+        counts = (self.rows.added, self.rows.deleted, self.rows.changed or 0)
+        seen = not self.rows.compared and bool(self.values)
+        return not (self.columns or any(counts) or seen)
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON; values of rows that JSON does not have become text."""
+        return {
+            "before": str(self.before),
+            "after": str(self.after),
+            "columns": [change.as_record() for change in self.columns],
+            "rows": self.rows.as_record(),
+            "stat": self.stat.as_record(),
+            "fragments": self.fragments.as_record(),
+            "values": [values.as_record() for values in self.values],
+            "examples": [example.as_record() for example in self.examples],
+            "notes": list(self.notes),
+        }
+
+
+def plain_row(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A row with values that JSON has."""
+    return None if row is None else {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)  # JSON has neither NaN nor infinity
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return str(value.total_seconds()) if isinstance(value, timedelta) else str(value)

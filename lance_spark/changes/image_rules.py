@@ -1,0 +1,173 @@
+"""From the rows that went and came to changes: which are the same row, and which did not change at all. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.changes.rules import (
+    COMMIT_FIELDS,
+    COMMIT_VERSION,
+    CONTENT,
+    DELETE,
+    FEED_FIELDS,
+    IDENTITY,
+    INSERT,
+    UPDATE_POSTIMAGE,
+    UPDATE_PREIMAGE,
+    Commit,
+    FeedColumns,
+    FeedReading,
+    Images,
+)
+from lance_spark.format.row_values import HASHED, Hashes, compare_hashed, hash_rows
+from lance_spark.format.schema import ROW_ID
+
+Places = npt.NDArray[np.int64]
+_GOLDEN, _WORD = 0x9E37_79B9_7F4A_7C15, 2**64
+
+
+def changes(batch: pa.RecordBatch, kind: str, commit: Commit, columns: FeedColumns) -> pa.RecordBatch:
+    """Rows as changes of one kind. ``batch`` has all columns of the feed, and may have more."""
+    shown = [batch.column(place) for place in range(columns.shown)]
+    kinds = pa.array([kind]).take(pa.array(np.zeros(batch.num_rows, np.int64)))
+    return pa.RecordBatch.from_arrays([*shown, kinds, *_told(commit, batch.num_rows)], schema=columns.rows)
+
+
+def updates(
+    before: pa.RecordBatch, after: pa.RecordBatch, commit: Commit, reading: FeedReading
+) -> tuple[pa.RecordBatch, ...]:
+    """Rows that belong together one by one as changes; with both images each row is followed by the one it became."""
+    columns, images = reading.columns, reading.options.images
+    if images == "post":
+        return (changes(after, UPDATE_POSTIMAGE, commit, columns),)
+    if images == "none":
+        return changes(before, DELETE, commit, columns), changes(after, INSERT, commit, columns)
+    both = pa.Table.from_batches(
+        [changes(before, UPDATE_PREIMAGE, commit, columns), changes(after, UPDATE_POSTIMAGE, commit, columns)]
+    )
+    order = np.arange(2 * before.num_rows).reshape(2, -1).T.reshape(-1)
+    return tuple(both.take(pa.array(order)).combine_chunks().to_batches())
+
+
+def unpaired(batch: pa.RecordBatch, commit: Commit, reading: FeedReading, recognizable: bool) -> pa.RecordBatch:
+    """Rows with what tells which of them belong together. ``batch`` has all columns of the feed, and maybe row ids.
+
+    Unless all versions are put together, the hashes differ from version to version.
+    """
+    columns, rows = reading.columns, batch.num_rows
+    salt = np.uint64(0 if reading.options.net else commit.version * _GOLDEN % _WORD)
+    content = hash_values(batch, columns) ^ salt
+    identity, known = _identity(batch, reading, recognizable)
+    identity ^= salt
+    local = np.where(known, identity, content)
+    hashes = [
+        _signed(content),
+        pa.array(identity.view(np.int64), mask=~known) if rows else pa.array([], pa.int64()),
+        _signed(local),
+    ]
+    shown = [batch.column(place) for place in range(columns.shown)]
+    return pa.RecordBatch.from_arrays([*shown, *_told(commit, rows), *hashes], schema=columns.unpaired)
+
+
+def hash_values(batch: pa.RecordBatch, columns: FeedColumns, places: Sequence[int] | None = None) -> Hashes:
+    """A number for the values of each row: of those that are shown and the sizes of blobs, or of some columns."""
+    names = columns.schema.names
+    shown = range(columns.shown)
+    chosen = places or [place for place, name in enumerate(names) if place in shown or name in columns.blobs]
+    return hash_rows([batch.column(place) for place in chosen], batch.num_rows)
+
+
+def pair(gone: pa.Table, came: pa.Table, images: Images, schema: pa.Schema) -> pa.Table:
+    """The changes that rows are which went and came: those of whole versions, or all that may belong together.
+
+    Equal rows of one identity are none: they were copied. Of the others, two of one identity are an update.
+    """
+    gone, came = (table.sort_by(COMMIT_VERSION).combine_chunks() for table in (gone, came))
+    found = compare_hashed(_hashed(gone), _hashed(came), renumbered=False)
+    deleted, added, old, new = (
+        column.to_numpy().astype(np.int64)
+        for column in (found.deleted, found.added, found.changed_before, found.changed_after)
+    )
+    if images == "none":
+        deleted, added, old, new = np.append(deleted, old), np.append(added, new), old[:0], new[:0]
+    labels = _last_commits(gone, came, deleted)
+    rows = pa.concat_tables([gone, came])
+    shift = gone.num_rows
+    images_of_updates = (new + shift)[:, None] if images == "post" else np.stack([old, new + shift], axis=1)
+    kinds = [UPDATE_POSTIMAGE] if images == "post" else [UPDATE_PREIMAGE, UPDATE_POSTIMAGE]
+    order = np.concatenate([deleted, added + shift, images_of_updates.reshape(-1)])
+    told_by = np.concatenate([labels, added + shift, np.repeat(new + shift, len(kinds))])
+    words = [*[DELETE] * len(deleted), *[INSERT] * len(added), *kinds * len(new)]
+    told = rows.take(pa.array(told_by)).select([field.name for field in COMMIT_FIELDS])
+    shown = rows.take(pa.array(order)).columns[: len(schema) - len(FEED_FIELDS)]
+    return pa.table([*shown, pa.array(words, pa.string()), *told.columns], names=schema.names).cast(schema)
+
+
+def _last_commits(gone: pa.Table, came: pa.Table, deleted: Places) -> Places:
+    """Per deleted row, the place of the row that tells the last version that touched it.
+
+    Places count the rows that went, then those that came. A row that was changed and then deleted went with the version
+    that deleted it.
+    """
+    versions = np.concatenate([_numbers(gone[COMMIT_VERSION]), _numbers(came[COMMIT_VERSION])])
+    identity = pa.chunked_array([*gone[IDENTITY].chunks, *came[IDENTITY].chunks], pa.int64())
+    known = np.asarray(pc.is_valid(identity), dtype=bool)
+    ids = np.asarray(pc.fill_null(identity, 0), dtype=np.int64)
+    places = np.flatnonzero(known)
+    order = places[np.lexsort((versions[places], ids[places]))]
+    last = np.append(np.flatnonzero(np.diff(ids[order])), len(order) - 1) if len(order) else order
+    newest = order[last]
+    result: Places = deleted.copy()
+    mine = known[deleted]
+    if mine.any():
+        result[mine] = newest[np.searchsorted(ids[newest], ids[deleted[mine]])]
+    return result
+
+
+def _identity(batch: pa.RecordBatch, reading: FeedReading, recognizable: bool) -> tuple[Hashes, npt.NDArray[np.bool_]]:
+    """What each row is recognized by, and whether it is there."""
+    rows = batch.num_rows
+    nothing = np.zeros(rows, np.uint64), np.zeros(rows, dtype=bool)
+    if reading.options.images == "none":
+        return nothing
+    if reading.columns.key:
+        key = [batch.column(reading.columns.schema.get_field_index(name)) for name in reading.columns.key]
+        known = np.ones(rows, dtype=bool)
+        for column in key:
+            known &= np.asarray(column.is_valid(), dtype=bool)
+        return hash_rows(key, rows), known
+    if not (reading.row_ids and recognizable):
+        return nothing
+    ids = batch.column(batch.schema.get_field_index(ROW_ID)).cast(pa.uint64())
+    numbers: Hashes = ids.to_numpy()
+    known = np.ones(rows, dtype=bool) if reading.below is None else numbers < np.uint64(reading.below)
+    return hash_rows([ids], rows), known
+
+
+def _hashed(table: pa.Table) -> pa.Table:
+    """As the rows of one side of a comparison, with their places for addresses."""
+    identity = table[IDENTITY]
+    numbers = pa.array(np.asarray(pc.fill_null(identity, 0), dtype=np.int64).view(np.uint64))
+    known = pc.if_else(pc.is_valid(identity).combine_chunks(), numbers, pa.scalar(None, pa.uint64()))
+    content = pa.array(_numbers(table[CONTENT]).view(np.uint64))
+    return pa.table([content, known, pa.array(np.arange(table.num_rows, dtype=np.uint64))], schema=HASHED)
+
+
+def _told(commit: Commit, rows: int) -> list[pa.Array]:
+    every = pa.array(np.zeros(rows, np.int64))
+    return [pa.array([value], field.type).take(every) for value, field in zip(commit, COMMIT_FIELDS, strict=True)]
+
+
+def _signed(hashes: Hashes) -> pa.Array:
+    return pa.array(hashes.view(np.int64))
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    numbers: npt.NDArray[Any] = column.to_numpy()
+    return numbers

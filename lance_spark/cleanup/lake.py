@@ -1,0 +1,161 @@
+"""Cleans up a whole catalog: all tables side by side, its own table, and directories that no row names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from lance_spark.catalog import manifest_lance
+from lance_spark.catalog.directories import list_root
+from lance_spark.catalog.overview import overview
+from lance_spark.catalog.removing import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
+from lance_spark.catalog.rules import MANIFEST, TABLE, Catalog, Name, identify_namespace, is_inside
+from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, clean_fleet
+from lance_spark.cleanup.report import ORPHAN, LakeReport, State, Upkeep, catalog_policy, failed, without
+from lance_spark.cleanup.rules import nanoseconds
+from lance_spark.core.show import EPOCH
+from lance_spark.engine.local import Engine
+from lance_spark.errors import CorruptData, LanceSparkError, NotFound
+
+_ITSELF = "the catalog itself"
+"""As a name in a report of many tables; no table is called so, as one with blanks would have backticks."""
+_WORTH = 4
+"""Files of the catalog's own table that are worth being made one: each costs every reader a request on an object store.
+It is written again by itself when there are 12."""
+
+
+@dataclass(frozen=True)
+class Lake:
+    """What is in a catalog's directory."""
+
+    tables: tuple[FleetTable, ...]
+    readers: tuple[FleetTable, ...]
+    """Directories that are no table of the catalog, but may be clones: deregistered ones, and such as were left."""
+    lost: tuple[str, ...]
+    """Tables whose rows lead nowhere, or out of the catalog."""
+    notes: tuple[str, ...]
+
+
+def clean_lake(catalog: Catalog, options: FleetOptions, engine: Engine, now: datetime) -> LakeReport:
+    """Clean up all tables of a catalog, each a row of the report, whatever becomes of the others; then its own table.
+
+    Clones among the tables keep what they read, also those that are deregistered. Directories that no row names go
+    after a day. Raises only if the catalog itself cannot be read, or if there is nothing at all in its place.
+    """
+    lake = find_tables(catalog)
+    compacted, problem = _compact(catalog, options.execute)
+    itself = [FleetTable(_ITSELF, catalog.manifest)] if catalog.reads_manifest else []
+    policies = {**(options.policies or {}), _ITSELF: catalog_policy(options.policy)}
+    fleet = clean_fleet(
+        [*lake.tables, *lake.readers, *itself], replace(options, policies=policies), engine, nanoseconds(now - EPOCH)
+    )
+    report, rows = without(fleet, _ITSELF)
+    upkeep = [Upkeep.of_catalog(MANIFEST, row, compacted) for row in rows if row["state"] != "empty"]
+    if problem is not None:
+        upkeep = [replace(each, error=each.error or problem.message) for each in upkeep]
+    notes = list(lake.notes)
+    if report.rows and all(row["state"] == "failed" for row in report.rows):
+        notes.append("directories that no row names were left alone, as the tables could not be cleaned")
+    elif catalog.reads_manifest:
+        orphans, kept = _orphans(catalog, options.execute, now)
+        upkeep += orphans
+        notes += kept
+    lost = [
+        failed(name, "", "its row leads to no directory below the catalog", CorruptData.exit_code) for name in lake.lost
+    ]
+    return LakeReport(catalog.uri, replace(report, rows=[*report.rows, *lost]), upkeep, notes)
+
+
+def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:
+    """What is in a catalog's directory; of a namespace only its tables are cleaned, the others are readers.
+
+    Raises NotFound if nothing at all is there, or if there is no such namespace.
+    """
+    tables: dict[str, FleetTable] = {}
+    lost, notes = [], []
+    for item in overview(catalog, identify_namespace(namespace), recursive=True):
+        name = str(item.identifier)
+        if item.kind != TABLE:
+            continue
+        if item.path is None or not is_inside(item.path):
+            lost.append(name)
+        elif item.path in tables:
+            notes.append(f"'{name}' has the directory of '{tables[item.path].name}', which is cleaned once")
+        else:
+            tables[item.path] = FleetTable(name, catalog.at(item.path))
+    directories, _ = list_root(catalog.root)
+    if not directories:
+        raise NotFound(f"There is nothing in {catalog.uri}.", hint="Check the catalog's path.")
+    others = [name for name in directories if name not in tables and name != MANIFEST]
+    readers = [
+        FleetTable(f"the directory {name}", catalog.at(name), is_cleaned=False) for name in others if is_inside(name)
+    ]
+    return Lake(tuple(tables.values()), tuple(readers), tuple(lost), tuple(notes))
+
+
+def clean_itself(
+    catalog: Catalog, options: FleetOptions, engine: Engine, now: datetime
+) -> tuple[list[Upkeep], list[str]]:
+    """Clean up a catalog's own table, and directories that no row names; what became of them, and notes."""
+    if not catalog.reads_manifest:
+        return [], []
+    compacted, problem = _compact(catalog, options.execute)
+    policies = {_ITSELF: catalog_policy(options.policy)}
+    itself = [FleetTable(_ITSELF, catalog.manifest)]
+    fleet = clean_fleet(itself, replace(options, policies=policies), engine, nanoseconds(now - EPOCH))
+    upkeep = [Upkeep.of_catalog(MANIFEST, row, compacted) for row in fleet.rows if row["state"] != "empty"]
+    if problem is not None:
+        upkeep = [replace(each, error=each.error or problem.message) for each in upkeep]
+    orphans, notes = _orphans(catalog, options.execute, now)
+    return [*upkeep, *orphans], notes
+
+
+def _compact(catalog: Catalog, execute: bool) -> tuple[str, LanceSparkError | None]:
+    """Make the catalog's own table one file when that pays; what was done, and why it was not."""
+    if not catalog.reads_manifest:
+        return "", None
+    files = manifest_lance.fragment_count(catalog.manifest)
+    if files < _WORTH:
+        return "", None
+    if not execute:
+        return f"{files} files would become one", None
+    try:
+        done = manifest_lance.compact(catalog.manifest, _WORTH)
+    except LanceSparkError as problem:
+        return "", problem
+    return f"{files} files became one" if done else "", None
+
+
+def _orphans(catalog: Catalog, execute: bool, now: datetime) -> tuple[list[Upkeep], list[str]]:
+    """Directories that no row names; and what is to be said of those that stay."""
+    try:
+        plan = plan_orphans(catalog, now)
+        done = collect_orphans(plan) if execute else None
+    except LanceSparkError as problem:
+        return [Upkeep(ORPHAN, "directories", "failed", error=problem.message, exit_code=problem.exit_code)], []
+    if done is None:
+        return [_orphan(orphan, "would") for orphan in plan.orphans], list(_kept(plan.kept))
+    reasons = dict(done.failed)
+    upkeep = [
+        replace(_orphan(orphan, "failed"), files=0, bytes=0, error=reasons[orphan.directory], exit_code=1)
+        if orphan.directory in reasons
+        else _orphan(orphan, "done")
+        for orphan in plan.orphans
+        if orphan.directory not in done.spared
+    ]
+    return upkeep, list(_kept(plan.kept))
+
+
+def _orphan(orphan: Orphan, state: State) -> Upkeep:
+    return Upkeep(ORPHAN, orphan.directory, state, orphan.files, orphan.bytes, what=f"of no table: {orphan.kind}")
+
+
+def _kept(orphans: Iterable[Orphan]) -> Iterable[str]:
+    for orphan in orphans:
+        if orphan.kind == DATASET:
+            yield f"{orphan.directory} is a dataset that no row names; it stays: register it, or delete it"
+        elif orphan.kind == INTERRUPTED:
+            yield f"{orphan.directory} was to be renamed when the job ended; it stays: lance-catalog doctor --mend"
+        else:
+            yield f"{orphan.directory} is of no table, but younger than a day; it stays"

@@ -1,0 +1,547 @@
+"""What a user wants to remove: which versions go, and how careful to be with files that no version names."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Literal, get_args
+
+from lance_spark import hints
+from lance_spark.core.options import Section, names_of, read_toml
+from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
+from lance_spark.core.refs import (
+    MAIN,
+    Branch,
+    Lifetime,
+    RefTable,
+    Tag,
+    is_frozen_tag,
+    is_own_tag,
+    is_stream_tag,
+    missing,
+)
+from lance_spark.core.tracking import merged_notes
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.survey.rules import Chain, Survey, VersionFile, first_unread
+
+DEFAULT_OLDER_THAN = timedelta(days=14)
+DEFAULT_UNVERIFIED_AGE = timedelta(days=7)
+DEFAULT_COMMIT_WINDOW = timedelta(days=1)
+
+OnTagged = Literal["error", "keep"]
+
+
+@dataclass(frozen=True)
+class VersionRule:
+    """Which versions of one branch go. All that is given must hold (specification "Version Cleanup")."""
+
+    older_than: timedelta | None = None
+    """Versions that were committed longer ago than this; zero stands for every version."""
+    before_version: int | None = None
+    """Versions with a lower number."""
+    retain_versions: int | None = None
+    """All but this many of the newest versions."""
+    versions: frozenset[int] | None = None
+    """Exactly these; numbers that do not exist are ignored."""
+
+    def __post_init__(self) -> None:
+        if self.older_than is not None and self.older_than < timedelta(0):
+            raise InvalidOption("older_than cannot be negative.", hint="Give the age of versions, e.g. 14d.")
+        if self.before_version is not None and self.before_version < 1:
+            raise InvalidOption("before_version must be 1 or more.")
+        if self.retain_versions is not None and self.retain_versions < 1:
+            raise InvalidOption("retain_versions must be 1 or more.", hint="The newest version always stays.")
+        if self.versions is not None and not self.versions:
+            raise InvalidOption("versions is empty.", hint="Name the versions to remove, or leave the option out.")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is asked for."""
+        return (self.older_than, self.before_version, self.retain_versions, self.versions) == (None, None, None, None)
+
+    @property
+    def names_numbers(self) -> bool:
+        """Whether it selects versions by number, which makes sense on one branch only."""
+        return self.before_version is not None or self.versions is not None
+
+
+@dataclass(frozen=True)
+class CleanupPolicy:
+    """What may be removed from a dataset: main, all branches, and files that no version names.
+
+    ``older_than``, ``before_version``, ``retain_versions`` and ``versions`` are those of :class:`VersionRule` and mean
+    what they mean to pylance. Versions older than 14 days go if none of them is given. ``before_version`` and
+    ``versions`` apply to main alone, as the same number is another version on each branch. For a branch, add a rule to
+    ``branches``.
+    """
+
+    older_than: timedelta | None = None
+    before_version: int | None = None
+    retain_versions: int | None = None
+    versions: frozenset[int] | None = None
+    commit_window: timedelta = DEFAULT_COMMIT_WINDOW
+    """Versions committed within this span stay, and the one before them, whatever the rules say. Make it at least as
+    long as the longest job that commits to the dataset. Lance finds conflicts by the versions that were committed since
+    a job began. It misses a conflict with a version that was removed meanwhile: rows that this version deleted come
+    back. Zero is for when no other job commits."""
+    undo_window: timedelta = DEFAULT_UNDO_WINDOW
+    """How long versions stay that a tag was on before it was moved or deleted, or that a branch was made from which was
+    deleted with its files kept: so that they can be restored. Zero gives that up."""
+    delete_unverified: bool = False
+    """Delete files that no version names whatever their age. Only safe while no job writes."""
+    unverified_age: timedelta = DEFAULT_UNVERIFIED_AGE
+    """Age at which such files go otherwise. Make it at least as long as the longest job."""
+    error_if_tagged_old_versions: bool = True
+    """Refuse to run if a tag is on a version that would go; otherwise such versions stay."""
+    keep_fork_versions: bool = True
+    """Keep the version that each existing branch was made from, which merging the branch needs."""
+    clones: tuple[str, ...] = ()
+    """URIs of shallow clones; what they need of this dataset stays."""
+    clones_from: tuple[str, ...] = ()
+    """Directories; every dataset below them is taken for a clone."""
+    known_bases: tuple[str, ...] = ()
+    """Base paths of versions that may lead nowhere. Any other base path that leads nowhere stops the run."""
+    branches: Mapping[str, VersionRule] = field(default_factory=dict)
+    """Rules for branches by name or pattern (``exp/*``). The first one that matches replaces the rule above. An empty
+    rule means 14 days as well."""
+    only_branches: Sequence[str] = ()
+    """Names or patterns (``exp/*``) of branches that alone are cleaned; all of the dataset if empty. Then nothing is
+    deleted or written outside of the directories of these branches. All else is read all the same: what may go is
+    decided by all versions, tags and clones."""
+    tags: Mapping[str, OnTagged] = field(default_factory=dict)
+    """What a tag of that name or pattern does to a version that would go: ``error`` or ``keep``."""
+
+    def __post_init__(self) -> None:
+        for name in ("clones", "clones_from", "known_bases"):
+            object.__setattr__(self, name, names_of(getattr(self, name)))
+        if self.versions is not None:
+            object.__setattr__(self, "versions", frozenset(self.versions))
+        if isinstance(self.only_branches, str):
+            object.__setattr__(self, "only_branches", (self.only_branches,))
+        object.__setattr__(self, "only_branches", tuple(self.only_branches))
+        for name in ("unverified_age", "commit_window", "undo_window"):
+            if getattr(self, name) < timedelta(0):
+                raise InvalidOption(f"{name} cannot be negative.")
+        for pattern, choice in self.tags.items():
+            if choice not in get_args(OnTagged):
+                raise InvalidOption(f"The rule for tags '{pattern}' is {choice!r}.", hint="Say 'error' or 'keep'.")
+        self._rule()  # raises for values that cannot be
+
+    def rule_for(self, branch: str | None) -> VersionRule | None:
+        """The rule for a branch (None for main); None where nothing goes."""
+        if not self.takes(branch):
+            return None
+        for pattern, rule in self.branches.items():
+            if fnmatchcase(branch or MAIN, pattern):
+                return _or_default(rule)
+        rule = self._rule()
+        if branch is None or not rule.names_numbers:
+            return rule
+        return None
+
+    def takes(self, branch: str | None) -> bool:
+        """Whether a branch (None for main) is cleaned at all."""
+        return not self.only_branches or any(fnmatchcase(branch or MAIN, pattern) for pattern in self.only_branches)
+
+    def on_tagged(self, tag: str) -> OnTagged:
+        """What a tag does to a version that would go."""
+        for pattern, choice in self.tags.items():
+            if fnmatchcase(tag, pattern):
+                return choice
+        return "error" if self.error_if_tagged_old_versions else "keep"
+
+    def _rule(self) -> VersionRule:
+        return _or_default(VersionRule(self.older_than, self.before_version, self.retain_versions, self.versions))
+
+
+def of_branches(policy: CleanupPolicy | None, branches: Sequence[str] | str) -> CleanupPolicy:
+    """The policy (the default one for None) for these branches alone, if any are given; one string is one branch."""
+    base = policy or CleanupPolicy()
+    return replace(base, only_branches=branches) if branches else base
+
+
+def _or_default(rule: VersionRule) -> VersionRule:
+    # No condition at all would hold for every version.
+    return replace(rule, older_than=DEFAULT_OLDER_THAN) if rule.is_empty else rule
+
+
+# --- A cleanup policy from TOML
+# Every key is checked: a misspelt key would silently mean the default.
+
+_RULE = ("older_than", "before_version", "retain_versions", "versions")
+_LISTS = ("clones", "clones_from", "known_bases")
+_FLAGS = ("delete_unverified", "keep_fork_versions")
+_SPANS = ("commit_window", "undo_window", "unverified_age")
+_KNOWN = (*_RULE, *_LISTS, *_FLAGS, *_SPANS, "on_tagged", "branches", "tags")
+_ON_TAGGED = ("error", "keep")
+
+
+def parse_policy(text: str) -> CleanupPolicy:
+    """The policy that a TOML file describes; conf/cleanup-policy.toml shows all keys.
+
+    Raises InvalidOption, naming the key, for text that is not TOML, an unknown key or a bad value.
+    """
+    return policy_of(read_toml(text))
+
+
+def policy_of(given: Mapping[str, Any], place: str = "") -> CleanupPolicy:
+    """The policy that the tables of a TOML file describe. ``place`` is the name of the table, with a dot behind it."""
+    policy = Section(given, "the cleanup policy", place)
+    policy.check(_KNOWN)
+    values: dict[str, Any] = {**_rule(policy)}
+    values |= {name: policy.texts(name) for name in _LISTS if name in policy}
+    values |= {name: policy.flag(name) for name in _FLAGS if name in policy}
+    values |= {name: policy.span(name) for name in _SPANS if name in policy}
+    if "on_tagged" in policy:
+        values["error_if_tagged_old_versions"] = policy.choice("on_tagged", _ON_TAGGED) == "error"
+    branches, tags = policy.section("branches"), policy.section("tags")
+    values["branches"] = {pattern: _branch_rule(branches, pattern) for pattern in branches.given}
+    values["tags"] = {pattern: tags.choice(pattern, _ON_TAGGED) for pattern in tags.given}
+    return CleanupPolicy(**values)
+
+
+def _branch_rule(branches: Section, pattern: str) -> VersionRule:
+    rule = branches.section(pattern)
+    rule.check(_RULE, f"branch '{pattern}' in ")
+    return VersionRule(**_rule(rule))
+
+
+def _rule(section: Section) -> dict[str, Any]:
+    readers = {
+        "older_than": section.span,
+        "before_version": section.number,
+        "retain_versions": section.number,
+        "versions": section.numbers,
+    }
+    return {name: read(name) for name, read in readers.items() if name in section}
+
+
+# --- Which versions stay and which go, and why
+# Pure; the order of questions is that of the specification.
+
+CLOCK_MARGIN = timedelta(hours=1)
+"""How far the clock of a store may be behind that of a writer."""
+_NANOSECONDS = 1_000
+"""In a microsecond."""
+LATEST, TAGGED, READ, FORK, MERGED, JOB, RETAINED, UNDO, BY_POLICY, CLONE, DETACHED, NO_REF = (
+    "latest",
+    "tagged",
+    "a stream has yet to read it",
+    "fork of a branch",
+    "base of the next merge",
+    "a job under way may need it",
+    "retained by its branch",
+    "may be restored",
+    "by the policy",
+    "of a clone",
+    "detached",
+    "branch without a ref",
+)
+
+Ages = Mapping[int, Mapping[int, int]]
+"""Commit time (nanoseconds since the epoch, from the manifest) by chain and position."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which versions of one chain stay, by position."""
+
+    kept: tuple[bool, ...]
+    reasons: Mapping[str, int]
+    """How many versions stay, by reason."""
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        """Positions of the versions that go, ascending."""
+        return tuple(position for position, kept in enumerate(self.kept) if not kept)
+
+
+@dataclass(frozen=True)
+class RunClock:
+    """The time at which a run began, by the clock of the machine that runs it."""
+
+    now_ns: int
+
+    def before(self, age: timedelta) -> int:
+        """That long ago, in nanoseconds since the epoch; 0 for earlier times, which Arrow's integers may not hold."""
+        return max(0, self.now_ns - nanoseconds(age))
+
+    def surely_before(self, age: timedelta) -> int:
+        """As :meth:`before`, with a margin: files from before then are older than the age, whatever the clocks say."""
+        return max(0, self.before(age) - nanoseconds(CLOCK_MARGIN))
+
+
+def nanoseconds(span: timedelta) -> int:
+    """A span of time in nanoseconds, exactly."""
+    return span // timedelta(microseconds=1) * _NANOSECONDS
+
+
+def positions_of_unknown_age(survey: Survey, policy: CleanupPolicy, clock: RunClock) -> dict[int, list[int]]:
+    """By chain, the versions whose manifest has to be read to know whether they go.
+
+    A manifest is written after the time inside it was taken. So a manifest whose file is old enough, with a margin for
+    clocks that differ, need not be read. Neither need a version that stays by the rest of the rule.
+    """
+    unknown = {}
+    for index, chain in survey.owned():
+        rule = policy.rule_for(chain.branch)
+        if rule is None or not chain.has_ref:
+            continue
+        times, eligible = _Times.of(rule, policy.commit_window, clock), set(_eligible(survey, chain, rule))
+        open_ages = [at for at, manifest in enumerate(chain.versions) if times.leave_open(manifest, at in eligible)]
+        if eligible and open_ages:
+            unknown[index] = open_ages
+    return unknown
+
+
+def proofs_since(policy: CleanupPolicy, clock: RunClock) -> float:
+    """Nanoseconds since the epoch: removed manifests from then on are read, as they may prove that a young file is old.
+
+    A file is older than every manifest that names it. So a removed manifest that is old enough names only files that go
+    anyway.
+    """
+    return math.inf if policy.delete_unverified else clock.surely_before(policy.unverified_age)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """How old versions are by the times of their manifest files. Each pair is (surely older, younger) than a limit."""
+
+    rule: tuple[float, float]
+    window: tuple[float, float]
+
+    @staticmethod
+    def of(rule: VersionRule, window: timedelta, clock: RunClock) -> _Times:
+        aged = (math.inf, math.inf) if rule.older_than is None else (clock.surely_before(rule.older_than), math.inf)
+        windowed = (clock.surely_before(window), clock.before(window)) if window else (math.inf, math.inf)
+        return _Times(aged, windowed)
+
+    def leave_open(self, manifest: VersionFile, is_eligible: bool) -> bool:
+        """Whether a manifest has to be read to know what becomes of its version, or of the one before it."""
+        if self.window[0] <= manifest.modified_ns < self.window[1]:
+            return True
+        return is_eligible and self.rule[0] <= manifest.modified_ns < min(self.rule[1], self.window[1])
+
+
+def branches_in_quarantine(survey: Survey, now_ns: int, window: timedelta) -> frozenset[str | None]:
+    """Branches of which a repair moved a manifest away that can still be put back.
+
+    A manifest that cannot be understood does not say which files it needs. A backup of it would need them all the same.
+    """
+    return frozenset(one.branch for one in survey.quarantined if now_ns - one.at_ns < nanoseconds(window))
+
+
+def judge(survey: Survey, policy: CleanupPolicy, clock: RunClock, ages: Ages) -> list[Verdict]:
+    """What becomes of every version of every chain, in the order of ``survey.chains``.
+
+    ``ages`` has all versions that ``positions_of_unknown_age`` names. Raises Refused if a tag is on a version that
+    would go and the policy calls that an error.
+    """
+    verdicts = []
+    tagged_old: list[Tag] = []
+    former = former_refs(survey, clock.now_ns, policy.undo_window)
+    repaired = branches_in_quarantine(survey, clock.now_ns, policy.undo_window)
+    for index, chain in enumerate(survey.chains):
+        known = ages.get(index, {})
+        old = _old(survey, chain, policy, clock, known)
+        needed = _needed_by_jobs(chain, policy.commit_window, clock, known)
+        tagged_old += _tags_that_forbid(survey, policy, chain, old - needed)
+        verdict = _verdict(survey, policy, chain, old, needed, former)
+        whole = not chain.repository and chain.branch in repaired
+        verdicts.append(_with_all_kept(verdict) if whole else verdict)
+    if tagged_old:
+        names = ", ".join(f"'{tag.name}' ({tag.branch or 'main'}@{tag.version})" for tag in tagged_old[:10])
+        raise Refused(
+            f"{len(tagged_old)} tagged versions match the cleanup policy: {names}.",
+            hint=hints.of("Keep them (", hints.KEEP_TAGGED, "), or delete the tags first."),
+        )
+    return verdicts
+
+
+def _old(survey: Survey, chain: Chain, policy: CleanupPolicy, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
+    """Positions that match the policy, even if something else keeps them."""
+    rule = policy.rule_for(chain.branch)
+    if chain.repository or rule is None or not chain.has_ref:
+        return set()
+    # Files from after the beginning of the run stay, manifests too: the report must not say that their versions go.
+    eligible = [
+        position for position in _eligible(survey, chain, rule) if chain.versions[position].modified_ns < clock.now_ns
+    ]
+    if rule.older_than is None:
+        return set(eligible)
+    cutoff, times = clock.before(rule.older_than), _Times.of(rule, policy.commit_window, clock)
+    return {
+        position
+        for position in eligible
+        if position in ages or not times.leave_open(chain.versions[position], is_eligible=True)
+        if ages.get(position, chain.versions[position].modified_ns) < cutoff
+    }
+
+
+def _needed_by_jobs(chain: Chain, window: timedelta, clock: RunClock, ages: Mapping[int, int]) -> set[int]:
+    """Positions from the version on that was the newest when the commit window began.
+
+    A job under way may have begun with that version, and learns of conflicts from the versions after it. A manifest
+    file as young as that counts even if the time inside it is older: the clock of its writer may have been behind.
+    """
+    if not window:
+        return set()
+    cutoff, certain = clock.before(window), clock.surely_before(window)
+    for position, manifest in enumerate(chain.versions):
+        unsure = ages.get(position, cutoff) if manifest.modified_ns >= certain else 0
+        if max(manifest.modified_ns, unsure) >= cutoff:
+            return set(range(max(0, position - 1), len(chain.versions)))
+    return set()
+
+
+def _eligible(survey: Survey, chain: Chain, rule: VersionRule) -> Sequence[int]:
+    """Positions that match all conditions of a rule except for the age; never the latest, nor what the ref retains."""
+    retained = max(rule.retain_versions or 1, retained_by_ref(survey, chain))
+    return [
+        position
+        for position in range(len(chain.versions) - retained)
+        if (rule.before_version is None or chain.versions[position].version < rule.before_version)
+        and (rule.versions is None or chain.versions[position].version in rule.versions)
+    ]
+
+
+def retained_by_ref(survey: Survey, chain: Chain) -> int:
+    """How many of its newest versions a branch itself asks to keep: a policy never removes more than that allows.
+
+    All of them, if the ref says so in a way that cannot be understood: then nobody knows which may go.
+    """
+    branch = survey.refs.branches.get(chain.branch or "")
+    lifetime = survey.refs.main if chain.branch is None else Lifetime() if branch is None else branch.lifetime
+    return len(chain.versions) if "retain_versions" in lifetime.unreadable else lifetime.retain_versions or 0
+
+
+def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int]) -> Iterator[Tag]:
+    if chain.repository:
+        return
+    positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
+    for tag in survey.refs.tags.values():
+        if tag.branch != chain.branch or positions.get(tag.version) not in old:
+            continue
+        if (
+            tag.name not in survey.recorded_clones
+            and not is_own_tag(tag.name)
+            and not is_frozen_tag(tag.name, survey.refs.tags)
+            and not is_stream_tag(tag.name)
+            and policy.on_tagged(tag.name) == "error"
+        ):
+            yield tag
+
+
+def _pinned(survey: Survey, policy: CleanupPolicy, chain: Chain, former: RefTable) -> dict[int, str]:
+    """Why versions stay whatever their age, by position."""
+    positions = {manifest.version: position for position, manifest in enumerate(chain.versions)}
+    reasons = {positions[version]: UNDO for version in former_versions(former, chain) if version in positions}
+    if policy.keep_fork_versions:
+        branches = [*survey.refs.branches.values(), *former.branches.values()]
+        for branch in branches:
+            if branch.parent_branch == chain.branch and branch.parent_version in positions:
+                reasons[positions[branch.parent_version]] = FORK
+        for version in merge_bases(survey, chain, branches):
+            if version in positions:
+                reasons.setdefault(positions[version], MERGED)
+    tags = [tag for tag in survey.refs.tags.values() if tag.branch == chain.branch and tag.version in positions]
+    reasons.update(dict.fromkeys((positions[tag.version] for tag in tags), TAGGED))
+    # A stream compares each version with the one before it.
+    reader = first_unread(survey.refs, chain.branch)
+    unread = () if reader is None else (at for version, at in positions.items() if version >= reader)
+    reasons = {**dict.fromkeys(unread, READ), **reasons}
+    if chain.versions:
+        reasons[len(chain.versions) - 1] = LATEST
+    return reasons
+
+
+def former_refs(survey: Survey, now_ns: int, window: timedelta) -> RefTable:
+    """Branches and tags, as they were, that can be restored: by the ids of the records that tell of them."""
+    kept = [change for change in survey.changes if change.keeps(now_ns, window)]
+    tags = {
+        change.id: Tag(change.name, change.before.target.branch, change.before.target.version)
+        for change in kept
+        if change.before is not None
+    }
+    branches = {change.id: change.branch for change in kept}
+    return RefTable({key: branch for key, branch in branches.items() if branch is not None}, tags)
+
+
+def former_versions(former: RefTable, chain: Chain) -> set[int]:
+    """Versions of a chain that tags were on, or that branches were made from."""
+    tagged = {tag.version for tag in former.tags.values() if tag.branch == chain.branch}
+    return tagged | {
+        branch.parent_version for branch in former.branches.values() if branch.parent_branch == chain.branch
+    }
+
+
+def merge_bases(survey: Survey, chain: Chain, noted_on: Iterable[Branch]) -> Iterator[int]:
+    """Versions of a chain that were merged into another chain last, or that such a merge made.
+
+    The next merge compares with them. ``noted_on`` are the branches whose notes count.
+    """
+    branch = survey.refs.branches.get(chain.branch or "")
+    identity = "" if branch is None else branch.identity
+    if chain.branch is None or identity:
+        for note in merged_notes(noted_on):
+            if note.source.chain == identity:
+                yield note.source.version
+            if note.into == identity:
+                yield note.at
+
+
+def _verdict(
+    survey: Survey, policy: CleanupPolicy, chain: Chain, old: set[int], needed: set[int], former: RefTable
+) -> Verdict:
+    pinned = {} if chain.repository else {**dict.fromkeys(old & needed, JOB), **_pinned(survey, policy, chain, former)}
+    default = CLONE if chain.repository else BY_POLICY if chain.has_ref else NO_REF
+    by_ref = 0 if chain.repository or not chain.has_ref else retained_by_ref(survey, chain)
+    reasons = [
+        pinned.get(position)
+        or (RETAINED if position >= len(chain.versions) - by_ref else None if position in old else default)
+        for position in range(len(chain.versions))
+    ] + [CLONE if chain.repository else DETACHED] * len(chain.detached)
+    counts = Counter(reason for reason in reasons if reason is not None)
+    return Verdict(tuple(reason is not None for reason in reasons), dict(counts))
+
+
+def _with_all_kept(verdict: Verdict) -> Verdict:
+    removed = len(verdict.removed)
+    reasons = Counter(verdict.reasons) + Counter({UNDO: removed})
+    return Verdict((True,) * len(verdict.kept), dict(reasons))
+
+
+def removed_paths(survey: Survey, verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Paths of the manifests that go, by chain and then ascending by version."""
+    for index, chain in survey.owned():
+        yield from (chain.path(chain.files[position]) for position in verdicts[index].removed)
+
+
+def version_counts(
+    survey: Survey, verdicts: Sequence[Verdict], branches: Collection[str] = ()
+) -> dict[str, dict[str, int]]:
+    """By branch of the dataset, or by those of ``branches``: how many versions go, and why the others stay."""
+    return {
+        chain.name: {"removed": len(verdicts[index].removed), **verdicts[index].reasons}
+        for index, chain in survey.owned()
+        if not branches or chain.name in branches
+    }
+
+
+def chosen_chains(survey: Survey, policy: CleanupPolicy) -> dict[int, Chain]:
+    """The chains of the dataset that are cleaned, by index; all of them unless the policy names branches.
+
+    Raises NotFound for a name or pattern that no branch has.
+    """
+    if not policy.only_branches:
+        return dict(survey.owned())
+    chosen = {index: chain for index, chain in survey.owned() if chain.has_ref and policy.takes(chain.branch)}
+    names = [chain.name for chain in chosen.values()]
+    for pattern in policy.only_branches:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise missing("branch", pattern, [MAIN, *survey.refs.branches])
+    return chosen

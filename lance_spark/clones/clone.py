@@ -1,0 +1,74 @@
+"""Cloning a version to a place of its own."""
+
+from __future__ import annotations
+
+from lance_spark import hints
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import TAGS, PinnedVersion, ref_file
+from lance_spark.core.show import Tell, WorkProgress, counted, untold
+from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
+from lance_spark.storage import refs, versions
+from lance_spark.storage.commits import unchanged
+from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest
+from lance_spark.survey import survey
+
+
+def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, record: bool = True) -> None:
+    """Clone metadata only. Raises Refused for another store and AlreadyExists for a target in use.
+
+    The clone needs the source's files, and nothing in the source would say so: a cleanup there breaks it
+    (https://github.com/lance-format/lance/issues/7514). So with ``record`` the cloned version is tagged, which holds
+    every tool's cleanup off it, and the clone's place is noted down, so that our cleanup keeps what the clone's own
+    later versions need.
+
+    pylance 14.0.2 writes a clone that should go to another bucket into the source's bucket, under the target's
+    key, and then fails to open it. So that is refused before anything is written.
+    """
+    if source.store != target.store:
+        raise Refused(
+            f"A shallow clone cannot leave its store: the source is in {source.store}, the target in {target.store}.",
+            hint=hints.of("Copy the data: ", hints.deep_clone(target.uri), "; or choose a target in the same bucket."),
+        )
+    _check_free(target)
+    with unchanged():
+        if not record:
+            survey.shallow_clone(source, pin, target)
+            return
+        check_may_commit(target, None)  # before the source is told of a clone
+        check_may_put(source, ref_file(TAGS, survey.record_name(target)))
+        _protect(source, pin, target)
+    try:
+        survey.shallow_clone(source, pin, target)
+    except LanceSparkError:
+        if find_latest(target, None) is None:
+            refs.delete_tag(source, survey.record_name(target))
+            survey.delete_record(source, target)
+        raise
+
+
+def _protect(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
+    """Before the clone is there: should this end in between, too much is protected and nothing is lost."""
+    survey.write_record(source, target, pin)
+    name = survey.record_name(target)
+    if refs.read_tag(source, name) is None:
+        refs.create_tag(source, name, pin)
+    else:
+        refs.move_tag(source, name, pin)  # an earlier clone at the same place, which is gone
+
+
+def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, tell: Tell = untold) -> None:
+    """Clone one version with its data. Raises AlreadyExists for a target in use.
+
+    pylance copies, and does not say how far it is: ``tell`` is told what there is to copy, and that it is there.
+    """
+    _check_free(target)
+    fragments = versions.read_contents(source, pin).fragment_count
+    stage = f"copy {counted(fragments, 'fragment')}"
+    tell(WorkProgress(stage, 0, fragments))
+    survey.deep_clone(source, pin, target)
+    tell(WorkProgress(stage, fragments, fragments))
+
+
+def _check_free(target: DatasetLocation) -> None:
+    if find_latest(target, None) is not None:
+        raise AlreadyExists(f"There is a dataset at {target.uri} already.", hint="Choose another target.")

@@ -1,0 +1,535 @@
+"""Changing columns on any branch: add, drop, rename, alter; one version, or none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from lance_spark.columns import lance
+from lance_spark.columns.lance import (
+    CAST_FILES,
+    CastItem,
+    cast_fragment,
+    check_whole,
+    commit_added,
+    commit_columns,
+    commit_replaced,
+    discard_casts,
+    discard_filled,
+    with_nulls,
+)
+from lance_spark.columns.rules import (
+    NULL,
+    BackfillOptions,
+    BackfillProgress,
+    BackfillResult,
+    ComputedColumns,
+    FilledFile,
+    FillOrder,
+    RecordPlace,
+    call_key,
+    field_ids,
+    fragment_key,
+    same_sources,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.show import ShownInOneLine
+from lance_spark.engine.local import Engine, Work
+from lance_spark.errors import (
+    Conflict,
+    CorruptData,
+    LanceSparkError,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+    may_have_happened,
+)
+from lance_spark.format.contents import Contents, Fragment
+from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
+from lance_spark.format.versions import same_deletion
+from lance_spark.scan.lance import deleted_offsets
+from lance_spark.storage import versions
+from lance_spark.storage.commits import attempts, check_writable, commit_once, left_after, overtaken, own_properties
+from lance_spark.storage.datasets import open_pinned, pin_latest
+
+OPERATION = "alter columns"
+FIRST_FORMATS = frozenset({"", "0.1"})
+
+
+@dataclass(frozen=True, repr=False)
+class AlterResult(ShownInOneLine):
+    """What a change of columns made."""
+
+    version: PinnedVersion
+    """The new version; the newest one where nothing was to be done."""
+    plan: Evolution
+
+    def __str__(self) -> str:
+        changed = ", ".join(shown(step.path) for step in self.plan.steps) or "nothing"
+        return f"{self.version.branch or MAIN}@{self.version.version}: changed {changed}"
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        changed = ", ".join(shown(step.path) for step in self.plan.steps)
+        return ("version", str(self.version)), ("columns", changed or "nothing was to be changed")
+
+
+def alter_columns(
+    location: DatasetLocation,
+    branch: str | None,
+    changes: Sequence[ColumnChange],
+    engine: Engine,
+    message: str | None = None,
+) -> AlterResult:
+    """Apply changes to a branch (None for main), all of them in one version.
+
+    Only a wider type reads and writes values: those of that column, fragment by fragment on the engine. Commits made
+    meanwhile are kept, as the changes are planned again on top of them; a column that somebody else dropped or added
+    in between is an error then. Appends under way go on if columns are only added; else they end with a conflict.
+    Raises as :func:`lance_spark.format.evolution.plan_evolution`, and Conflict; then nothing was changed.
+    """
+    check_writable(location, branch)
+    casting = CastFiles(location, branch, engine)
+    try:
+        for left in attempts():
+            head = pin_latest(location, branch)
+            plan = plan_evolution(open_pinned(location, head).schema, changes)
+            if not plan.steps:
+                return AlterResult(head, plan)
+            contents = versions.read_contents(location, head)
+            check_format(contents, plan)
+            files = casting.files(head, contents, plan)
+            try:
+                made = commit_columns(location, head, contents, plan, files, message)
+            except Conflict:
+                if not left:
+                    raise
+                continue
+            casting.keep(files)
+            return AlterResult(made, plan)
+    except LanceSparkError as failure:
+        if isinstance(failure, PermissionDenied) and failure.before_commit:
+            raise failure.saying(left_after(casting.delete, "files of columns")) from None
+        casting.discard(failure)
+        raise
+    raise overtaken(branch)
+
+
+def check_format(contents: Contents, plan: Evolution) -> None:
+    """Raise Refused for new columns in files of the first format, which have to hold every column."""
+    if contents.storage_version in FIRST_FORMATS and contents.fragment_count and plan.adds:
+        raise Refused(
+            "Cannot add a column: the data files are of format 0.1, where every file has every column.",
+            hint="Write the rows to a new table, which gets a newer format.",
+        )
+
+
+class CastFiles:
+    """Files with columns in their new types. What was written for one attempt serves the next one."""
+
+    def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
+        self._location = location
+        self._branch = branch
+        self._engine = engine
+        self._made: dict[tuple[object, ...], str] = {}
+
+    def files(self, head: PinnedVersion, contents: Contents, plan: Evolution) -> Mapping[int, str]:
+        """The files of all fragments of a version; those that are not there yet are written."""
+        if not plan.casts:
+            return {}
+        keys = {fragment.id: (fragment.id, fragment.files, plan.casts) for fragment in contents.fragments()}
+        wanted = [fragment for fragment in contents.fragments() if keys[fragment.id] not in self._made]
+        for row in self._write(head, plan, wanted):
+            self._made[keys[row["fragment"]]] = row["file"]
+        return {fragment: self._made[key] for fragment, key in keys.items()}
+
+    def _write(self, head: PinnedVersion, plan: Evolution, wanted: Sequence[Fragment]) -> list[dict[str, Any]]:
+        if not wanted:
+            return []
+        work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))
+        runner = self._engine.for_work(OPERATION, work)
+        items = [CastItem(self._location, head, fragment.id, plan.casts) for fragment in wanted]
+        written = runner.flat_map("write columns", items, cast_fragment, CAST_FILES)
+        rows: list[dict[str, Any]] = runner.collect("write columns", written).to_pylist()
+        return rows
+
+    def keep(self, files: Mapping[int, str]) -> None:
+        """Delete the files of fragments that are not there any more; the others are committed."""
+        used = set(files.values())
+        self._discard([file for file in self._made.values() if file not in used])
+
+    def discard(self, failure: LanceSparkError) -> None:
+        """Delete all files unless the commit may have happened although it seemed to fail: then cleanup finds them."""
+        if not may_have_happened(failure):
+            self._discard(list(self._made.values()))
+
+    def delete(self) -> None:
+        """Delete all files. Raises StorageFailure."""
+        discard_casts(self._location, self._branch, list(self._made.values()))
+
+    def _discard(self, files: Sequence[str]) -> None:
+        with suppress(StorageFailure):  # what was done, or why it failed, is worth more to the user
+            discard_casts(self._location, self._branch, files)
+
+
+# --- Columns with values on any branch: new ones, and other values for those that are there
+# Values are computed first, fragment by fragment, into files that no version knows. One commit shows them all.
+
+
+def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> Evolution:
+    """The new columns as steps. Raises AlreadyExists, InvalidName, Refused as ``alter_columns`` would."""
+    steps = [AddColumn((field.name,), field.type, comment=comment_of(field)) for field in values.schema]
+    return plan_evolution(open_pinned(location, pin).schema, steps)
+
+
+def add_filled_columns(
+    location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions
+) -> BackfillResult:
+    """Add columns and their values to a branch (None for main) in one version: nobody sees them half full.
+
+    Commits made meanwhile are kept: fragments that were added, rewritten or changed since are computed, too, before
+    the commit is tried again. Raises Conflict if others commit faster than that, or change what the values are
+    computed from; then nothing was changed, and what was computed is used by the next call. Raises as
+    :func:`check_new_columns`, and SchemaMismatch for values that do not fit.
+    """
+    check_writable(location, branch)
+    files = FilledFiles(location, branch, values, options)
+    with files.kept_for_later():
+        for left in attempts():
+            head, contents = files.look()
+            plan = check_new_columns(location, head, values)
+            check_format(contents, plan)
+            filled = files.of(head, contents, files.wanted(contents))
+            if left and files.overtaken(head):
+                continue
+            commit = partial(commit_added, location, head, contents, plan, files.offer(filled), files.properties)
+            made = commit_once(location, head, files.properties, left, commit)
+            if made is not None:
+                return files.done(made, filled)
+    raise overtaken(branch)
+
+
+def fill_columns_by_groups(
+    location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions, engine: Engine
+) -> BackfillResult:
+    """Add columns without values, and then the values, group by group of fragments, each group a version.
+
+    Columns of these names and types that are there already are filled where a fragment has no values for them: that is
+    how a killed call goes on. Raises as :func:`add_filled_columns`; groups that are committed stay.
+    """
+    check_writable(location, branch)
+    files = FilledFiles(location, branch, values, options)
+    _add_empty(location, branch, values, engine, options.message)
+    names = values.schema.names
+    filled: dict[int, FilledFile] = {}
+    made = pin_latest(location, branch)
+    with files.kept_for_later():
+        for left in attempts():
+            progressed = False
+            while True:
+                head, contents = files.look()
+                _check_same_types(location, head, values)
+                wanted = _lacking(location, head, contents, files.wanted(contents), names)
+                if not wanted:
+                    return files.done(made, filled)
+                size = files.group_size(len(wanted))
+                group = files.of(head, contents, wanted[:size], len(filled), len(wanted[size:]))
+                try:
+                    made = commit_replaced(location, head, names, files.offer(group), files.properties)
+                except Conflict:
+                    break
+                filled |= group
+                progressed = True
+            if not left and not progressed:
+                break
+    raise overtaken(branch)
+
+
+def update_filled_columns(
+    location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions
+) -> BackfillResult:
+    """Give all rows of a branch other values for columns, in one version: each fragment gets a new file for them.
+
+    Indexes on the columns stay, and forget the fragments, so that no old value is found. Raises as
+    :func:`add_filled_columns`.
+    """
+    check_writable(location, branch)
+    files = FilledFiles(location, branch, values, options)
+    with files.kept_for_later():
+        for left in attempts():
+            head, contents = files.look()
+            _check_same_types(location, head, values)
+            if contents.storage_version in FIRST_FORMATS and contents.fragment_count:
+                raise Refused(
+                    "Cannot update a column: the data files are of format 0.1, where every file has every column.",
+                    hint="Write the rows to a new table, which gets a newer format.",
+                )
+            filled = files.of(head, contents, files.wanted(contents))
+            if left and files.overtaken(head):
+                continue  # pylance would combine an append, and its rows would keep their values
+            if not filled:
+                return files.done(head, filled)
+            names, offered = values.schema.names, files.offer(filled)
+            commit = partial(commit_replaced, location, head, names, offered, files.properties)
+            made = commit_once(location, head, files.properties, left, commit)
+            if made is not None:
+                return files.done(made, filled)
+    raise overtaken(branch)
+
+
+def _add_empty(
+    location: DatasetLocation, branch: str | None, values: ComputedColumns, engine: Engine, message: str | None
+) -> None:
+    schema = open_pinned(location, pin_latest(location, branch)).schema
+    wanted = []
+    for field in values.schema:
+        at = schema.get_field_index(field.name)
+        if at < 0 or schema.field(at).type != field.type:
+            wanted.append(AddColumn((field.name,), field.type, comment=comment_of(field)))
+    if wanted:
+        alter_columns(location, branch, wanted, engine, message)
+
+
+def _lacking(
+    location: DatasetLocation, head: PinnedVersion, contents: Contents, fragments: Sequence[Fragment], names: list[str]
+) -> list[Fragment]:
+    """The fragments without values for the columns, or with nulls that others made.
+
+    A file that has the columns and others as well is not one of ours: whoever compacted or updated rows before they had
+    their values wrote nulls into it.
+    """
+    ids = {key for found in field_ids(contents.fields, names).values() for key in found}
+    mixed = [
+        fragment.id
+        for fragment in fragments
+        if any(not ids.isdisjoint(file.fields) and {*file.fields} - ids - {-2} for file in fragment.files)
+    ]
+    nulls = with_nulls(location, head, mixed, names)
+    return [
+        fragment
+        for fragment in fragments
+        if fragment.id in nulls or all(ids.isdisjoint(file.fields) for file in fragment.files)
+    ]
+
+
+def _check_same_types(location: DatasetLocation, head: PinnedVersion, values: ComputedColumns) -> None:
+    schema: Any = open_pinned(location, head).schema
+    for field in values.schema:
+        at = schema.get_field_index(field.name)
+        if at < 0 or schema.field(at).type != field.type:
+            raise Conflict(f"Column '{field.name}' was altered or dropped since the job started.", hint="Run it again.")
+
+
+# --- The files of a backfill: which fragments want one, which are there, and what becomes of them
+
+_LOG = logging.getLogger("lance_spark.columns")
+_GROUP = 64
+"""Fragments that are computed by one job: what can be told, and in the incremental way committed, in between."""
+
+
+class _Made(NamedTuple):
+    file: FilledFile
+    fragment: Fragment
+    """The fragment as it was when its values were computed."""
+    pin: PinnedVersion
+    resumed: bool
+
+
+class FilledFiles:
+    """Files of one call. A file serves as long as its fragment has the rows that it was made for."""
+
+    def __init__(
+        self, location: DatasetLocation, branch: str | None, values: ComputedColumns, options: BackfillOptions
+    ) -> None:
+        self._location = location
+        self._branch = branch
+        self._values = values
+        self._options = options
+        self._made: dict[int, _Made] = {}
+        self.properties = own_properties(options.message)
+        """Of all commits of this call."""
+        self._unused: list[FilledFile] = []
+        self._offered: set[str] = set()
+        self._first: frozenset[int] | None = None
+        self._inputs: Mapping[str, tuple[int, ...]] | None = None
+        known = options.resume is not False and (values.identity is not None or options.tag)
+        self._call = call_key(values.identity or "", values.schema, options.tag) if known else None
+
+    def look(self) -> tuple[PinnedVersion, Contents]:
+        """The newest version. Raises Conflict if a column that the values are computed from is another one by now."""
+        head = pin_latest(self._location, self._branch)
+        contents = versions.read_contents(self._location, head)
+        inputs = field_ids(contents.fields, self._values.inputs)
+        if self._inputs is None:
+            self._inputs = inputs
+        if inputs != self._inputs:
+            changed = sorted(name for name in self._inputs if inputs.get(name) != self._inputs[name])
+            raise Conflict(f"Column '{changed[0]}' was altered or dropped since the job started.", hint="Run it again.")
+        return head, contents
+
+    def overtaken(self, head: PinnedVersion) -> bool:
+        """Whether others committed while values were computed."""
+        return pin_latest(self._location, self._branch) != head
+
+    def wanted(self, contents: Contents) -> list[Fragment]:
+        """The fragments of a version that are to get values.
+
+        With new_rows="null" those that were there at first. If one of them is gone, its rows may be in any new one.
+        """
+        fragments = [fragment for fragment in contents.fragments() if fragment.rows]
+        if any(fragment.has_overlays for fragment in fragments):
+            raise Refused("The table has data overlays, which pylance calls experimental.", hint="Compact it first.")
+        ids = frozenset(fragment.id for fragment in fragments)
+        if self._first is None:
+            self._first = ids
+        if self._options.new_rows == NULL and self._first <= ids:
+            return [fragment for fragment in fragments if fragment.id in self._first]
+        return fragments
+
+    def group_size(self, wanted: int) -> int:
+        """How many fragments are computed by one job."""
+        if self._options.incremental:
+            return max(1, self._values.parallelism)
+        return wanted if self._values.at_once or wanted <= _GROUP else max(_GROUP, 4 * self._values.parallelism)
+
+    def of(
+        self, head: PinnedVersion, contents: Contents, wanted: Sequence[Fragment], before: int = 0, after: int = 0
+    ) -> dict[int, FilledFile]:
+        """The files of fragments of a version; those that are not there yet are computed.
+
+        Of an incremental call ``before`` fragments are committed already, and ``after`` are left.
+        """
+        self._resume(head, wanted)
+        fits = {fragment.id for fragment in wanted if self._fits(head, contents, fragment)}
+        rest = [fragment for fragment in wanted if fragment.id not in fits]
+        total = before + len(wanted) + after
+        self._tell(before + len(fits), total)
+        size = max(1, self.group_size(len(rest)))
+        for first in range(0, len(rest), size):
+            group = rest[first : first + size]
+            known = {fragment.id: fragment for fragment in group}
+            for file in self._computed(head, group):
+                self._put(_Made(file, known[file.fragment], head, resumed=False))
+            self._tell(before + len(fits) + first + len(group), total)
+        return {fragment.id: self._made[fragment.id].file for fragment in wanted}
+
+    def done(self, made: PinnedVersion, filled: Mapping[int, FilledFile]) -> BackfillResult:
+        """The result, after the commit.
+
+        Files that were not needed are deleted, unless there are records of them: another call may be using them.
+        """
+        with suppress(StorageFailure):
+            if self._call is None:
+                self._discard(self._unused)
+            else:
+                lance.forget_records(self._location, self._branch, self._call)
+        files = filled.values()
+        resumed = sum(self._made[fragment].resumed for fragment in filled)
+        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+        return BackfillResult(made, tuple(self._values.schema.names), len(filled), resumed, rows, size)
+
+    @contextmanager
+    def kept_for_later(self) -> Iterator[None]:
+        """After a failure the next call of the same kind uses the files; if it cannot know them, they are deleted.
+
+        Not after a failure of the store: the commit may have happened although it seemed to fail.
+        """
+        try:
+            yield
+        except LanceSparkError as failure:
+            if self._call is None and isinstance(failure, PermissionDenied) and failure.before_commit:
+                files = [*self._unused, *(made.file for made in self._made.values())]
+                raise failure.saying(left_after(lambda: self._discard(files), "files of columns")) from None
+            if self._call is None and not may_have_happened(failure):
+                with suppress(StorageFailure):
+                    self._discard([*self._unused, *(made.file for made in self._made.values())])
+            raise
+
+    def offer(self, filled: Mapping[int, FilledFile]) -> Mapping[int, FilledFile]:
+        """The files, as they go into a commit. From now on they are never deleted here.
+
+        A commit whose answer was lost may end as a conflict with itself: its files are those of a version. A cleanup
+        knows which ones are not.
+        """
+        self._offered.update(file.file for file in filled.values())
+        return filled
+
+    def _discard(self, files: Sequence[FilledFile]) -> None:
+        unused = [file for file in files if file.file not in self._offered]
+        discard_filled(self._location, self._branch, unused)
+
+    def _computed(self, head: PinnedVersion, group: Sequence[Fragment]) -> Sequence[FilledFile]:
+        ids = [fragment.id for fragment in group]
+        files = self._values.compute(head, ids, FillOrder(self._place(group), self._options.incremental))
+        if sorted(file.fragment for file in files) != sorted(ids):
+            missing = sorted({*ids}.difference(file.fragment for file in files))
+            raise CorruptData(f"There is not one file for each fragment; missing are {missing}.", hint="Run it again.")
+        rows = {fragment.id: fragment.physical_rows for fragment in group}
+        for file in files:
+            if rows[file.fragment] != file.rows:
+                raise CorruptData(f"The file for fragment {file.fragment} has {file.rows} rows.", hint="Run it again.")
+        return files
+
+    def _place(self, fragments: Sequence[Fragment]) -> RecordPlace | None:
+        if self._call is None:
+            return None
+        return RecordPlace(self._call, {each.id: fragment_key(each, self._input_ids) for each in fragments})
+
+    @property
+    def _input_ids(self) -> frozenset[int]:
+        return frozenset(key for ids in (self._inputs or {}).values() for key in ids)
+
+    def _resume(self, head: PinnedVersion, wanted: Sequence[Fragment]) -> None:
+        """Take over what an earlier call finished, after a look at each file."""
+        unknown = [fragment for fragment in wanted if fragment.id not in self._made]
+        place = self._place(unknown)
+        if place is None or not unknown:
+            return
+        found = lance.read_records(self._location, self._branch, place)
+        for fragment in unknown:
+            file = found.get(fragment.id)
+            if file is not None and file.rows == fragment.physical_rows and self._is_whole(file):
+                self._put(_Made(file, fragment, head, resumed=True))
+
+    def _is_whole(self, file: FilledFile) -> bool:
+        try:
+            check_whole(self._location, self._branch, file)
+        except (CorruptData, NotFound):
+            return False
+        return True
+
+    def _put(self, made: _Made) -> None:
+        before = self._made.get(made.file.fragment)
+        if before is not None:
+            self._unused.append(before.file)
+        self._made[made.file.fragment] = made
+
+    def _fits(self, head: PinnedVersion, contents: Contents, now: Fragment) -> bool:
+        """Whether the file of a fragment has a value for each row that is there now."""
+        made = self._made.get(now.id)
+        if made is None or not same_sources(made.fragment, now, self._input_ids):
+            return False
+        if made.fragment.deletion is None or same_deletion(made.fragment, now):
+            return True
+        if now.deletion is None:
+            return False
+        try:
+            before = versions.read_snapshot(self._location, made.pin)
+            then = deleted_offsets(self._location, before, made.fragment)
+        except NotFound:
+            return False
+        snapshot = versions.snapshot_of(self._location, head, contents)
+        return {*then.to_pylist()} <= {*deleted_offsets(self._location, snapshot, now).to_pylist()}
+
+    def _tell(self, done: int, total: int) -> None:
+        files = [made.file for made in self._made.values()]
+        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+        progress = BackfillProgress.of(self._values.schema.names, done, total, rows, size)
+        _LOG.info("%s", progress)
+        if self._options.progress is not None:
+            self._options.progress(progress)

@@ -1,0 +1,706 @@
+"""Rows of batches of any size, taken any number at a time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from lance_spark.columns.rules import FILLED, FilledFile, FillOrder, RecordPlace, temporary_schema
+from lance_spark.core.layout import BACKFILL
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import CorruptData, LanceSparkError, SchemaMismatch
+from lance_spark.format.contents import Contents
+from lance_spark.format.evolution import (
+    COMMENT,
+    AddColumn,
+    AlterColumn,
+    ColumnChange,
+    DropColumn,
+    Evolution,
+    RenameColumn,
+    Widened,
+    align,
+    nested,
+    new_field,
+)
+from lance_spark.format.schema import ROW_ADDRESS, conform_column
+from lance_spark.format.transactions import MESSAGE
+from lance_spark.scan.lance import Scan, ScanColumns, read_batches, take_rows
+from lance_spark.scan.rules import ScanPartition
+from lance_spark.storage import files, small_files
+from lance_spark.storage.commits import commit_on, fragments_from
+from lance_spark.storage.copying import composed, without_dead_files
+from lance_spark.storage.datasets import open_pinned
+from lance_spark.storage.failures import translated
+from lance_spark.write.lance import StableRowIds
+
+if TYPE_CHECKING:
+    import lance
+    from lance.fragment import LanceFragment
+    from lance.schema import LanceField, LanceSchema
+
+
+class RowQueue:
+    """Rows of batches, which are asked for when they are needed."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = iter(batches)
+        self._left: pa.Table | None = None
+
+    def take(self, count: int) -> pa.Table:
+        """The next rows; fewer at the end."""
+        while self._left is None or self._left.num_rows < count:
+            batch = next(self._batches, None)
+            if batch is None:
+                break
+            more = pa.Table.from_batches([batch])
+            self._left = more if self._left is None else pa.concat_tables([self._left, more])
+        if self._left is None:
+            return pa.table({})
+        taken, self._left = self._left.slice(0, count), self._left.slice(count)
+        return taken
+
+
+# --- Changes the columns of a version through pylance: schemas and casts, then one commit
+
+CAST_FILES = pa.schema([("fragment", pa.int64()), ("file", pa.string())])
+"""A fragment, and the file with its columns in their new types, as pylance's JSON."""
+_TEMPORARY = "__cast_{}"
+
+
+class CastItem(NamedTuple):
+    """A fragment of which columns are written anew; runs on executors."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    fragment: int
+    casts: tuple[Widened, ...]
+
+
+def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
+    """CAST_FILES of one fragment. Raises CorruptData unless the new file has all rows, the deleted ones among them."""
+    dataset = open_pinned(item.location, item.pin)
+
+    def cast(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [batch.column(found.source).cast(found.type) for found in item.casts]
+        return pa.record_batch(arrays, [_TEMPORARY.format(count) for count in range(len(arrays))])
+
+    with translated(item.location, "writing columns in another type"):
+        fragment = dataset.get_fragment(item.fragment)
+        sources = [found.source for found in item.casts]
+        before = {file.path for file in fragment.metadata.files}
+        written, _ = fragment.merge_columns(cast, columns=sources)
+        if written.physical_rows != fragment.physical_rows:
+            raise CorruptData(f"Fragment {item.fragment} has other rows in its new columns.", hint="Run it again.")
+    (file,) = [file for file in written.to_json()["files"] if file["path"] not in before]
+    yield pa.record_batch([pa.array([item.fragment]), pa.array([json.dumps(file)])], CAST_FILES)
+
+
+def commit_columns(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    contents: Contents,
+    plan: Evolution,
+    cast_files: Mapping[int, str],
+    message: str | None = None,
+) -> PinnedVersion:
+    """Commit planned changes of a version; ``cast_files`` has the files of :func:`cast_fragment` by fragment.
+
+    A new column that is null everywhere conflicts with no append that is under way; every other change does: what is
+    written under the old columns would be misread. Raises Conflict; then nothing was committed.
+    """
+    import lance
+
+    dataset = open_pinned(location, pin)
+    with translated(location, "altering columns"):
+        schema = composed(dataset.lance_schema, contents, lambda scratch: apply_steps(scratch, plan.steps))
+        operation: Any = lance.LanceOperation.Project(schema)
+        if plan.writes_fragments:
+            fragments = changed_fragments(dataset, schema, plan, cast_files)
+            operation = lance.LanceOperation.Merge(fragments, schema, preserves_nullability=plan.only_adds)
+    return commit_on(location, pin, operation, {MESSAGE: message} if message else None)
+
+
+def discard_casts(location: DatasetLocation, branch: str | None, cast_files: Iterable[str]) -> None:
+    """Delete files that were never committed."""
+    root = DatasetLocation(location.branch_uri(branch), location.options)
+    files.delete(root, [f"data/{json.loads(file)['path']}" for file in cast_files])
+
+
+def changed_fragments(
+    dataset: lance.LanceDataset, schema: LanceSchema, plan: Evolution, cast_files: Mapping[int, str]
+) -> list[Any]:
+    """All fragments of a version: with their new files, and without those that hold only dropped columns."""
+    if plan.only_adds:
+        return [fragment.metadata for fragment in dataset.get_fragments()]
+    ids = {entry.name(): entry.id() for entry in schema.fields()}
+    live = frozenset(_ids(schema))
+    new_ids = [ids[cast.target] for cast in plan.casts]
+    found = []
+    for fragment in dataset.get_fragments():
+        known = fragment.metadata.to_json()
+        if plan.casts:
+            file = {**json.loads(cast_files[fragment.fragment_id]), "fields": new_ids}
+            known = {**known, "files": [*known["files"], file]}
+        found.append(without_dead_files(known, live))
+    return fragments_from(found)
+
+
+def _ids(schema: LanceSchema) -> Iterator[int]:
+    pending = [*schema.fields()]
+    while pending:
+        entry = pending.pop()
+        yield entry.id()
+        pending += entry.children()
+
+
+def apply_steps(scratch: lance.LanceDataset, steps: Sequence[ColumnChange]) -> None:
+    """Make the changes of a plan to a dataset without rows."""
+    for step in steps:
+        path = ".".join(step.path)
+        if isinstance(step, AddColumn):
+            scratch.add_columns(pa.schema([nested(step.path, new_field(step))]))
+        elif isinstance(step, DropColumn):
+            scratch.drop_columns([path])
+        elif isinstance(step, RenameColumn):
+            scratch.alter_columns({"path": path, "name": step.name})
+        else:
+            _alter(scratch, path, step)
+
+
+def _alter(scratch: lance.LanceDataset, path: str, step: AlterColumn) -> None:
+    wanted = {"data_type": step.type, "nullable": step.nullable}
+    wanted = {key: value for key, value in wanted.items() if value is not None}
+    if wanted:
+        scratch.alter_columns({"path": path, **wanted})
+    if step.comment is not None:
+        scratch.update_field_metadata({path: {COMMENT: step.comment or None}})
+
+
+# --- Commits files with the values of whole columns: new columns with their files, or other values for columns
+
+Json = dict[str, Any]
+_REPLACED = -2
+"""Stands in a file for a column that another file of the fragment has now."""
+
+
+def commit_added(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    contents: Contents,
+    plan: Evolution,
+    filled: Mapping[int, FilledFile],
+    properties: Mapping[str, str],
+) -> PinnedVersion:
+    """Commit new columns together with their values; fragments without a file have nulls.
+
+    One version: nobody sees the columns half full. Any commit since ``pin`` is a Conflict, as the operation names all
+    fragments; appends that are under way go on. Then nothing was committed.
+    """
+    import lance
+
+    dataset = open_pinned(location, pin)
+    names = [step.path[0] for step in plan.steps]
+    with translated(location, "adding columns"):
+        schema = composed(dataset.lance_schema, contents, lambda scratch: apply_steps(scratch, plan.steps))
+        ids = _ids_of(schema, names)
+        fragments = []
+        for fragment in dataset.get_fragments():
+            known: Json = fragment.metadata.to_json()
+            file = filled.get(fragment.fragment_id)
+            if file is not None:
+                known = {**known, "files": [*known["files"], _numbered(file, ids)]}
+            fragments.append(known)
+        operation = lance.LanceOperation.Merge(fragments_from(fragments), schema, preserves_nullability=True)
+    return commit_on(location, pin, operation, properties)
+
+
+def commit_replaced(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    names: Sequence[str],
+    filled: Mapping[int, FilledFile],
+    properties: Mapping[str, str],
+) -> PinnedVersion:
+    """Commit other values for columns in the fragments that have a file.
+
+    Indexes on the columns forget these fragments: queries look into the files until the indexes are brought up to
+    date. Raises Conflict for changes of these fragments since ``pin``; then nothing was committed.
+    """
+    import lance
+    from pyroaring import BitMap
+
+    dataset = open_pinned(location, pin)
+    schema = dataset.lance_schema
+    ids = _ids_of(schema, names)
+    gone = {key for column in ids for key in column}
+    live = frozenset(key for column in schema.fields() for key in preorder(column))
+    with translated(location, "updating columns"):
+        updated, offsets = [], {}
+        for number, file in filled.items():
+            known: Json = dataset.get_fragment(number).metadata.to_json()
+            kept = [{**each, "fields": [_left(key, gone) for key in each["fields"]]} for each in known["files"]]
+            known = {**known, "files": [*kept, _numbered(file, ids)]}
+            updated.append(without_dead_files(known, live))
+            offsets[number] = BitMap(range(file.rows)).serialize()
+        operation = lance.LanceOperation.Update(
+            updated_fragments=fragments_from(updated),
+            fields_modified=sorted(gone),
+            update_mode="rewrite_columns",
+            updated_fragment_offsets=offsets if dataset.has_stable_row_ids else None,
+        )
+    return commit_on(location, pin, operation, properties)
+
+
+def discard_filled(location: DatasetLocation, branch: str | None, unused: Sequence[FilledFile]) -> None:
+    """Delete files that were never committed."""
+    root = DatasetLocation(location.branch_uri(branch), location.options)
+    files.delete(root, [f"data/{json.loads(each.file)['path']}" for each in unused])
+
+
+def _ids_of(schema: LanceSchema, names: Sequence[str]) -> list[list[int]]:
+    columns = {column.name(): preorder(column) for column in schema.fields()}
+    return [columns[name] for name in names]
+
+
+def _numbered(filled: FilledFile, ids: Sequence[Sequence[int]]) -> Json:
+    """The file, naming its columns by the ids they have in the table."""
+    known = {
+        own: key
+        for column, final in zip(json.loads(filled.ids), ids, strict=True)
+        for own, key in zip(column, final, strict=True)
+    }
+    file: Json = json.loads(filled.file)
+    return {**file, "fields": [known[key] for key in file["fields"]]}
+
+
+def _left(key: int, gone: set[int]) -> int:
+    return _REPLACED if key in gone else key
+
+
+# --- Writes the values of new columns into data files of their own, fragment by fragment; runs on executors
+
+_DOING = "writing the values of new columns"
+
+
+class FillJob(NamedTuple):
+    """Which version gets which columns."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    schema: pa.Schema
+    """The columns, as they are stored."""
+    order: FillOrder
+
+
+def fill_fragment(job: FillJob, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """FILLED of one fragment, whose live rows have the values of ``batches``, in their order.
+
+    The columns are taken by their place. Raises SchemaMismatch for another number of rows than the fragment has, or
+    for values that do not fit; CorruptData if the file lacks rows.
+    """
+    with translated(job.location, _DOING):
+        fragment = open_pinned(job.location, job.pin).get_fragment(number)
+        if fragment is None:
+            raise CorruptData(f"pylance does not find fragment {number} of {job.pin}.")
+        if job.order.keep and {*job.schema.names} <= {*fragment.schema.names}:
+            batches = keeping(job.location, job.pin, number, batches, job.schema)
+        rows = _Values(batches, job.schema, number, fragment.count_rows())
+    written = _write(job.location, fragment, rows)
+    check_whole(job.location, job.pin.branch, written)
+    if job.order.records is not None:
+        write_record(job.location, job.pin.branch, job.order.records, written)
+    yield pa.RecordBatch.from_pylist([written._asdict()], FILLED)
+
+
+def fill_fragments(job: FillJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """FILLED of all fragments that have rows in ``batches``: the row addresses first, in their order, then values."""
+    for number, rows in by_fragment(batches):
+        yield from fill_fragment(job, number, map(_without_addresses, rows))
+
+
+def by_fragment(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+    """The rows of each fragment, to be read before those of the next one.
+
+    Raises SchemaMismatch for another order than that of their addresses.
+    """
+    for number, parts in groupby(_parts(batches), key=lambda part: part[0]):
+        yield number, _in_order(number, (part for _, part in parts))
+
+
+def _write(location: DatasetLocation, fragment: LanceFragment, rows: _Values) -> FilledFile:
+    """The file, with blanks for deleted rows, which pylance puts in."""
+    before = {file.path for file in fragment.metadata.files}
+    reader = pa.RecordBatchReader.from_batches(rows.schema, rows)
+    try:
+        with translated(location, _DOING):
+            made, schema = fragment.merge_columns(reader)
+    except LanceSparkError as problem:
+        # pylance wraps what the stream raised into its own text; the original says it better.
+        raise rows.failure or problem from None
+    rows.check_end()
+    (file,) = [entry for entry in made.to_json()["files"] if entry["path"] not in before]
+    columns = {entry.name(): preorder(entry) for entry in schema.fields()}
+    ids = [columns[name] for name in rows.schema.names]
+    size = int(file["file_size_bytes"] or 0)
+    return FilledFile(fragment.fragment_id, json.dumps(file), json.dumps(ids), fragment.physical_rows, size)
+
+
+def check_whole(location: DatasetLocation, branch: str | None, written: FilledFile) -> None:
+    """Raise CorruptData unless a file holds all physical rows: pylance commits a shorter one, and cannot read it."""
+    from lance.file import LanceFileReader
+
+    path = f"{location.branch_uri(branch)}/data/{json.loads(written.file)['path']}"
+    with translated(location, "reading the file of new columns"):
+        rows = LanceFileReader(path, storage_options=location.storage_options).num_rows()
+    if rows != written.rows:
+        raise CorruptData(
+            f"The file of new columns of fragment {written.fragment} has {rows} rows of {written.rows}.",
+            hint="Run it again.",
+        )
+
+
+def preorder(field: LanceField) -> list[int]:
+    """The id of a field, and of all fields inside it."""
+    return [field.id(), *(key for child in field.children() for key in preorder(child))]
+
+
+class _Values(Iterator[pa.RecordBatch]):
+    """Values brought to the stored types, and counted; remembers what went wrong."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, fragment: int, rows: int) -> None:
+        self.schema = temporary_schema(schema)
+        self._stored = schema
+        self._columns = ", ".join(f"'{name}'" for name in schema.names)
+        self._batches = iter(batches)
+        self._fragment = fragment
+        self._rows = rows
+        self._seen = 0
+        self.failure: Exception | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            batch = next(self._batches)
+            while not batch.num_rows:
+                batch = next(self._batches)
+            self._seen += batch.num_rows
+            if self._seen > self._rows:
+                self._wrong_count("more than ")
+            columns = [conform_column(column, field) for field, column in zip(self._stored, batch.columns, strict=True)]
+            return align(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        except StopIteration:
+            self.check_end()
+            raise
+        except Exception as failure:
+            self.failure = self.failure or failure
+            raise
+
+    def check_end(self) -> None:
+        if self._seen != self._rows:
+            self._wrong_count("")
+
+    def _wrong_count(self, more: str) -> None:
+        least = self._rows if more else self._seen
+        self.failure = SchemaMismatch(
+            f"Fragment {self._fragment} has {self._rows} rows, and {more}{least} values came for {self._columns}.",
+            hint="Give each row one value: what is computed for a row may not depend on how rows are grouped. For "
+            "values that do, make a DataFrame with a key: add_columns(df, on=key).",
+        )
+        raise self.failure
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches cut where another fragment begins."""
+    for batch in batches:
+        fragments = batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False) >> 32
+        cuts = [0, *(np.flatnonzero(np.diff(fragments)) + 1).tolist(), batch.num_rows]
+        for first, end in pairwise(cuts):
+            if end > first:
+                yield int(fragments[first]), batch.slice(first, end - first)
+
+
+def _in_order(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows, after a look at the addresses. Raises SchemaMismatch for a row that comes twice or out of turn."""
+    last = -1
+    for batch in batches:
+        addresses: Any = batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False)
+        if addresses[0] <= last or (np.diff(addresses) <= 0).any():
+            raise SchemaMismatch(
+                f"The values for fragment {number} came in another order than its rows.",
+                hint="Give each row one value by an expression over its own columns; for others make a DataFrame "
+                "with a key: add_columns(df, on=key).",
+            )
+        last = addresses[-1]
+        yield batch
+
+
+def _without_addresses(batch: pa.RecordBatch) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(ROW_ADDRESS)
+    return batch.select([name for at, name in enumerate(batch.schema.names) if at != place])
+
+
+# --- Records of files that a backfill finished: with them the same call, made again after a kill, goes on
+# They lie in ``_backfill`` below the branch, a directory for each call. A cleanup takes them for what jobs leave
+# behind: those that are old go, as do the files they name, which no version knows.
+
+_SUFFIX = ".json"
+USED_FOR = 3 * 24 * 3600
+"""Seconds for which a record counts. Cleanups delete files that no version names only after more days than that."""
+
+
+def write_record(location: DatasetLocation, branch: str | None, place: RecordPlace, written: FilledFile) -> None:
+    """Note down a file that was checked."""
+    content = {**written._asdict(), "written": time.time()}
+    small_files.write_file(
+        _directory(location, branch, place.call), place.keys[written.fragment] + _SUFFIX, _json(content)
+    )
+
+
+def read_records(location: DatasetLocation, branch: str | None, place: RecordPlace) -> Mapping[int, FilledFile]:
+    """The files of fragments that an earlier call finished; what cannot be read counts as not finished."""
+    directory = _directory(location, branch, place.call)
+    there = frozenset(files.list_names(directory, ""))
+    names = {key: name + _SUFFIX for key, name in place.keys.items() if name + _SUFFIX in there}
+    found = {}
+    for fragment, content in zip(names, files.read_many(directory, list(names.values())), strict=True):
+        record = None if content is None else _read(content)
+        if record is not None and record.fragment == fragment:
+            found[fragment] = record
+    return found
+
+
+def forget_records(location: DatasetLocation, branch: str | None, call: str) -> None:
+    """Remove the records of a call: its files are committed, or will not be used."""
+    files.delete(DatasetLocation(location.branch_uri(branch), location.options), [f"{BACKFILL}/{call}"])
+
+
+def _directory(location: DatasetLocation, branch: str | None, call: str) -> DatasetLocation:
+    return DatasetLocation(f"{location.branch_uri(branch)}/{BACKFILL}/{call}", location.options)
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content).encode()
+
+
+def _read(content: bytes) -> FilledFile | None:
+    try:
+        record = json.loads(content)
+        age = time.time() - record.pop("written")
+        return FilledFile(**record) if age < USED_FOR else None
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+# --- Columns that are filled in part: which fragments lack values, and values that stay where there are some
+
+
+def with_nulls(
+    location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int], names: Sequence[str]
+) -> frozenset[int]:
+    """The fragments in which a row has a null in one of the columns."""
+    dataset = open_pinned(location, pin)
+    predicate = " OR ".join(f"`{name}` IS NULL" for name in names)
+    with translated(location, "looking for rows without values"):
+        return frozenset(number for number in fragments if dataset.get_fragment(number).count_rows(predicate))
+
+
+def keeping(
+    location: DatasetLocation, pin: PinnedVersion, fragment: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Computed values of a fragment, in the place of nulls only; the columns of ``batches`` are those of the schema."""
+    stored = RowQueue(read_batches(Scan(location, pin, ScanColumns(tuple(schema.names))), ScanPartition((fragment,))))
+    for batch in batches:
+        there = stored.take(batch.num_rows)
+        if there.num_rows < batch.num_rows:
+            yield batch  # more values than rows, which is told where they are counted
+            continue
+        columns = []
+        for place, field in enumerate(schema):
+            known = there.column(place).combine_chunks().cast(field.type)
+            columns.append(pc.if_else(known.is_null(), batch.column(place).cast(field.type), known))
+        yield pa.RecordBatch.from_arrays(columns, schema.names)
+
+
+# --- Runs a user's function over the rows of a fragment; on executors
+
+ColumnFunction = Callable[[pa.RecordBatch], Any]
+"""From a batch of rows to a batch or table of new columns, or a dict of arrays by name."""
+
+_made: dict[type, ColumnFunction] = {}
+"""The objects of classes that were given as functions: one for each worker, with the model that it loaded."""
+
+
+class FunctionItem(NamedTuple):
+    """A fragment that a function is applied to."""
+
+    job: FillJob
+    fragment: int
+    columns: tuple[str, ...]
+    batch_size: int
+
+
+def fill_by_function(function: ColumnFunction | type, item: FunctionItem) -> Iterator[pa.RecordBatch]:
+    """FILLED of one fragment. Raises SchemaMismatch for what the function may not return."""
+    job = item.job
+    scan = Scan(job.location, job.pin, ScanColumns(item.columns), batch_size=item.batch_size)
+    call = callable_of(function)
+    rows = read_batches(scan, ScanPartition((item.fragment,)))
+    return fill_fragment(job, item.fragment, (called(call, batch, item) for batch in rows))
+
+
+def callable_of(function: ColumnFunction | type) -> ColumnFunction:
+    """The function to call; of a class the one object of this process."""
+    if not isinstance(function, type):
+        return function
+    if function not in _made:
+        _made[function] = function()
+    return _made[function]
+
+
+def called(function: ColumnFunction, batch: pa.RecordBatch, item: FunctionItem) -> pa.RecordBatch:
+    """What the function returned for a batch, in the order of the columns. Raises SchemaMismatch."""
+    schema = item.job.schema
+    found = returned_columns(function(batch), schema)
+    for name, column in zip(schema.names, found, strict=True):
+        if len(column) != batch.num_rows:
+            raise SchemaMismatch(
+                f"The function returned {len(column)} values of '{name}' for {batch.num_rows} rows of fragment "
+                f"{item.fragment}.",
+                hint="It has to return one value for each row of the batch, in their order; None where there is none.",
+            )
+    return pa.RecordBatch.from_arrays(found, schema.names)
+
+
+def returned_columns(returned: Any, schema: pa.Schema) -> list[pa.Array]:
+    """What a function returned, as arrays in the order of the columns. Raises SchemaMismatch."""
+    if isinstance(returned, pa.RecordBatch | pa.Table):
+        columns: Mapping[str, Any] = {name: returned.column(name) for name in returned.schema.names}
+    elif isinstance(returned, Mapping):
+        columns = returned
+    else:
+        raise SchemaMismatch(
+            f"The function returned {type(returned).__name__}.",
+            hint="Return a pyarrow.RecordBatch or Table, or a dict of arrays by column.",
+        )
+    if {*columns} != {*schema.names}:
+        raise SchemaMismatch(
+            f"The function returned the columns {_listed(columns)}, and the schema has {_listed(schema.names)}.",
+            hint="Return exactly the columns of the schema.",
+        )
+    return [_array(columns[field.name], field) for field in schema]
+
+
+def _array(values: Any, field: pa.Field) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if isinstance(values, pa.Array):
+        return values
+    try:
+        if isinstance(values, np.ndarray) and values.ndim == 2 and pt.is_fixed_size_list(field.type):
+            flat = pa.array(np.ascontiguousarray(values).reshape(-1), field.type.value_type)
+            if values.shape[1] == field.type.list_size:
+                return pa.FixedSizeListArray.from_arrays(flat, field.type.list_size)
+            raise SchemaMismatch(
+                f"The function returned vectors of {values.shape[1]} elements for '{field.name}', which has "
+                f"{field.type.list_size}."
+            )
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            return pa.array(list(values), field.type)
+        return pa.array(values, field.type)
+    except (pa.ArrowException, TypeError, OverflowError) as problem:
+        raise SchemaMismatch(
+            f"The function returned values for '{field.name}' that are not {field.type}: {problem}."
+        ) from None
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"
+
+
+# --- Values of a function for the rows that a condition is true for; the others keep theirs
+# Runs on executors.
+
+CHOSEN = "__chosen"
+"""Column of the rows of a version: whether the condition is true."""
+
+
+class _Chosen(NamedTuple):
+    mask: npt.NDArray[np.bool_]
+    """Of the live rows of a fragment, in their order."""
+    addresses: npt.NDArray[np.int64]
+    """Of the rows that are meant."""
+
+
+def fill_chosen(
+    function: ColumnFunction | type, make: Callable[[int], FunctionItem], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """FILLED of all fragments that have rows in ``batches``, of addresses, in their order, and CHOSEN.
+
+    ``make`` gives what there is to do for a fragment. The function gets the rows that were chosen, and nothing else.
+    Raises SchemaMismatch for what it may not return.
+    """
+    call = callable_of(function)
+    for number, rows in by_fragment(batches):
+        item = make(number)
+        yield from fill_fragment(item.job, number, _values(call, item, _chosen(rows)))
+
+
+def _chosen(rows: Iterable[pa.RecordBatch]) -> _Chosen:
+    masks, found = [], []
+    for batch in rows:
+        mask: Any = batch.column(CHOSEN).to_numpy(zero_copy_only=False)
+        masks.append(mask.astype(bool))
+        found.append(batch.column(ROW_ADDRESS).to_numpy(zero_copy_only=False)[masks[-1]])
+    return _Chosen(np.concatenate(masks), np.concatenate(found))
+
+
+def _values(call: ColumnFunction, item: FunctionItem, chosen: _Chosen) -> Iterator[pa.RecordBatch]:
+    """The values of all live rows of a fragment: those that are stored, with new ones in their places."""
+    schema = item.job.schema
+    scan = Scan(item.job.location, item.job.pin, ScanColumns(tuple(schema.names)))
+    new = RowQueue(_new_values(call, item, chosen.addresses))
+    first = 0
+    for old in read_batches(scan, ScanPartition((item.fragment,))):
+        mask = chosen.mask[first : first + old.num_rows]
+        first += old.num_rows
+        if len(mask) < old.num_rows:
+            break
+        yield _put(old, mask, new.take(int(mask.sum())), schema) if mask.any() else old
+    if first != len(chosen.mask):
+        raise CorruptData(f"The condition was not computed for each row of fragment {item.fragment}.")
+
+
+def _new_values(call: ColumnFunction, item: FunctionItem, addresses: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    job = item.job
+    scan = Scan(job.location, job.pin, ScanColumns(item.columns))
+    stable = open_pinned(job.location, job.pin).has_stable_row_ids
+    ids = StableRowIds(job.location, job.pin).at(addresses) if stable else addresses
+    for start in range(0, len(ids), item.batch_size):
+        wanted = ids[start : start + item.batch_size].tolist()
+        rows = pa.Table.from_batches(take_rows(scan, wanted)).combine_chunks()
+        if rows.num_rows != len(wanted):
+            raise CorruptData(f"{len(wanted) - rows.num_rows} rows of fragment {item.fragment} cannot be read.")
+        (batch,) = rows.to_batches()
+        values = called(call, batch, item)
+        columns = [conform_column(column, field) for field, column in zip(job.schema, values.columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, job.schema.names)
+
+
+def _put(old: pa.RecordBatch, mask: npt.NDArray[np.bool_], new: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    places = np.arange(len(mask))
+    places[mask] = len(mask) + np.arange(new.num_rows)
+    columns = []
+    for place, field in enumerate(schema):
+        both = [old.column(place).cast(field.type), *new.column(place).chunks]
+        columns.append(pa.concat_arrays(both).take(pa.array(places)))
+    return pa.RecordBatch.from_arrays(columns, schema.names)

@@ -1,0 +1,437 @@
+"""Whether an update should write whole rows, or only the columns that it sets. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from types import CodeType
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lance_spark.core.options import names_of
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.show import ShownInOneLine, WorkProgress, check_progress, counted, meant, readable
+from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
+from lance_spark.format.contents import Field, Fragment
+from lance_spark.format.evolution import COMMENT
+from lance_spark.format.schema import is_blob, unknown_column, why_not
+
+WORTH = 16 * 2**20
+"""Bytes of rows from which on columns are thought of. Below, rows are as quick, and leave indexes and versions of other
+rows alone."""
+_DEARER = 2
+"""A column is written for all rows of the table, and read for those that keep their value."""
+
+
+@dataclass(frozen=True)
+class UpdateSize:
+    """What there is to write, in rows and bytes."""
+
+    stored_bytes: int
+    """Size of the table's data files."""
+    rows: int
+    """Live rows of the table."""
+    column_width: float
+    """Bytes of one row of the columns that are set, as an estimate."""
+
+
+def columns_may_be_cheaper(size: UpdateSize) -> bool:
+    """Whether it is worth counting the rows that match."""
+    return columns_are_cheaper(size, size.rows)
+
+
+def columns_are_cheaper(size: UpdateSize, matched: int) -> bool:
+    """Whether new files for the columns, with all rows, take less than so many whole rows."""
+    rows_bytes = size.stored_bytes * matched / max(1, size.rows)
+    return rows_bytes >= WORTH and _DEARER * size.column_width * size.rows <= rows_bytes
+
+
+def set_where(values: dict[str, str], where: str | None) -> dict[str, str]:
+    """SQL that gives every row its value: rows that a condition is not true for keep theirs."""
+    if where is None:
+        return dict(values)
+    return {name: f"CASE WHEN ({where}) THEN ({text}) ELSE {quoted_name(name)} END" for name, text in values.items()}
+
+
+def quoted_name(name: str) -> str:
+    """A column's name in Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+# --- What a backfill makes: files, progress, a result
+
+FILLED = pa.schema(
+    [("fragment", pa.int64()), ("file", pa.string()), ("ids", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]
+)
+"""Rows of FilledFile, as tasks hand them back."""
+_TEMPORARY = "__fill_{}"
+"""Columns in a file that is not committed yet: no table has a column of that name."""
+
+
+class FilledFile(NamedTuple):
+    """A data file that holds all rows of the new columns of one fragment. Nobody reads it before the commit."""
+
+    fragment: int
+    file: str
+    """As pylance's JSON, with field ids of its own."""
+    ids: str
+    """JSON: these ids for each column, the column's first and then those of the fields inside, depth first."""
+    rows: int
+    """Physical rows: the deleted ones among them."""
+    bytes: int
+
+
+class RecordPlace(NamedTuple):
+    """Where tasks note down files that they finished, so that the same call, made again, does not compute them."""
+
+    call: str
+    keys: Mapping[int, str]
+    """What each fragment's record is named."""
+
+
+class FillOrder(NamedTuple):
+    """How files are written."""
+
+    records: RecordPlace | None = None
+    keep: bool = False
+    """Whether values that a fragment has already stay, and only nulls get new ones."""
+
+
+class ComputedColumns(Protocol):
+    """Something that computes columns."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, as they are stored."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The table's columns that they are computed from."""
+        ...
+
+    @property
+    def identity(self) -> str | None:
+        """What tells the computation from another one; None where nothing can."""
+        ...
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all fragments are computed by one job: a join should not be made again and again."""
+        ...
+
+    @property
+    def parallelism(self) -> int:
+        """How many fragments are computed side by side."""
+        ...
+
+    def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
+        """Files for fragments of a version, one each, checked to hold all rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class BackfillProgress(WorkProgress):
+    """How far a backfill is, in fragments."""
+
+    rows: int = 0
+    bytes: int = 0
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[str], done: int, fragments: int, rows: int, size: int) -> BackfillProgress:
+        """That of these columns."""
+        return cls(", ".join(columns), done, fragments, rows, size, tuple(columns))
+
+    @property
+    def fragments(self) -> int:
+        """Fragments that get values in all."""
+        return self.total
+
+    def __str__(self) -> str:
+        return (
+            f"{self.stage}: {self.done:,} of {counted(self.fragments, 'fragment')}, "
+            f"{counted(self.rows, 'row')}, {readable(self.bytes)}"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class BackfillResult(ShownInOneLine):
+    """What a backfill did; prints as one line."""
+
+    version: PinnedVersion
+    """The new version; the newest one where nothing was to be done."""
+    columns: tuple[str, ...]
+    fragments: int
+    """Fragments that got values."""
+    resumed: int
+    """Of these, how many an earlier call had computed."""
+    rows: int
+    """Physical rows of these fragments."""
+    bytes: int
+    """Size of the new files."""
+
+    def __str__(self) -> str:
+        again = f" ({self.resumed} computed before)" if self.resumed else ""
+        return (
+            f"{', '.join(self.columns)} of {self.version.branch or MAIN}@{self.version.version}: "
+            f"{counted(self.fragments, 'fragment')}{again}, {counted(self.rows, 'row')}, {readable(self.bytes)}"
+        )
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("columns", ", ".join(self.columns)),
+            ("fragments", f"{self.fragments:,}"),
+            ("computed before", f"{self.resumed:,}" if self.resumed else ""),
+            ("rows", f"{self.rows:,}"),
+            ("written", readable(self.bytes)),
+        )
+
+
+def temporary(column: int) -> str:
+    """What a column is called in its file, by its place."""
+    return _TEMPORARY.format(column)
+
+
+def temporary_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns as files have them: any value may be null, and metadata belongs to the table's column."""
+    return pa.schema([pa.field(temporary(place), field.type) for place, field in enumerate(schema)])
+
+
+# --- The options of ``add_columns`` and ``update_columns`` beside the values themselves
+
+FILL, NULL = "fill", "null"
+
+
+@dataclass(frozen=True)
+class BackfillOptions:
+    """How values are computed and committed."""
+
+    incremental: bool = False
+    """Whether the column is there first, null everywhere, and its values come group by group."""
+    new_rows: str = FILL
+    """Fragments that others append while values are computed: "fill" them as well, or leave them "null"."""
+    resume: bool | str = True
+    """Whether files that an earlier, killed call of the same kind finished are used. A text is part of what has to be
+    the same: the version of a model, or the name of a DataFrame's rows, which cannot be told otherwise."""
+    batch_size: int | None = None
+    """Rows that a function gets at once."""
+    progress: Callable[[BackfillProgress], object] | None = None
+    """Is told how far it is, each time a group of fragments is finished."""
+    message: str | None = None
+    """Of the commit."""
+
+    @property
+    def tag(self) -> str:
+        """The text that ``resume`` is; empty for none."""
+        return self.resume if isinstance(self.resume, str) else ""
+
+
+def parse_backfill_options(given: Mapping[str, Any], incremental: bool = True) -> BackfillOptions:
+    """The options from keyword arguments. Raises InvalidOption for an unknown name or a value that cannot be.
+
+    ``incremental`` says whether the verb knows that option.
+    """
+    known = [field.name for field in fields(BackfillOptions) if incremental or field.name != "incremental"]
+    for name in given:
+        if name not in known:
+            raise InvalidOption(f"There is no option '{name}' here.", hint=meant(name, known))
+    options = BackfillOptions(**given)
+    if options.new_rows not in (FILL, NULL):
+        raise InvalidOption(f"new_rows is '{FILL}' or '{NULL}', not {options.new_rows!r}.")
+    if options.batch_size is not None and options.batch_size < 1:
+        raise InvalidOption(f"batch_size is a number of rows, at least 1, not {options.batch_size!r}.")
+    if not isinstance(options.resume, bool | str):
+        raise InvalidOption(f"resume is True, False or a text, not {options.resume!r}.")
+    check_progress(options.progress)
+    return options
+
+
+# --- The columns that a backfill makes: from what was typed to what is stored
+# Pure.
+
+_WORD = re.compile(r"`(?:[^`]|``)*`|\w+")
+_EVERY = re.compile(r"[(,.]\s*\*")
+"""``struct(*)``, ``hash(a, *)`` or ``t.*``: a product has something in front of its star."""
+
+
+def new_columns(schema: pa.Schema, vector: Mapping[str, int] | None) -> pa.Schema:
+    """The new columns as they are stored: any value may be null, and arrays named in ``vector`` have that length.
+
+    Raises InvalidOption for a vector that is no array of numbers, SchemaMismatch for a column without a type, Refused
+    for blobs.
+    """
+    for name in vector or {}:
+        if schema.get_field_index(name) < 0:
+            raise InvalidOption(f"vector names '{name}', which is none of the new columns.")
+    if not schema.names:
+        raise InvalidOption("No column was named.", hint='For example add_columns({"gain": "dep_delay - arr_delay"}).')
+    return pa.schema([_stored(field, (vector or {}).get(field.name)) for field in schema])
+
+
+def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
+    """The table's columns of these names, as they are stored.
+
+    Raises NotFound for one that is not there, SchemaMismatch for values of a type that could lose something.
+    """
+    found = []
+    for field in given:
+        at = table.get_field_index(field.name)
+        if at < 0:
+            raise unknown_column(field.name, table.names)
+        stored = table.field(at)
+        if is_blob(stored):
+            raise Refused(f"Column '{field.name}' holds blobs, which cannot be updated as a whole column.")
+        reason = why_not(field.type, stored.type)
+        if reason:
+            raise SchemaMismatch(
+                f"The new values of column '{field.name}' are {field.type}, and it is {stored.type}: {reason}.",
+                hint=f"Cast them, or give the column a wider type: alter_columns({{'{field.name}': ...}}).",
+            )
+        found.append(stored)
+    return pa.schema(found)
+
+
+def check_read(table: pa.Schema, columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that a function reads; all but blobs if none were named. Raises NotFound."""
+    if columns is None:
+        return tuple(field.name for field in table if not is_blob(field))
+    names = names_of(columns)
+    for name in names:
+        if table.get_field_index(name) < 0:
+            raise unknown_column(name, table.names)
+    return names
+
+
+def columns_in(expressions: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that expressions in SQL may read: those whose names occur in them, or all if there is a ``*``.
+
+    Never too few: a column cannot be read without its name. A word inside of a string may name one too many.
+    """
+    text = " ".join(expressions)
+    if _EVERY.search(text):
+        return tuple(names)
+    words = {(word[1:-1].replace("``", "`") if word[0] == "`" else word).lower() for word in _WORD.findall(text)}
+    return tuple(name for name in names if name.lower() in words)
+
+
+def _stored(field: pa.Field, length: int | None) -> pa.Field:
+    kind = field.type
+    if is_blob(field):
+        raise Refused(
+            f"Column '{field.name}' would hold blobs.", hint="Write the rows to a new table with that column."
+        )
+    if pt.is_null(kind):
+        raise SchemaMismatch(f"Column '{field.name}' has no type.", hint="Cast it: CAST(NULL AS double).")
+    if length is not None:
+        if not (pt.is_list(kind) and length > 0):
+            raise InvalidOption(f"'{field.name}' is {kind}: it cannot be a vector of {length!r} elements.")
+        kind = pa.list_(kind.value_field, length)
+    comment = (field.metadata or {}).get(COMMENT.encode())
+    return pa.field(field.name, kind, metadata={COMMENT: comment} if comment else None)
+
+
+# --- What tells one computation from another one, and one state of a fragment from another one
+# Pure.
+
+
+def call_key(identity: str, schema: pa.Schema, tag: str) -> str:
+    """Names all records of one call: what is computed, for which columns of which types."""
+    columns = [(field.name, str(field.type)) for field in schema]
+    return _digest([identity, columns, tag])
+
+
+def fragment_key(fragment: Fragment, inputs: Collection[int]) -> str:
+    """Names the record of a fragment: its rows, the deleted ones, and the files of the fields that are read.
+
+    A row that was deleted has no value in the file. So a fragment with other deletions is another one.
+    """
+    return _digest([fragment.id, fragment.physical_rows, _sources(fragment, inputs), fragment.deletion])
+
+
+def same_sources(before: Fragment, now: Fragment, inputs: Collection[int]) -> bool:
+    """Whether a fragment still has the rows, deleted ones included, and the values that were read."""
+    return (before.id, before.physical_rows, _sources(before, inputs)) == (
+        now.id,
+        now.physical_rows,
+        _sources(now, inputs),
+    )
+
+
+def field_ids(fields: Iterable[Field], columns: Collection[str]) -> dict[str, tuple[int, ...]]:
+    """The ids of top-level columns, each followed by those of the fields inside it."""
+    owners: dict[int, str] = {}
+    found: dict[str, tuple[int, ...]] = {}
+    for field in fields:
+        owner = field.name if field.parent_id < 0 else owners.get(field.parent_id)
+        if owner is not None and owner in columns:
+            owners[field.id] = owner
+            found[owner] = (*found.get(owner, ()), field.id)
+    return found
+
+
+def function_identity(function: Any) -> str:
+    """What a function is, as far as its name, its own code and the plain values it uses tell.
+
+    What it calls in other modules, and a model that it loads, are not seen.
+    """
+    kind = function if isinstance(function, type) or hasattr(function, "__qualname__") else type(function)
+    name = f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', repr(kind))}"
+    state = {} if isinstance(function, type) else getattr(function, "__dict__", {})
+    parts = [_function(each) for each in _functions_of(function)]
+    return _digest([name, parts, {key: _plain(value) for key, value in sorted(state.items())}])
+
+
+def _functions_of(function: Any) -> list[Any]:
+    if hasattr(function, "__code__"):
+        return [function]
+    kind = function if isinstance(function, type) else type(function)
+    return [method for _, method in sorted(vars(kind).items()) if hasattr(method, "__code__")]
+
+
+def _function(function: Any) -> list[Any]:
+    code = function.__code__
+    names = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    cells = [_plain(cell.cell_contents) for cell in function.__closure__ or () if _is_set(cell)]
+    return [_code(code), cells, {name: _plain(value) for name, value in names.items()}, _plain(function.__defaults__)]
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # a name that gets its value later
+        return False
+
+
+def _code(code: CodeType) -> list[Any]:
+    """Code without what depends on where it stands: no file, no line numbers."""
+    constants = [_code(each) if isinstance(each, CodeType) else _plain(each) for each in code.co_consts]
+    return [code.co_code.hex(), constants, list(code.co_names), list(code.co_varnames)]
+
+
+def _plain(value: Any) -> Any:
+    """A value as text that is the same in every process; of what has no such text, only the type."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return repr(value)
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if isinstance(value, CodeType):
+        return _code(value)
+    return _code(value.__code__) if hasattr(value, "__code__") else type(value).__qualname__
+
+
+def _sources(fragment: Fragment, inputs: Collection[int]) -> list[Any]:
+    read = [(file.path, file.base_id, sorted(set(file.fields) & set(inputs))) for file in fragment.files]
+    return sorted(([path, base, fields] for path, base, fields in read if fields), key=str)
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, default=str).encode()).hexdigest()[:32]

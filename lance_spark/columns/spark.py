@@ -1,0 +1,439 @@
+"""Values of columns that Spark computes: by SQL over the table's own columns, or by a join with a DataFrame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+from pyspark.sql import types as st
+
+from lance_spark.columns.lance import (
+    CHOSEN,
+    ColumnFunction,
+    FillJob,
+    FunctionItem,
+    fill_by_function,
+    fill_chosen,
+    fill_fragments,
+)
+from lance_spark.columns.rules import (
+    FILLED,
+    BackfillOptions,
+    FilledFile,
+    FillOrder,
+    check_read,
+    columns_in,
+    existing_columns,
+    function_identity,
+    new_columns,
+    set_where,
+    temporary,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import names_of
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.session_spark import SparkRunner
+from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.engine.workers_spark import plainly
+from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
+from lance_spark.format.schema import ROW_ADDRESS, conform, is_blob, row_width, unknown_column
+from lance_spark.scan.lance import Scan, ScanColumns, read_batches, stored_schema
+from lance_spark.scan.read import PinnedRead, blob_names, read_schema
+from lance_spark.scan.rules import ScanPartition, batch_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from lance_spark.columns.rules import ComputedColumns
+
+Batches = Iterator[pa.RecordBatch]
+OPERATION = "columns"
+_STAGE = "compute"
+_MOST_PARTITIONS = 2_000
+"""Of a join: Spark sorts what a partition has of several fragments, and files are written one after the other."""
+_KEY, _HIT = "__key_{}", "__hit"
+
+
+@dataclass(frozen=True)
+class ColumnTarget:
+    """Where the columns go, and the session that computes them."""
+
+    spark: SparkSession
+    location: DatasetLocation
+
+    @cached_property
+    def runner(self) -> SparkRunner:
+        """Runs the jobs, and names them."""
+        return SparkRunner(self.spark, OPERATION)
+
+    def seen(self, pin: PinnedVersion) -> st.StructType:
+        """The table's columns as Spark sees them, and the address of the row."""
+        read = PinnedRead(self.location, pin, ReadOptions())
+        seen = to_spark(read_schema(read), blob_names(read))
+        return st.StructType([*seen.fields, st.StructField(ROW_ADDRESS, st.LongType(), nullable=False)])
+
+    def rows(self, pin: PinnedVersion, fragments: Sequence[int], names: Sequence[str]) -> DataFrame:
+        """Columns and addresses of the rows of fragments: a task for each fragment, its rows in their order."""
+        seen = {field.name: field for field in self.seen(pin)}
+        schema = st.StructType([seen[name] for name in (*names, ROW_ADDRESS)])
+        wire = wire_schema(schema)
+        scan = Scan(
+            self.location, pin, ScanColumns(tuple(names), with_row_address=True), batch_size=batch_rows(row_width(wire))
+        )
+        ids = list(fragments)
+
+        def read(batches: Batches) -> Batches:
+            with plainly():
+                for batch in batches:
+                    for place in batch["id"].to_pylist():
+                        for rows in read_batches(scan, ScanPartition((ids[place],))):
+                            yield conform(rows, wire)
+
+        return self.spark.range(0, len(ids), 1, len(ids)).mapInArrow(read, schema)
+
+    def written(self, job: FillJob, frame: DataFrame) -> list[FilledFile]:
+        """Write the values of a DataFrame: addresses first, each fragment's together and in their order."""
+
+        def write(batches: Batches) -> Batches:
+            with plainly():
+                yield from fill_fragments(job, batches)
+
+        return self.files(frame.mapInArrow(write, to_spark(FILLED)))
+
+    def files(self, frame: DataFrame) -> list[FilledFile]:
+        """What tasks wrote. Raises this package's own errors where a task did."""
+        return [FilledFile(**row) for row in self.runner.collect(_STAGE, frame).to_pylist()]
+
+
+@dataclass(frozen=True)
+class SqlValues:
+    """Expressions over the columns of the same row."""
+
+    target: ColumnTarget
+    schema: pa.Schema
+    inputs: tuple[str, ...]
+    expressions: tuple[str, ...]
+    """As many as columns."""
+    at_once = False
+
+    @property
+    def identity(self) -> str:
+        """The expressions, and the settings that they depend on."""
+        return json.dumps(["sql", *self.expressions, *_settings(self.target.spark)])
+
+    @property
+    def parallelism(self) -> int:
+        """Cores of the executors."""
+        return self.target.runner.parallelism
+
+    def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
+        """Files for fragments of a version."""
+        rows = self.target.rows(pin, fragments, self.inputs)
+        job = FillJob(self.target.location, pin, self.schema, order)
+        return self.target.written(job, rows.select(*evaluated(self.expressions)))
+
+
+def _settings(spark: SparkSession) -> list[str | None]:
+    """What expressions depend on beside their text."""
+    return [spark.conf.get(name) for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")]
+
+
+def evaluated(expressions: Sequence[str]) -> list[Column]:
+    """The address of the row, and the values of expressions."""
+    values = [F.expr(text).alias(temporary(place)) for place, text in enumerate(expressions)]
+    return [F.col(ROW_ADDRESS), *values]
+
+
+@dataclass(frozen=True)
+class RowCondition:
+    """Which rows get values; the others keep theirs."""
+
+    sql: str
+    columns: tuple[str, ...]
+    """The table's columns that it may read."""
+
+    def holds(self) -> Column:
+        """Whether it is true; false where it is null."""
+        return F.coalesce(F.expr(self.sql), F.lit(False))
+
+
+@dataclass(frozen=True)
+class FunctionValues:
+    """A Python function over batches of rows."""
+
+    target: ColumnTarget
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    """What the function gets."""
+    function: ColumnFunction | type
+    batch_size: int
+    condition: RowCondition | None = None
+    at_once = False
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the function gets; with a condition its columns, and the values that stay, as well."""
+        if self.condition is None:
+            return self.columns
+        return tuple(dict.fromkeys((*self.columns, *self.condition.columns, *self.schema.names)))
+
+    @property
+    def identity(self) -> str:
+        """The function's name and code, what it reads, and which rows it gets."""
+        known = ["function", function_identity(self.function), *self.columns, self.batch_size]
+        if self.condition is not None:
+            known += ["where", self.condition.sql, *_settings(self.target.spark)]
+        return json.dumps(known)
+
+    @property
+    def parallelism(self) -> int:
+        """Cores of the executors."""
+        return self.target.runner.parallelism
+
+    def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
+        """Files for fragments of a version."""
+        job = FillJob(self.target.location, pin, self.schema, order)
+        if self.condition is not None:
+            return self._where(self.condition, job, fragments)
+        items = [FunctionItem(job, fragment, self.columns, self.batch_size) for fragment in fragments]
+        runner = self.target.runner
+        return self.target.files(runner.flat_map(_STAGE, items, partial(fill_by_function, self.function), FILLED))
+
+    def _where(self, condition: RowCondition, job: FillJob, fragments: Sequence[int]) -> list[FilledFile]:
+        """Spark tells the rows, and tasks read what the function gets by themselves, in the table's own types."""
+        function, columns, size = self.function, self.columns, self.batch_size
+
+        def write(batches: Batches) -> Batches:
+            with plainly():
+                yield from fill_chosen(function, lambda number: FunctionItem(job, number, columns, size), batches)
+
+        rows = self.target.rows(job.pin, fragments, condition.columns)
+        told = rows.select(F.col(ROW_ADDRESS), condition.holds().alias(CHOSEN))
+        return self.target.files(told.mapInArrow(write, to_spark(FILLED)))
+
+
+@dataclass(frozen=True)
+class FrameValues:
+    """Columns of a DataFrame, by a key that both have."""
+
+    target: ColumnTarget
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    frame: DataFrame
+    kept: bool
+    """Whether rows that the DataFrame does not have keep the values that they have; else they get nulls."""
+    identity: str | None = None
+    condition: RowCondition | None = None
+    at_once = True
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The keys, the values that stay, and what the condition reads."""
+        kept = self.schema.names if self.kept else ()
+        return tuple(dict.fromkeys((*self.keys, *kept, *(self.condition.columns if self.condition else ()))))
+
+    @property
+    def parallelism(self) -> int:
+        """Cores of the executors."""
+        return self.target.runner.parallelism
+
+    def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
+        """Files for fragments of a version, by one join."""
+        rows = self.target.rows(pin, fragments, self.inputs)
+        names = self.schema.names
+        theirs = self.frame.select(
+            *[quoted(key).alias(_KEY.format(place)) for place, key in enumerate(self.keys)],
+            *[quoted(name).alias(temporary(place)) for place, name in enumerate(names)],
+            F.lit(True).alias(_HIT),
+        )
+        same = [quoted(key) == F.col(_KEY.format(place)) for place, key in enumerate(self.keys)]
+        if self.condition is not None:
+            rows = rows.withColumn(CHOSEN, self.condition.holds())
+        joined = rows.join(theirs, same, "left")
+        values = [self._value(place, rows.schema) for place in range(len(names))]
+        chosen = joined.select(F.col(ROW_ADDRESS), *values)
+        fragment = F.shiftright(ROW_ADDRESS, 32)
+        placed = chosen.repartition(min(len(fragments), _MOST_PARTITIONS), fragment).sortWithinPartitions(ROW_ADDRESS)
+        return self.target.written(FillJob(self.target.location, pin, self.schema, order), placed)
+
+    def _value(self, place: int, rows: st.StructType) -> Column:
+        name, column = temporary(place), F.col(temporary(place))
+        if not self.kept:
+            return column
+        own = self.schema.names[place]
+        hit = F.col(_HIT) if self.condition is None else F.col(_HIT) & F.col(CHOSEN)
+        return F.when(hit, column.cast(rows[own].dataType)).otherwise(quoted(own)).alias(name)
+
+
+def repeated_key(frame: DataFrame, keys: Sequence[str]) -> Mapping[str, object] | None:
+    """A key that two rows of a DataFrame have, or None. Keys with a null match nothing, so they may repeat."""
+    columns = [quoted(key) for key in keys]
+    complete = frame.select(*columns).dropna()
+    found = complete.groupBy(*columns).count().where("count > 1").first()
+    return None if found is None else {key: found[key] for key in keys}
+
+
+def quoted(name: str) -> Column:
+    """A column by its name, whatever is in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+# --- From the arguments of ``add_columns`` and ``update_columns`` to what computes the values; nothing runs but checks
+
+_FORMS = "Give a dict of SQL by column, a function with schema=..., or a DataFrame with on=..."
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments that say which values."""
+
+    values: Any
+    """A dict of SQL, a function or its class, or a DataFrame."""
+    on: str | Sequence[str] | None = None
+    schema: Any = None
+    """DDL, a StructType or an Arrow schema; of an update also a list of columns."""
+    columns: str | Sequence[str] | None = None
+    vector: Mapping[str, int] | None = None
+    existing: bool = False
+    """Whether the columns are there already."""
+    where: str | None = None
+    """Which rows get values, in SQL; the others keep theirs. None for all."""
+
+
+def values_of(
+    spark: SparkSession, location: DatasetLocation, pin: PinnedVersion, asked: Asked, options: BackfillOptions
+) -> ComputedColumns:
+    """What computes the values. Raises InvalidOption for arguments that do not go together, and what checks raise."""
+    target = ColumnTarget(spark, location)
+    if isinstance(asked.values, Mapping):
+        _only(asked, "SQL", ("vector",), options)
+        return _sql(target, pin, asked)
+    if hasattr(asked.values, "columns") and hasattr(asked.values, "sparkSession"):
+        _only(asked, "A DataFrame", ("on", "vector"), options)
+        return _frame(target, pin, asked, options)
+    if callable(asked.values):
+        _only(asked, "A function", ("schema", "columns", "vector", "batch_size"), options)
+        return _function(target, pin, asked, options)
+    raise InvalidOption(f"{type(asked.values).__name__} gives no values.", hint=_FORMS)
+
+
+def _only(asked: Asked, what: str, known: Sequence[str], options: BackfillOptions) -> None:
+    given = {name: getattr(asked, name) for name in ("on", "schema", "columns", "vector")}
+    given["batch_size"] = options.batch_size
+    for name, value in given.items():
+        if value is not None and name not in known:
+            raise InvalidOption(f"{what} takes no {name}=.", hint=_FORMS)
+
+
+def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
+    from lance_spark.engine.types_spark import to_arrow
+    from lance_spark.session.narrow_query import probe
+
+    expressions = dict(asked.values)
+    for name, text in expressions.items():
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidOption(f"Column '{name}' has no SQL.", hint='Text such as "distance / air_time".')
+    texts = tuple(set_where(expressions, asked.where).values())
+    seen = target.seen(pin)
+    own = stored_schema(target.location, pin)
+    read = columns_in(texts, own.names)
+    rows = probe(target.spark, seen).select(*map(quoted, read), ROW_ADDRESS)
+    given = to_arrow(rows.select(*evaluated(texts)).schema)
+    named = pa.schema([given.field(place + 1).with_name(name) for place, name in enumerate(expressions)])
+    return SqlValues(target, _columns(own, named, asked), read, texts)
+
+
+def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FrameValues:
+    from lance_spark.engine.types_spark import to_arrow
+
+    if not asked.on:
+        raise InvalidOption("A DataFrame needs the key that it shares with the table.", hint="on='flight_id'.")
+    keys = names_of(asked.on)
+    frame = asked.values
+    own = stored_schema(target.location, pin)
+    for key in keys:
+        for names in (own.names, frame.columns):
+            if key not in names:
+                raise unknown_column(key, names)
+    given = to_arrow(_without(frame.schema, keys))
+    repeated = repeated_key(frame, keys)
+    if repeated is not None:
+        shown = ", ".join(f"{name} = {value!r}" for name, value in repeated.items())
+        raise SchemaMismatch(
+            f"The DataFrame has several rows with {shown}: which values the row gets is not said.",
+            hint=f"Keep one for each key, e.g. df.dropDuplicates({list(keys)}).",
+        )
+    condition = _condition(target, pin, asked)
+    identity = json.dumps(["frame", *keys, asked.where]) if options.tag else None
+    return FrameValues(target, _columns(own, given, asked), keys, frame, asked.existing, identity, condition)
+
+
+def _without(schema: StructType, keys: Sequence[str]) -> StructType:
+    from pyspark.sql.types import StructType as Struct
+
+    return Struct([field for field in schema if field.name not in keys])
+
+
+def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FunctionValues:
+    own = stored_schema(target.location, pin)
+    named = _schema_of(target.spark, own, asked)
+    read = check_read(own, asked.columns)
+    if not read:
+        raise InvalidOption("The function reads no column.", hint="Name one in columns=[...].")
+    width = row_width(pa.schema([own.field(name) for name in read]))
+    size = options.batch_size or batch_rows(width)
+    condition = _condition(target, pin, asked)
+    if condition is not None and any(is_blob(own.field(name)) for name in read):
+        raise Refused("With where=, the function cannot read blobs.", hint="Leave where= out, or name other columns.")
+    return FunctionValues(target, _columns(own, named, asked), read, asked.values, size, condition)
+
+
+def _condition(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> RowCondition | None:
+    """Raises InvalidOption for what is no condition, and Spark's error for what it does not know."""
+    from pyspark.sql.functions import expr
+
+    from lance_spark.session.narrow_query import probe
+
+    if asked.where is None:
+        return None
+    read = columns_in((asked.where,), stored_schema(target.location, pin).names)
+    found = RowCondition(asked.where, read)
+    rows = probe(target.spark, target.seen(pin)).select(*map(quoted, read), ROW_ADDRESS)
+    kind = rows.select(ROW_ADDRESS, expr(asked.where)).schema[1].dataType.simpleString()
+    if kind != "boolean":
+        raise InvalidOption(f"where={asked.where!r} is {kind}, and no condition.", hint='Such as "day > 3".')
+    return found
+
+
+def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:
+    from pyspark.sql.types import StructType as Struct
+
+    from lance_spark.engine.types_spark import to_arrow
+
+    given = asked.schema
+    if isinstance(given, pa.Schema):
+        return given
+    if asked.existing and given in own.names:
+        given = names_of(given)
+    if isinstance(given, str):
+        given = spark.createDataFrame([], given).schema
+    if isinstance(given, Struct):
+        return to_arrow(given)
+    if asked.existing and isinstance(given, Sequence) and given:
+        return pa.schema([own.field(name) for name in check_read(own, given)])
+    raise InvalidOption(
+        "The function needs the columns that it returns.",
+        hint='schema="emb array<float>"' + (', or schema=["emb"].' if asked.existing else "."),
+    )
+
+
+def _columns(own: pa.Schema, given: pa.Schema, asked: Asked) -> pa.Schema:
+    columns = new_columns(given, asked.vector)
+    return existing_columns(own, columns) if asked.existing else columns

@@ -1,1 +1,0 @@
-"""Compaction: what is to be rewritten, in which commits, and what other commits leave of it. Pure."""

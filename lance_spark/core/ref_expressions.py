@@ -1,0 +1,212 @@
+"""What people type for a ref on a command line: ``branch``, ``tag``, ``branch@7``, ``main~2``, ``HEAD``, ``A..B``.
+
+Names of branches and tags hold neither ``@`` nor ``~`` nor ``..``, so an expression can be read in one way only. What
+a name stands for is not known here; that takes a dataset (see lance_spark.storage.resolving).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.show import EPOCH
+from lance_spark.errors import InvalidOption
+
+HEAD = "HEAD"
+"""The newest version of the current branch."""
+_HEADS, _TAGS = "heads/", "tags/"
+_SUFFIX = re.compile(r"(?P<name>[^@~]*)(?:@(?P<version>[^@~]*))?(?P<steps>(?:~\d*)*)")
+_NUMBER = re.compile(r"[0-9]{1,19}")
+_LARGEST = 2**63 - 1
+_FORMS = "A ref is a branch, a tag, branch@7, @7, main~2 or HEAD."
+
+Kind = Literal["branch", "tag"]
+
+
+@dataclass(frozen=True)
+class RefExpression:
+    """One ref as it was typed."""
+
+    text: str
+    """All of it, for messages."""
+    name: str | None
+    """Branch or tag as it was typed, with ``heads/`` or ``tags/`` before it; None for the current branch."""
+    version: int | None = None
+    """Number after ``@``."""
+    back: int = 0
+    """How many versions before that."""
+
+    @property
+    def explicit(self) -> tuple[Kind, str] | None:
+        """(kind, name) where ``heads/`` or ``tags/`` says which of the two is meant."""
+        if self.name is not None and self.name.startswith(_HEADS):
+            return "branch", self.name[len(_HEADS) :]
+        if self.name is not None and self.name.startswith(_TAGS):
+            return "tag", self.name[len(_TAGS) :]
+        return None
+
+    def __str__(self) -> str:
+        """The text that the user typed."""
+        return self.text
+
+
+@dataclass(frozen=True)
+class RefRange:
+    """``A..B``: from one ref to another."""
+
+    start: RefExpression
+    end: RefExpression
+
+
+def parse_expression(text: str) -> RefExpression:
+    """One ref. Raises InvalidOption for any other text, and for a range."""
+    typed = text.strip()
+    if ".." in typed:
+        raise InvalidOption(f"'{typed}' is a range, but one ref is needed.", hint=_FORMS)
+    match = _SUFFIX.fullmatch(typed)
+    if not typed or match is None:
+        raise InvalidOption(f"'{typed}' is no ref.", hint=_FORMS)
+    name, version = match["name"], match["version"]
+    if not name and version is None:
+        raise InvalidOption(f"'{typed}' names no branch, tag or version.", hint=f"Write HEAD{typed}. {_FORMS}")
+    return RefExpression(
+        text=typed,
+        name=None if name in ("", HEAD) else name,
+        version=None if version is None else _version(version, typed),
+        back=sum(_steps(step, typed) for step in match["steps"].split("~")[1:]),
+    )
+
+
+def parse_range(text: str) -> RefRange:
+    """``A..B``; a side that is left out is HEAD. Raises InvalidOption for anything else."""
+    typed = text.strip()
+    if "..." in typed:
+        raise InvalidOption(f"'{typed}' has three dots.", hint="Write A..B.")
+    start, dots, end = typed.partition("..")
+    if not dots or not (start or end) or ".." in end:
+        raise InvalidOption(f"'{typed}' is no range.", hint="Write A..B, for example main..exp or main@5..main.")
+    return RefRange(parse_expression(start or HEAD), parse_expression(end or HEAD))
+
+
+def is_range(text: str) -> bool:
+    """Whether the text is meant as a range."""
+    return ".." in text
+
+
+def explicit_spelling(kind: Kind, name: str) -> str:
+    """The spelling that can only mean this branch or this tag."""
+    return f"{_HEADS if kind == 'branch' else _TAGS}{name}"
+
+
+def _version(number: str, typed: str) -> int:
+    value = int(number) if _NUMBER.fullmatch(number) else 0
+    if not 1 <= value <= _LARGEST:
+        raise InvalidOption(f"'@{number}' in '{typed}' is no version.", hint="Versions are whole numbers from 1.")
+    return value
+
+
+def _steps(number: str, typed: str) -> int:
+    if number and not _NUMBER.fullmatch(number):
+        raise InvalidOption(f"'~{number}' in '{typed}' goes back too far.", hint="Write for example main~2.")
+    return int(number or 1)
+
+
+# --- Refs as SQL has them: text behind ``@`` in a table's name, and what stands behind ``VERSION AS OF``
+# It is the syntax of ``lance-git``, and one thing more: a whole number is a version, as everywhere in SQL.
+
+_TYPED_NUMBER = re.compile(r"[0-9]+")
+_DIGITS = 19
+_TYPED_FORMS = "Write for example 7, 'v2013' (a tag), 'exp/delays' (a branch) or 'exp/delays@7'."
+
+
+@dataclass(frozen=True)
+class TypedRef:
+    """What a user typed to choose a version; what its name stands for takes a dataset to tell."""
+
+    expression: RefExpression | None = None
+    """A branch, a tag, or a version of a branch; None for the main branch."""
+    version: int | None = None
+    """A version of whatever branch was named elsewhere, main otherwise."""
+    as_of: datetime | None = None
+    """The newest version at this moment, UTC."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing was typed: the newest version of main."""
+        return self == DEFAULT
+
+
+DEFAULT = TypedRef()
+MARK = "@"
+"""Between the name or path of a table and a ref."""
+
+
+def split_refs(text: str) -> Iterator[tuple[str, TypedRef]]:
+    """All ways to split a name or path into one of a table and a ref behind ``@``, the first ``@`` first."""
+    for position, character in enumerate(text):
+        name = text[:position]
+        if character == MARK and name.rstrip(MARK) and name == name.strip():
+            with suppress(InvalidOption):
+                yield name, parse_version_text(text[position + 1 :])
+
+
+def parse_version_text(text: str) -> TypedRef:
+    """What stands behind ``VERSION AS OF``, with or without quotes: both reach a catalog as text.
+
+    A number is a version, also where a tag is called so; ``tags/2013`` is the tag. Raises InvalidOption.
+    """
+    typed = text.strip()
+    if _TYPED_NUMBER.fullmatch(typed):
+        return TypedRef(version=_typed_version(typed))
+    if is_range(typed):
+        raise InvalidOption(f"'{typed}' is a range of versions, but a read needs one.", hint=_TYPED_FORMS)
+    return TypedRef(parse_expression(typed))
+
+
+def parse_moment(micros: int) -> TypedRef:
+    """What stands behind ``TIMESTAMP AS OF``: microseconds since 1970, UTC. Raises InvalidOption."""
+    try:
+        return TypedRef(as_of=EPOCH + timedelta(microseconds=micros))
+    except OverflowError:
+        raise InvalidOption(f"{micros} microseconds since 1970 is no time that can be read.") from None
+
+
+def combine(named: TypedRef, travel: TypedRef) -> TypedRef:
+    """The ref of ``flights@exp VERSION AS OF 7``: a branch from the name, a version or moment from behind it.
+
+    Raises InvalidOption where both choose a version.
+    """
+    if travel.is_default or named.is_default:
+        return travel if named.is_default else named
+    if named.expression is None or named.expression.version is not None or named.expression.back:
+        raise InvalidOption(
+            "The table's name chooses a version already.", hint="Take out what is behind its '@', or AS OF."
+        )
+    if travel.expression is not None and travel.expression.name is not None:
+        raise InvalidOption(
+            f"The table's name says '{named.expression}', and AS OF says '{travel.expression}'.",
+            hint="Name the branch or tag once.",
+        )
+    if travel.expression is None:
+        return TypedRef(named.expression, travel.version, travel.as_of)
+    text = f"{named.expression}{travel.expression.text.removeprefix('HEAD')}"
+    return TypedRef(parse_expression(text))
+
+
+def spec_of_branch(branch: str | None, typed: TypedRef) -> RefSpec:
+    """The spec of a ref whose name turned out to be a branch (None for main)."""
+    version = typed.version
+    if typed.expression is not None and typed.expression.version is not None:
+        version = typed.expression.version
+    return RefSpec(branch=branch, version=version, as_of=typed.as_of)
+
+
+def _typed_version(number: str) -> int:
+    if len(number) > _DIGITS or not 1 <= int(number) <= _LARGEST:
+        raise InvalidOption(f"{number} is no version.", hint="Versions are whole numbers from 1.")
+    return int(number)

@@ -1,0 +1,288 @@
+"""What branches and tags pointed at before: a small record for each change of ours. Pure.
+
+A record is written before the change, and written again when the change is done. So a process that was killed in
+between leaves a record that says "begun". Whether the change happened shows in the ref: it is where the record says it
+was before, or where it says it would be after.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from lance_spark import hints
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, Tag, parse_branch
+from lance_spark.core.show import Card, Grid, Shown, counted, moment
+from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
+
+LOG = "_refs/lance_spark/log"
+"""Directory below the dataset's root. pylance looks into ``_refs/branches`` and ``_refs/tags`` only, and no cleanup
+takes anything below ``_refs``."""
+BRANCH, TAG = "branch", "tag"
+MOVED, DELETED, RESTORED = "moved", "deleted", "restored"
+BEGUN, DONE, FORGOTTEN = "begun", "done", "forgotten"
+"""States of a record. What is forgotten was deleted for good: its files are gone, or going."""
+DEFAULT_UNDO_WINDOW = timedelta(days=7)
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TagState:
+    """Where a tag was, with what it said about itself."""
+
+    target: PinnedVersion
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tag: Tag | None, stamp: int | None = None) -> TagState | None:
+        """Of a tag; ``stamp`` is the commit time of its version, if it is known."""
+        return None if tag is None else TagState(replace(tag.target, stamp=stamp), dict(tag.metadata))
+
+    def same(self, other: TagState | None) -> bool:
+        """Whether both are the same version."""
+        return other is not None and self.target.reference == other.target.reference
+
+
+@dataclass(frozen=True)
+class RefChange:
+    """One change of a ref."""
+
+    id: str
+    """Name of its record; ids sort by time."""
+    at: datetime
+    """UTC."""
+    kind: str
+    name: str
+    action: str
+    before: TagState | None = None
+    """Of a tag; None if it did not exist."""
+    after: TagState | None = None
+    """Of a tag; None if it does not exist any more."""
+    head: PinnedVersion | None = None
+    """The newest version of a branch, stamped."""
+    ref_file: str = ""
+    """The ref file of a branch that was deleted."""
+    state: str = BEGUN
+
+    @property
+    def branch(self) -> Branch | None:
+        """The branch that was deleted; None for another change. Raises CorruptData."""
+        return parse_branch(self.name, self.ref_file.encode()) if self.ref_file else None
+
+    @property
+    def was(self) -> str:
+        """The version it was at; "" for none."""
+        pin = self.head if self.kind == BRANCH else None if self.before is None else self.before.target
+        return "" if pin is None else str(pin)
+
+    @property
+    def now(self) -> str:
+        """The version it is at after the change; "" for none."""
+        pin = self.head if self.kind == BRANCH and self.action == RESTORED else None
+        pin = self.after.target if self.after is not None else pin
+        return "" if pin is None else str(pin)
+
+    def keeps(self, now_ns: int, window: timedelta) -> bool:
+        """Whether it can still be taken back at a time, so that cleanups keep what that needs."""
+        age = now_ns - int(self.at.timestamp() * 1e6) * 1000
+        return self.state != FORGOTTEN and age < window // timedelta(microseconds=1) * 1000
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values, for people."""
+        return {
+            "at": self.at.isoformat(),
+            "kind": self.kind,
+            "name": self.name,
+            "action": self.action,
+            "was": self.was or None,
+            "now": self.now or None,
+            "state": self.state,
+        }
+
+
+def encode(change: RefChange) -> bytes:
+    """The content of a record."""
+    return json.dumps(
+        {
+            "format": _FORMAT,
+            "at": change.at.isoformat(),
+            "kind": change.kind,
+            "name": change.name,
+            "action": change.action,
+            "before": _tag_document(change.before),
+            "after": _tag_document(change.after),
+            "head": _pin_document(change.head),
+            "ref_file": change.ref_file,
+            "state": change.state,
+        },
+        indent=2,
+    ).encode()
+
+
+def decode(name: str, content: bytes) -> RefChange:
+    """A record, by its name without the suffix. Raises CorruptData."""
+    try:
+        entry = json.loads(content)
+        if entry["format"] != _FORMAT:
+            raise ValueError(f"it has format {entry['format']}, not {_FORMAT}")
+        return RefChange(
+            id=name,
+            at=datetime.fromisoformat(entry["at"]).astimezone(timezone.utc),
+            kind=str(entry["kind"]),
+            name=str(entry["name"]),
+            action=str(entry["action"]),
+            before=_read_tag(entry["before"]),
+            after=_read_tag(entry["after"]),
+            head=_read_pin(entry["head"]),
+            ref_file=str(entry["ref_file"]),
+            state=str(entry["state"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise CorruptData(
+            f"The record {LOG}/{name}.json of a changed ref cannot be understood: {problem}.",
+            hint="Restore the file, or delete it if nobody wants to take that change back.",
+        ) from None
+
+
+def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange]) -> RefChange:
+    """The change of a tag that is to be taken back: the newest that really happened.
+
+    Raises NotFound if there is none, AlreadyExists for a deleted tag that was made again, and Refused for one that
+    something else moved since.
+    """
+    here = TagState.of(current)
+    for change in reversed(changes):
+        if (change.kind, change.name) != (TAG, name) or change.before is None:
+            continue
+        if change.state != DONE and change.before.same(here):
+            continue  # its process was killed before it changed anything
+        if change.before.same(change.after):
+            continue  # nothing to take back, and the one before may be what was done by mistake
+        if change.after is None and here is None:
+            return change
+        if change.after is None:
+            raise AlreadyExists(
+                f"Tag '{name}' was deleted at {change.before.target}, and made again at {_at(here)}.",
+                hint=hints.of("To move it there: ", _move(name, change.before.target), "."),
+            )
+        if change.after.same(here):
+            return change
+        raise Refused(
+            f"Tag '{name}' was moved from {change.before.target} to {change.after.target}, and then by something "
+            f"else: it is {'gone' if here is None else f'at {_at(here)}'}.",
+            hint=hints.of("Say where it belongs: ", hints.move_tag(name), "."),
+        )
+    raise NotFound(
+        f"No record tells where tag '{name}' was before.", hint=hints.of(hints.REFLOG, " lists what is known.")
+    )
+
+
+def _move(name: str, target: PinnedVersion) -> str:
+    return hints.move_tag(name, target.branch, target.version)
+
+
+def branch_to_restore(name: str, exists: bool, changes: Sequence[RefChange]) -> RefChange:
+    """The deletion of a branch that is to be taken back.
+
+    Raises AlreadyExists for a branch that is there, NotFound if no deletion of it is known, or it was for good.
+    """
+    if exists:
+        raise AlreadyExists(f"Branch '{name}' is there.", hint="A branch can be restored once it is deleted.")
+    found = deleted_branch(name, changes)
+    if found is None:
+        raise NotFound(
+            f"Branch '{name}' was not deleted in a way that can be taken back.",
+            hint=hints.of(hints.REFLOG, " lists what is known."),
+        )
+    return found
+
+
+def deleted_branch(name: str, changes: Iterable[RefChange]) -> RefChange | None:
+    """The newest deletion of a branch whose files are still there; None if there is none."""
+    return next((change for change in reversed([*kept_branches(changes)]) if change.name == name), None)
+
+
+def is_wanted(change: RefChange, kept: Iterable[RefChange], now_ns: int, window: timedelta) -> bool:
+    """Whether a deleted branch that was made from this one can still be restored."""
+    children = (other.branch for other in kept if other.keeps(now_ns, window))
+    return any(child is not None and child.parent_branch == change.name for child in children)
+
+
+def kept_branches(changes: Iterable[RefChange], existing: Collection[str] = ()) -> list[RefChange]:
+    """Deletions of branches whose files are still there: of each name the newest change that happened, if it is one.
+
+    ``existing`` are the branches that have a ref: whatever their records say, they are not deleted. A restore that was
+    not finished happened only if the ref is there, or its process would have made the branch one that nobody restores.
+    """
+    happened = (change for change in changes if change.action != RESTORED or change.state == DONE)
+    newest = {change.name: change for change in happened if change.kind == BRANCH and change.name not in existing}
+    return [change for change in newest.values() if change.action == DELETED and change.state != FORGOTTEN]
+
+
+@dataclass(frozen=True, repr=False)
+class RefLog(Shown):
+    """What refs pointed at before, newest first."""
+
+    uri: str
+    ref: str | None
+    """The branch or tag; None for all."""
+    changes: tuple[RefChange, ...]
+    versions: tuple[tuple[str, datetime, str], ...] = ()
+    """Of a branch: version, commit time and what made it, newest first."""
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """When, which ref, what, at, was: newest first."""
+        rows = [
+            (change.at, f"{change.kind} {change.name}", _said(change), change.now, change.was)
+            for change in self.changes
+        ]
+        for number, (version, when, what) in enumerate(self.versions):
+            before = self.versions[number + 1][0] if number + 1 < len(self.versions) else ""
+            rows.append((when, f"branch {self.ref or MAIN}", what, version, before))
+        ordered = sorted(rows, key=lambda row: row[0], reverse=True)
+        return tuple((moment(when), *rest) for when, *rest in ordered)
+
+    def as_records(self) -> list[dict[str, Any]]:
+        """As JSON values."""
+        names = ("at", "ref", "action", "version", "was")
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+    def grid(self) -> Grid:
+        """As a table."""
+        return Grid(("when", "ref", "what", "at", "was"), self.rows)
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, self.uri, counted(len(self.rows), "change"), grids=(self.grid(),))
+
+
+def _said(change: RefChange) -> str:
+    ended = {BEGUN: " (not finished)", FORGOTTEN: " for good"}
+    return f"{change.action}{ended.get(change.state, '')}"
+
+
+def _at(state: TagState | None) -> str:
+    return "" if state is None else str(state.target)
+
+
+def _tag_document(state: TagState | None) -> dict[str, Any] | None:
+    return None if state is None else {"target": _pin_document(state.target), "metadata": dict(state.metadata)}
+
+
+def _pin_document(pin: PinnedVersion | None) -> list[Any] | None:
+    return None if pin is None else [pin.branch, pin.version, pin.stamp]
+
+
+def _read_tag(entry: Any) -> TagState | None:
+    target = None if entry is None else _read_pin(entry["target"])
+    return None if target is None else TagState(target, dict(entry["metadata"]))
+
+
+def _read_pin(entry: Any) -> PinnedVersion | None:
+    if entry is None:
+        return None
+    branch, version, stamp = entry
+    return PinnedVersion(branch, int(version), None if stamp is None else int(stamp))

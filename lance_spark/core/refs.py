@@ -1,0 +1,686 @@
+"""Legal names of branches and tags, rule by rule (specification "Branch Name" and "Tag Name")."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import Any, TypedDict, TypeVar
+from urllib.parse import quote, unquote
+from uuid import NAMESPACE_OID, uuid5
+
+from lance_spark.core.show import Card, Shown, counted, from_span, moment, to_span
+from lance_spark.errors import CorruptData, InvalidName, InvalidOption, NotFound
+
+MAIN = "main"
+"""Name of the main branch wherever a user types or reads one; pylance and this package hold it as None."""
+
+_DATASET_DIRECTORIES = frozenset({"data", "tree"})
+_TRANSACTION = re.compile(r"transaction-[0-9a-f]{32}")
+_ALIKE = 5
+"""Letters that a name has in common with ``clone-...``, so that such a tag is what was meant."""
+_MERGE_TAG, _CLONE_TAG = re.compile(r"merged-[0-9a-f]{16}"), re.compile(r"clone-[0-9a-f]{16}(?:-.+)?")
+STREAM_TAG, READER_TAG = "stream-", "reader-"
+"""What the tags of streaming queries begin with: of those that write to a branch, and of those that read from one."""
+_LONGEST = 211
+"""Characters a name may take once escaped: with a longer one pylance 14.0.2 makes the branch's directory on a local
+disk, fails to write the ref file, and the name can never be used again."""
+
+
+def branch_or_none(name: str | None) -> str | None:
+    """The branch as pylance knows it: None for main. Refuses a name that no branch can have."""
+    if name is None or name == MAIN:
+        return None
+    check_branch_name(name)
+    return name
+
+
+def check_branch_name(name: str) -> None:
+    """Raise InvalidName, naming the broken rule, unless the specification allows the branch name."""
+    segments = name.split("/")
+    _rule(bool(name), "branch", name, "it cannot be empty")
+    _rule(not name.startswith("/") and not name.endswith("/"), "branch", name, "it cannot start or end with '/'")
+    _rule("//" not in name, "branch", name, "it cannot contain '//'")
+    _rule(".." not in name and "\\" not in name, "branch", name, "it cannot contain '..' or '\\'")
+    _rule(
+        all(_allowed(segment) for segment in segments),
+        "branch",
+        name,
+        "segments between '/' may contain only letters, digits, '.', '-' and '_'",
+    )
+    _rule("." not in segments, "branch", name, "a segment cannot be '.'")
+    _rule(not name.endswith(".lock"), "branch", name, "it cannot end with '.lock'")
+    _rule(name != MAIN, "branch", name, "'main' is reserved for the main branch")
+
+
+def check_new_branch_name(name: str) -> None:
+    """As check_branch_name, and refuse a name whose directory would lie inside another branch's own files.
+
+    Branch ``a/data`` lives in ``tree/a/data``, which is where branch ``a`` keeps its data files: deleting one
+    would delete the other's. And deleting ``main/x`` makes pylance 14.0.2 delete the whole dataset. The
+    specification does not forbid them, so only creation does.
+    """
+    check_branch_name(name)
+    _rule(not name.startswith(MAIN + "/"), "branch", name, "deleting a branch below 'main/' deletes the dataset")
+    _check_length("branch", name)
+    for segment in name.split("/")[1:]:
+        _rule(
+            not is_dataset_directory(segment),
+            "branch",
+            name,
+            f"after the first '/', '{segment}' would collide with a dataset's own directories",
+        )
+
+
+def is_dataset_directory(segment: str) -> bool:
+    """Whether a dataset, and so each branch, may keep its own files in a directory of that name."""
+    return segment in _DATASET_DIRECTORIES or segment.startswith("_")
+
+
+def check_tag_name(name: str) -> None:
+    """Raise InvalidName, naming the broken rule, unless the specification allows the tag name."""
+    _rule(bool(name), "tag", name, "it cannot be empty")
+    _rule(_allowed(name), "tag", name, "it may contain only letters, digits, '.', '-' and '_' (no '/')")
+    _rule(not name.startswith(".") and not name.endswith("."), "tag", name, "it cannot start or end with '.'")
+    _rule(not name.endswith(".lock"), "tag", name, "it cannot end with '.lock'")
+    _rule(".." not in name, "tag", name, "it cannot contain '..'")
+
+
+def check_new_tag_name(name: str) -> None:
+    """As check_tag_name, and refuse letters outside ASCII.
+
+    pylance 14.0.2 escapes such a name twice and then cannot list any tag of the dataset: one tag 'é' makes
+    every other tag unreadable.
+    """
+    check_tag_name(name)
+    _check_length("tag", name)
+    _rule(name.isascii(), "tag", name, "letters outside ASCII make pylance unable to list any tag")
+
+
+def plan_branch(name: str) -> str:
+    """The branch that holds the plan of a frozen set."""
+    return f"frozen/{name}"
+
+
+def plan_tag(name: str) -> str:
+    """The tag of the version that is the plan of a frozen set. While it is not there, there is no such set."""
+    return f"frozen-{name}"
+
+
+def is_plan(branch: str, tags: Container[str]) -> bool:
+    """Whether a branch holds the plan of a frozen set."""
+    set_name = branch.removeprefix(plan_branch(""))
+    return set_name != branch and plan_tag(set_name) in tags
+
+
+def is_frozen_tag(name: str, tags: Container[str]) -> bool:
+    """Whether a tag belongs to a frozen set: that of its rows, which has the set's name, or that of its plan."""
+    set_name = name.removeprefix(plan_tag(""))
+    return plan_tag(name) in tags or (set_name != name and set_name in tags)
+
+
+def is_merge_tag(name: str) -> bool:
+    """Whether a merge by reference made the tag: another branch reads the files of the tagged version."""
+    return _MERGE_TAG.fullmatch(name) is not None
+
+
+def is_own_tag(name: str) -> bool:
+    """Whether this package made the tag to protect what a clone or another branch reads."""
+    return is_merge_tag(name) or _CLONE_TAG.fullmatch(name) is not None
+
+
+def is_stream_tag(name: str) -> bool:
+    """Whether a streaming query may rely on a tag, going by its name."""
+    return name.startswith((STREAM_TAG, READER_TAG))
+
+
+def is_service_tag(name: str, tags: Container[str] = ()) -> bool:
+    """Whether a tag is there for a clone, a merge, a stream or, among ``tags``, the plan of a frozen set.
+
+    Lists and hints leave such tags out: nobody who looks for a release wants to read hashes.
+    """
+    set_name = name.removeprefix(plan_tag(""))
+    return is_own_tag(name) or is_stream_tag(name) or (set_name != name and set_name in tags)
+
+
+def may_be_meant(typed: str, names: Iterable[str]) -> list[str]:
+    """The branches and tags that somebody may have meant by a name: those of this package only if it begins alike."""
+    known = set(names)
+    return sorted(
+        name
+        for name in known
+        if not (is_service_tag(name, known) or name.startswith(plan_branch("")) or _TRANSACTION.fullmatch(name))
+        or typed[:_ALIKE] == name[:_ALIKE]
+    )
+
+
+def _check_length(kind: str, name: str) -> None:
+    # Escaped twice, as pylance does with the temporary file that it renames to the ref file.
+    length = len(quote(quote(name, safe=""), safe=""))
+    _rule(length <= _LONGEST, kind, name, f"its ref file would need a name of {length} characters, {_LONGEST} fit")
+
+
+def _allowed(segment: str) -> bool:
+    return all(character.isalnum() or character in ".-_" for character in segment)
+
+
+def _rule(holds: bool, kind: str, name: str, rule: str) -> None:
+    if not holds:
+        raise InvalidName(f"'{name}' is not a valid {kind} name: {rule}.")
+
+
+# --- How long a branch or tag lives, and who may write to it: kept in the metadata of its ref file
+# Pure.
+#
+# pylance keeps the map ``metadata`` of a ref file whenever it rewrites the file (a tag that is moved, metadata that is
+# replaced), and drops every other key that it does not know. So that is the place. The default branch has no ref file,
+# and pylance makes none; what is said of main is in a file of ours, see :mod:`lance_spark.core.refs`.
+
+EXPIRE_AFTER, RETAIN_VERSIONS, OWNER, PROTECTED = (
+    "lance_spark.expire_after",
+    "lance_spark.retain_versions",
+    "lance_spark.owner",
+    "lance_spark.protected",
+)
+_Value = TypeVar("_Value")
+WARNED = "lance_spark.expiry_warned"
+"""When an expiry first said that the ref is about to go, and which end it spoke of."""
+_KEYS = {"expire_after": EXPIRE_AFTER, "retain_versions": RETAIN_VERSIONS, "owner": OWNER, "protected": PROTECTED}
+TAG_SETTINGS = ("expire_after", "owner")
+"""What can be said of a tag: it has one version, which nobody writes to."""
+SETTINGS = tuple(_KEYS)
+"""What can be said of a branch."""
+
+
+class BranchSettings(TypedDict, total=False):
+    """The arguments for the lifetime of a branch; one that is left out stays as it is."""
+
+    expire_after: str | timedelta
+    retain_versions: int
+    owner: str
+    protected: bool
+
+
+class TagSettings(TypedDict, total=False):
+    """The arguments for the lifetime of a tag; one that is left out stays as it is."""
+
+    expire_after: str | timedelta
+    owner: str
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A warning that a ref is about to go."""
+
+    since: datetime
+    """UTC."""
+    of: datetime
+    """The end that was announced. If the ref ends at another time by now, nobody was warned of that."""
+
+    def __str__(self) -> str:
+        return f"{self.since.isoformat()} {self.of.isoformat()}"
+
+
+@dataclass(frozen=True, repr=False)
+class Lifetime(Shown):
+    """What a ref says about itself."""
+
+    expire_after: timedelta | None = None
+    """A branch ends so long after its newest version was committed, a tag so long after it was put where it is."""
+    retain_versions: int | None = None
+    """How many of its newest versions every cleanup keeps, whatever the policy says."""
+    owner: str | None = None
+    """Whom to ask."""
+    protected: bool = False
+    """Whether only merges may write to it, and nobody delete it."""
+    warned: Warned | None = None
+    unreadable: tuple[str, ...] = ()
+    """Names of what was written by something else and cannot be understood. Then nothing is deleted on account of it,
+    and a branch with such a protection is protected."""
+
+    def __str__(self) -> str:
+        said = [f"expires after {from_span(self.expire_after)}"] if self.expire_after is not None else []
+        said += [f"keeps {counted(self.retain_versions, 'version')}"] if self.retain_versions is not None else []
+        said += [f"owner {self.owner}"] if self.owner else []
+        said += ["protected"] if self.protected else []
+        return ", ".join([*said, *(f"{name} not understood" for name in self.unreadable)])
+
+    def _card(self) -> Card:
+        span = None if self.expire_after is None else from_span(self.expire_after)
+        facts = (
+            ("expires after", span or "never"),
+            ("versions kept", f"{self.retain_versions:,}" if self.retain_versions else "as the cleanup says"),
+            ("owner", self.owner or ""),
+            ("protected", "yes" if self.protected else "no"),
+            ("not understood", ", ".join(self.unreadable)),
+        )
+        return Card(type(self).__name__, summary=str(self) or "nothing is set", facts=facts)
+
+    def as_record(self) -> dict[str, object]:
+        """As JSON values; what is not set is None."""
+        span = None if self.expire_after is None else from_span(self.expire_after)
+        return {
+            "expire_after": span,
+            "retain_versions": self.retain_versions,
+            "owner": self.owner,
+            "protected": self.protected,
+        }
+
+
+def read_lifetime(metadata: Mapping[str, str]) -> Lifetime:
+    """What the metadata of a ref says. Never raises: see ``Lifetime.unreadable``."""
+    unreadable: list[str] = []
+
+    def value(name: str, read: Callable[[str], _Value]) -> _Value | None:
+        text = metadata.get(_KEYS[name])
+        try:
+            return None if text is None else read(text)
+        except ValueError:
+            unreadable.append(name)
+            return None
+
+    span = value("expire_after", partial(to_span, "expire_after"))
+    versions, owner = value("retain_versions", _positive), value("owner", str)
+    protected = value("protected", _boolean)
+    return Lifetime(
+        expire_after=span,
+        retain_versions=versions,
+        owner=owner,
+        protected=bool(protected) or "protected" in unreadable,
+        warned=_read_warned(metadata),
+        unreadable=tuple(unreadable),
+    )
+
+
+def changed_metadata(
+    metadata: Mapping[str, str], settings: Mapping[str, object], unset: Iterable[str] = (), tag: bool = False
+) -> dict[str, str]:
+    """The metadata of a ref with settings put and others removed; everything else stays.
+
+    Raises InvalidOption for an unknown setting or a value that cannot be.
+    """
+    known = TAG_SETTINGS if tag else SETTINGS
+    for name in (*settings, *unset):
+        if name not in known:
+            raise InvalidOption(
+                f"A {'tag' if tag else 'branch'} has no setting '{name}'.", hint=f"There are {', '.join(known)}."
+            )
+    put = {_KEYS[name]: _text(name, value) for name, value in settings.items() if value is not None}
+    gone = {_KEYS[name] for name in unset}
+    both = sorted(gone & put.keys())
+    if settings.get("protected") is False:
+        gone.add(PROTECTED)
+        del put[PROTECTED]
+    if both:
+        raise InvalidOption(f"'{both[0].rpartition('.')[2]}' is set and unset at once.")
+    if EXPIRE_AFTER in gone or EXPIRE_AFTER in put:
+        gone.add(WARNED)  # the warning was about another end
+    return {**{key: value for key, value in metadata.items() if key not in gone}, **put}
+
+
+def with_warning(metadata: Mapping[str, str], warned: Warned) -> dict[str, str]:
+    """The metadata of a ref after a warning."""
+    return {**metadata, WARNED: str(warned)}
+
+
+def only_lifetime(metadata: Mapping[str, str]) -> bool:
+    """Whether there is nothing in the metadata of a ref but its lifetime."""
+    return metadata.keys() <= {*_KEYS.values(), WARNED}
+
+
+def _text(name: str, value: object) -> str:
+    if name == "expire_after":
+        span = value if isinstance(value, timedelta) else to_span(name, str(value))
+        if span <= timedelta(0):
+            raise InvalidOption("expire_after must be longer than nothing.", hint="Give a span such as 30d.")
+        return from_span(span)
+    if name == "retain_versions":
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InvalidOption(f"retain_versions is {value!r}, but it must be a whole number of at least 1.")
+        return str(value)
+    if name == "protected":
+        if not isinstance(value, bool):
+            raise InvalidOption(f"protected is {value!r}, but it must be True or False.")
+        return str(value).lower()
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidOption(f"owner is {value!r}, but it must be a text.", hint="To remove it: unset=['owner'].")
+    return value
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+def _read_warned(metadata: Mapping[str, str]) -> Warned | None:
+    """None for a warning that cannot be read: then the ref is warned of again."""
+    try:
+        since, of = (datetime.fromisoformat(part) for part in metadata.get(WARNED, "").split())
+        return Warned(since.astimezone(timezone.utc), of.astimezone(timezone.utc))
+    except ValueError:
+        return None
+
+
+# --- Branches, tags and versions as plain values
+
+ROOT = "lance_spark.root"
+"""Key in the metadata of a branch that shares nothing with the one it was created from: its first own version replaced
+the whole table."""
+
+
+@dataclass(frozen=True, repr=False)
+class Branch(Shown):
+    """One branch, as its ref file describes it."""
+
+    name: str
+    parent_branch: str | None
+    """Branch it was created from; None for main."""
+    parent_version: int
+    created_at: datetime
+    """Time of creation, UTC, whole seconds."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    identity: str = ""
+    """Tells the branch from a later one of the same name, and from main, which has no identity. If an older writer did
+    not record it, it is made from the name and the time of creation."""
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """How long it lives, who owns it, whether it is protected."""
+        return read_lifetime(self.metadata)
+
+    @property
+    def fork(self) -> PinnedVersion | None:
+        """The version that it descends from; None for a branch that shares nothing with the one it was created from."""
+        return None if ROOT in self.metadata else PinnedVersion(self.parent_branch, self.parent_version)
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Its row in a table of branches: name, the version it was made from, when."""
+        return self.name, f"{self.parent_branch or MAIN}@{self.parent_version}", moment(self.created_at)
+
+    def _card(self) -> Card:
+        name, origin, created = self.row
+        facts = (("made from", origin), ("made", created), ("lifetime", str(self.lifetime)))
+        return Card(type(self).__name__, name, f"from {origin}, made {created}", facts)
+
+
+@dataclass(frozen=True, repr=False)
+class Tag(Shown):
+    """One tag, as its ref file describes it."""
+
+    name: str
+    branch: str | None
+    """Branch of the tagged version; None for main."""
+    version: int
+    created_at: datetime | None = None
+    """Time of creation, UTC; None where an older writer did not record it."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    changed_at: datetime | None = None
+    """When it was put where it is, UTC; None where that is not recorded, or cannot be understood."""
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """How long it lives, and who owns it."""
+        return read_lifetime(self.metadata)
+
+    @property
+    def target(self) -> PinnedVersion:
+        """The tagged version."""
+        return PinnedVersion(self.branch, self.version)
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Its row in a table of tags: name, version, when it was made."""
+        return self.name, f"{self.branch or MAIN}@{self.version}", moment(self.created_at) if self.created_at else ""
+
+    def _card(self) -> Card:
+        name, version, created = self.row
+        made = f", made {created}" if created else ""
+        facts = (("version", version), ("made", created), ("lifetime", str(self.lifetime)))
+        return Card(type(self).__name__, name, f"at {version}{made}", facts)
+
+
+@dataclass(frozen=True)
+class RefTable:
+    """All refs of a dataset as seen at one moment."""
+
+    branches: Mapping[str, Branch]
+    tags: Mapping[str, Tag]
+    main: Lifetime = field(default_factory=Lifetime)
+    """What is said of main, where that was looked up."""
+
+
+@dataclass(frozen=True)
+class RefSpec:
+    """What the user asked for. At most one of ``tag`` and the other three is set; checked where it is parsed."""
+
+    branch: str | None = None
+    tag: str | None = None
+    version: int | None = None
+    as_of: datetime | None = None
+
+
+@dataclass(frozen=True)
+class PinnedVersion:
+    """One immutable version: what every executor opens."""
+
+    branch: str | None
+    """None for main."""
+    version: int
+    stamp: int | None = None
+    """Commit time in nanoseconds since the epoch, as in the manifest. It tells this version from one of the same
+    number in a dataset that was deleted and created again at the same place. None if it is not known."""
+
+    @property
+    def reference(self) -> tuple[str, int]:
+        """(branch, version) as pylance takes it."""
+        return self.branch or MAIN, self.version
+
+    def __str__(self) -> str:
+        """``branch@version``."""
+        return f"{self.branch or MAIN}@{self.version}"
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """One version in a branch's history."""
+
+    version: int
+    timestamp: datetime
+    """Commit time from the manifest, UTC."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """pylance's summary, e.g. ``total_rows`` and ``total_data_files``, as text."""
+
+
+# --- Decodes ref files (specification "Branch Metadata File Format" and "Tag File Format")
+# pylance writes camelCase keys and refuses the snake_case ones that the published specification lists; one such file
+# makes its whole listing fail. Both spellings are read here.
+
+BRANCHES = "_refs/branches"
+TAGS = "_refs/tags"
+MAIN_FILE = "_refs/lance_spark/main.json"
+"""Metadata of main, which has no ref file: as those of branches, an object with ``metadata``. Not the metadata of the
+table: versions, branches and clones would inherit them, and a restore or an overwrite would take them back."""
+_SUFFIX = ".json"
+_UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, OSError)
+"""What decoding raises for a value of the wrong kind, or for a number that is not a time."""
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def ref_file(directory: str, name: str) -> str:
+    """Path of a ref file below the dataset root; ``/`` in the name is written ``%2F``."""
+    return f"{directory}/{quote(name, safe='')}{_SUFFIX}"
+
+
+def ref_name(path: str) -> str | None:
+    """The branch or tag whose ref file this is; None for a file that is not a ref file."""
+    name = path.rsplit("/", 1)[-1]
+    return unquote(name[: -len(_SUFFIX)]) if name.endswith(_SUFFIX) else None
+
+
+def parse_branch(name: str, content: bytes) -> Branch:
+    """A branch from its ref file. Raises CorruptData, naming the branch, for anything unexpected."""
+    entry = _decode("branch", name, content)
+    try:
+        created = int(_either(entry, "createAt", "create_at"))
+        return Branch(
+            name=name,
+            parent_branch=_text_or_none(_either(entry, "parentBranch", "parent_branch", default=None)),
+            parent_version=int(_either(entry, "parentVersion", "parent_version")),
+            created_at=datetime.fromtimestamp(created, timezone.utc),
+            metadata=dict(entry.get("metadata") or {}),
+            identity=_identity(entry.get("identifier")) or _made_identity(name, created),
+        )
+    except _UNEXPECTED as problem:
+        raise _corrupt("branch", name, problem) from None
+
+
+def parse_tag(name: str, content: bytes) -> Tag:
+    """A tag from its ref file. Raises CorruptData, naming the tag, for anything unexpected."""
+    entry = _decode("tag", name, content)
+    try:
+        created = _either(entry, "createdAt", "created_at", default=None)
+        made = None if created is None else _rfc3339(created)
+        return Tag(
+            name=name,
+            branch=_text_or_none(entry.get("branch")),
+            version=int(entry["version"]),
+            created_at=made,
+            metadata=dict(entry.get("metadata") or {}),
+            changed_at=_changed_at(_either(entry, "updatedAt", "updated_at", default=None), made),
+        )
+    except _UNEXPECTED as problem:
+        raise _corrupt("tag", name, problem) from None
+
+
+def _changed_at(updated: Any, made: datetime | None) -> datetime | None:
+    """When a tag was last put where it is. One that cannot be read is not known: it only matters for what expires."""
+    try:
+        return made if updated is None else _rfc3339(updated)
+    except _UNEXPECTED:
+        return None
+
+
+def parse_main(content: bytes) -> dict[str, str]:
+    """The metadata of main. Raises CorruptData."""
+    try:
+        return {str(key): str(value) for key, value in _decode("branch", MAIN, content)["metadata"].items()}
+    except _UNEXPECTED as problem:
+        raise _corrupt("branch", MAIN, problem) from None
+
+
+def main_file(metadata: Mapping[str, str]) -> bytes:
+    """The file with the metadata of main."""
+    return json.dumps({"metadata": dict(metadata)}, indent=2).encode()
+
+
+_REQUIRED = object()
+
+
+def _either(entry: Mapping[str, Any], camel: str, snake: str, default: Any = _REQUIRED) -> Any:
+    for key in (camel, snake):
+        if key in entry:
+            return entry[key]
+    if default is _REQUIRED:
+        raise KeyError(camel)
+    return default
+
+
+def _identity(identifier: Any) -> str:
+    """The branch's own id, the last in the list of ids with its ancestors; "" if it was created without an id.
+
+    Beside version 0 there is an id that pylance invents, a new one at each read, until the ref is changed.
+    """
+    version, unique = ((identifier or {}).get("version_mapping") or [[0, ""]])[-1]
+    return str(unique) if version else ""
+
+
+def _made_identity(name: str, created: int) -> str:
+    """An identity for a branch of an older writer. It must differ from main's, and not change with the ref."""
+    return uuid5(NAMESPACE_OID, f"{created} {name}").hex
+
+
+def _text_or_none(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a name")
+    return value
+
+
+def _rfc3339(text: str) -> datetime:
+    """An RFC 3339 time; pylance writes nanoseconds, of which Python keeps microseconds."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError(f"'{text}' is not an RFC 3339 time")
+    seconds, fraction, offset = match.groups()
+    offset = "+00:00" if offset in "Zz" else offset
+    return datetime.fromisoformat(f"{seconds}.{(fraction or '').ljust(6, '0')}{offset}").astimezone(timezone.utc)
+
+
+def _decode(kind: str, name: str, content: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(content)
+    except (ValueError, RecursionError) as problem:
+        raise _corrupt(kind, name, problem) from None
+    if not isinstance(entry, dict):
+        raise _corrupt(kind, name, "not a JSON object")
+    return entry
+
+
+def _corrupt(kind: str, name: str, problem: object) -> CorruptData:
+    reason = f"{problem} is missing" if isinstance(problem, KeyError) else str(problem)
+    return CorruptData(
+        f"The ref file of {kind} '{name}' cannot be understood: {reason}.",
+        hint="Restore the file, or delete it if the ref is not needed.",
+    )
+
+
+# --- Choosing a version, and naming the nearest ones if there is none
+
+
+def newest_at(versions: Sequence[VersionInfo], moment: datetime, branch: str | None) -> int:
+    """Number of the newest version committed at or before the moment.
+
+    The highest number wins, not the latest timestamp: writers' clocks differ, the chain of numbers does not.
+    Raises NotFound when every version is younger.
+    """
+    candidates = [info.version for info in versions if info.timestamp <= moment]
+    if not candidates:
+        oldest = min((info.timestamp for info in versions), default=None)
+        raise NotFound(
+            f"Branch '{branch or MAIN}' has no version at or before {moment.isoformat()}.",
+            hint=f"Its oldest version is from {oldest.isoformat()}." if oldest else None,
+        )
+    return max(candidates)
+
+
+def missing(kind: str, name: str, known: Iterable[str]) -> NotFound:
+    """A NotFound for a branch or tag that suggests the nearest known names."""
+    names = may_be_meant(name, known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if near:
+        hint = "Did you mean " + " or ".join(f"'{match}'" for match in near) + "?"
+    elif names:
+        shown = ", ".join(f"'{match}'" for match in names[:5])
+        hint = f"The dataset has {shown}{' and more' if len(names) > 5 else ''}."
+    else:
+        hint = f"The dataset has no {kind} yet."
+    return NotFound(f"There is no {kind} '{name}'.", hint=hint)
+
+
+def missing_version(version: int, branch: str | None, known: Sequence[int]) -> NotFound:
+    """A NotFound for a version number that suggests the nearest existing ones."""
+    near = sorted(sorted(known, key=lambda other: (abs(other - version), other))[:3])
+    hint = f"Nearest versions: {', '.join(map(str, near))}." if near else None
+    return NotFound(f"Branch '{branch or MAIN}' has no version {version}.", hint=hint)

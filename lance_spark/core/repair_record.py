@@ -1,0 +1,246 @@
+"""The steps of a repair, as values. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from lance_spark.core import finding_codes
+from lance_spark.core.layout import QUARANTINE
+from lance_spark.core.refs import MAIN
+from lance_spark.core.show import counted
+from lance_spark.errors import CorruptData
+
+PREFIX = "repair/"
+"""How the branches are called on which a repair commits versions without what cannot be read."""
+
+
+@dataclass(frozen=True)
+class SuspectFile:
+    """A file that the newest version of a branch names, and what the version says of it."""
+
+    path: str
+    """As a finding has it."""
+    kind: str
+    size: int
+    """Bytes; 0 for unknown."""
+    rows: int
+    """Of the fragment; 0 for unknown."""
+    deleted: int | None = None
+    """How many rows a deletion file deletes."""
+
+
+@dataclass(frozen=True)
+class Digest:
+    """A file as it was when the plan was made."""
+
+    path: str
+    """Relative to the dataset."""
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RestoreRef:
+    """Write the ref file of a branch or tag again; what is there of it is kept."""
+
+    path: str
+    content: str
+    says: str
+    before: Digest | None
+    """The damaged file; None if there is none."""
+    why: str = finding_codes.REF_DAMAGED
+    kind: str = "restore-ref"
+
+    def __str__(self) -> str:
+        """The step in words."""
+        return f"write {self.path} again, from {self.says}"
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """Move files away that keep others from being used."""
+
+    files: tuple[Digest, ...]
+    says: str
+    why: str
+    branch: str | None = None
+    newest: bool = False
+    """Whether that makes an older version the newest one of the branch."""
+    kind: str = "quarantine"
+
+    @property
+    def path(self) -> str:
+        """The first file."""
+        return self.files[0].path
+
+    def __str__(self) -> str:
+        """The step in words."""
+        return f"move {self.path} to the quarantine: {self.says}"
+
+
+@dataclass(frozen=True)
+class MendIndexes:
+    """Commit a version in which segments of indexes are found where their files are, or are not named any more."""
+
+    branch: str | None
+    version: int
+    moved: tuple[tuple[str, int | None], ...] = ()
+    """Segment, and the base that has its files; None for the branch itself."""
+    dropped: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    why: str = finding_codes.INDEX_MISSING
+    kind: str = "mend-indexes"
+
+    @property
+    def path(self) -> str:
+        """The branch."""
+        return self.branch or MAIN
+
+    def __str__(self) -> str:
+        """The step in words."""
+        done = [f"register {counted(len(self.moved), 'segment')} where the files are"] if self.moved else []
+        done += [f"drop {counted(len(self.dropped), 'segment')}"] if self.dropped else []
+        return f"{' and '.join(done)} of {', '.join(self.names)} on '{self.path}'; no row changes"
+
+
+@dataclass(frozen=True)
+class LeaveOut:
+    """Commit a version without the fragments that cannot be read."""
+
+    branch: str | None
+    """Whose newest version is taken."""
+    version: int
+    onto: str | None
+    """Where it is committed: a new branch, or the branch itself."""
+    fragments: tuple[int, ...]
+    files: tuple[SuspectFile, ...]
+    rows: int
+    """How many rows are lost, deleted ones among them."""
+    why: str = finding_codes.DATA_MISSING
+    kind: str = "leave-out"
+
+    @property
+    def path(self) -> str:
+        """The branch that the version is committed to."""
+        return self.onto or MAIN
+
+    @property
+    def makes_branch(self) -> bool:
+        """Whether the branch is made for it."""
+        return self.onto != self.branch
+
+    def __str__(self) -> str:
+        """The step in words."""
+        where = f"make branch '{self.path}' from" if self.makes_branch else "commit a version of"
+        return (
+            f"{where} '{self.branch or MAIN}' without {counted(len(self.fragments), 'fragment')} that cannot be read: "
+            f"{self.rows:,} rows are not in it"
+        )
+
+
+Step: TypeAlias = RestoreRef | Quarantine | MendIndexes | LeaveOut
+
+
+# --- What a repair writes down before it changes anything, so that it can be taken back
+# Pure.
+
+RECORD = "record.json"
+PROPERTY = "lance_spark.repair"
+"""Property of the versions that a repair commits: the id of its record."""
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file that a repair moves or replaces, and where it keeps it."""
+
+    file: Digest
+    to: str
+    """Relative to the dataset."""
+    why: str
+    """Code of the finding."""
+
+
+@dataclass(frozen=True)
+class RepairRecord:
+    """One repair."""
+
+    id: str
+    dataset: str
+    made: str
+    """When, as ISO 8601 in UTC."""
+    software: str
+    """Name and version of what made it."""
+    steps: tuple[Step, ...]
+
+    @property
+    def directory(self) -> str:
+        """Where it is, relative to the dataset."""
+        return f"{QUARANTINE}/{self.id}"
+
+    @property
+    def path(self) -> str:
+        """The file itself."""
+        return f"{self.directory}/{RECORD}"
+
+    def kept(self) -> Iterator[Kept]:
+        """All files that it moves or replaces."""
+        files = ((file, step.why) for step in self.steps for file in moved_by(step))
+        for number, (file, why) in enumerate(files):
+            yield Kept(file, f"{self.directory}/{number}-{file.path.rpartition('/')[2]}", why)
+
+    def kept_by(self, step: Step) -> list[Kept]:
+        """Those of one step."""
+        paths = {file.path for file in moved_by(step)}
+        return [kept for kept in self.kept() if kept.file.path in paths]
+
+    def to_json(self) -> str:
+        """As it is stored."""
+        files = [{**asdict(kept.file), "to": kept.to, "why": kept.why} for kept in self.kept()]
+        named = {name: getattr(self, name) for name in ("id", "dataset", "made", "software")}
+        steps = [{**asdict(step), "says": str(step)} for step in self.steps]
+        return json.dumps({"format": _FORMAT, **named, "files": files, "steps": steps}, indent=2)
+
+
+def moved_by(step: Step) -> Sequence[Digest]:
+    """The files that a step moves or replaces."""
+    if isinstance(step, Quarantine):
+        return step.files
+    return (step.before,) if isinstance(step, RestoreRef) and step.before is not None else ()
+
+
+def read_record(content: bytes) -> RepairRecord:
+    """A record as it was stored. Raises CorruptData."""
+    try:
+        said = json.loads(content)
+        if said["format"] != _FORMAT:
+            raise CorruptData(
+                f"The record of a repair has the format {said['format']}.", hint="Use the newer version that wrote it."
+            )
+        steps = tuple(_step(step) for step in said["steps"])
+        return RepairRecord(said["id"], said["dataset"], said["made"], said["software"], steps)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CorruptData(
+            f"The record of a repair cannot be understood: {problem}.", hint="The files beside it are untouched."
+        ) from None
+
+
+def _step(said: dict[str, Any]) -> Step:
+    kind = said["kind"]
+    if kind == RestoreRef.kind:
+        before = None if said["before"] is None else Digest(**said["before"])
+        return RestoreRef(said["path"], said["content"], "", before, said["why"])
+    if kind == Quarantine.kind:
+        files = tuple(Digest(**file) for file in said["files"])
+        return Quarantine(files, "", said["why"], said["branch"], said["newest"])
+    if kind == MendIndexes.kind:
+        moved = tuple((uuid, base) for uuid, base in said["moved"])
+        return MendIndexes(said["branch"], said["version"], moved, tuple(said["dropped"]), tuple(said["names"]))
+    if kind != LeaveOut.kind:
+        raise ValueError(f"there is no step '{kind}'")
+    files_left = tuple(SuspectFile(**file) for file in said["files"])
+    fragments = tuple(said["fragments"])
+    return LeaveOut(said["branch"], said["version"], said["onto"], fragments, files_left, said["rows"], said["why"])

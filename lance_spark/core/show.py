@@ -1,0 +1,375 @@
+"""Numbers, moments and names as people read them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from html import escape
+from typing import TypeAlias
+
+from lance_spark.errors import InvalidOption
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_USER = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]*)://([^/\s?#]*)@")
+_QUERY = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]*://[^\s?#]*)[?#][^\s'\"]*")
+_CONTAINERS = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
+"""In their URIs the name before the @ is that of a container."""
+
+
+def readable(size: int) -> str:
+    """A number of bytes with a unit."""
+    amount = float(size)
+    for unit in _UNITS[:-1]:
+        if amount < 1024:
+            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} {_UNITS[-1]}"
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def moment(when: datetime) -> str:
+    """A moment in UTC, to the second."""
+    return f"{when.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def masked(text: str) -> str:
+    """The text without what may be a secret in its URIs: user names, passwords and queries.
+
+    This package writes no such URIs, but other tools may have written them into manifests and ref files.
+    """
+    return _QUERY.sub(r"\1?***", _USER.sub(_without_user, text))
+
+
+def _without_user(match: re.Match[str]) -> str:
+    scheme, user = match[1], match[2]
+    return match[0] if scheme.lower() in _CONTAINERS and ":" not in user else f"{scheme}://***@"
+
+
+def one_line(text: str) -> str:
+    """The text for one cell or line: masked, and without line breaks and control characters."""
+    return masked("".join(letter if letter.isprintable() else " " for letter in text))
+
+
+# --- Lines of text whose parts have styles: whoever prints the lines adds colour
+
+Span = tuple[str, str]
+"""(style, text)."""
+Line = list[Span]
+
+PLAIN, VERSION, BRANCH, TAG, PLUS, MINUS, CHANGE, FAINT, GRAPH, HEAD = (
+    "plain",
+    "version",
+    "branch",
+    "tag",
+    "added",
+    "removed",
+    "changed",
+    "faint",
+    "graph",
+    "head",
+)
+"""Styles."""
+
+
+def plain_text(lines: Iterable[Line]) -> str:
+    """The lines without styles."""
+    return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
+
+
+def said(text: str) -> Line:
+    """A line without any style."""
+    return [(PLAIN, text)]
+
+
+def said_of_places(text: str) -> Line:
+    """A line without any style, of a text with URIs that other tools may have written: secrets in them are masked."""
+    return said(masked(text))
+
+
+# --- Moments, from the numbers in which clocks and manifests tell them
+# Pure.
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def moment_at(nanoseconds: int) -> datetime:
+    """The moment so long after 1970, in UTC: all microseconds, which a float of seconds may round."""
+    return EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+# --- Spans of time as people type and read them: ``14d``, ``36h``
+# Pure.
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
+_LONGEST_SPAN = 10_000 * 365 * 86_400
+
+
+def to_span(option: str, value: str) -> timedelta:
+    """A span of time: ``14d``, ``36h``, ``90m``, ``0s``, ``2w``."""
+    match = _SPAN.fullmatch(value.strip())
+    seconds = Decimal(match[1]) * _SECONDS[match[2].lower()] if match else Decimal(-1)
+    if not 0 <= seconds <= _LONGEST_SPAN:
+        expected = "a span such as 14d, 36h, 90m or 0s"
+        raise InvalidOption(f"Option '{option}' is '{value}', but it must be {expected}.")
+    return timedelta(seconds=float(seconds))
+
+
+def from_span(span: timedelta) -> str:
+    """A span of time as :func:`to_span` reads it, in the largest unit that makes a whole number: ``14d``, ``36h``."""
+    seconds = span.total_seconds()
+    for unit in ("d", "h", "m"):
+        if seconds and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+# --- What was meant by a name that there is not
+# Pure.
+
+
+def meant(name: str, known: Iterable[str], lead: str = "There are") -> str:
+    """A hint: the name that is nearest, whatever its case, or after ``lead`` all that there are."""
+    names = list(known)
+    folded = {each.lower(): each for each in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), folded, n=1)
+    if near:
+        return f"Did you mean '{folded[near[0]]}'?"
+    return f"{lead} {', '.join(names)}." if names else f"{lead} none."
+
+
+# --- Text in columns
+
+
+def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Lines of cells as text, the columns in ``right`` aligned to the right."""
+    if not lines:
+        return []
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    numbers = set(right)
+    return [
+        "  ".join(
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
+    """A header and rows, the columns in ``right`` aligned to the right; "" if there are no rows."""
+    cells = [tuple(str(cell) for cell in row) for row in rows]
+    return "\n".join(aligned([tuple(header), *cells], right)) if cells else ""
+
+
+def table_lines(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[int] = (),
+    bright: Iterable[int] = (),
+) -> list[Line]:
+    """A header and rows as lines with styles; the rows in ``bright`` stand out."""
+    head, *body = aligned([tuple(header), *(tuple(row) for row in rows)], right)
+    shining = set(bright)
+    return [[(HEAD, head)], *([(PLUS if row in shining else PLAIN, line)] for row, line in enumerate(body))]
+
+
+# --- How far work is that takes long: one kind of value, whoever works and whoever shows it
+# Pure.
+
+
+@dataclass(frozen=True)
+class WorkProgress:
+    """How far a piece of work is."""
+
+    stage: str
+    """What is being done, or was finished last."""
+    done: int = 0
+    total: int = 0
+    """How many files, fragments or the like there are to do; 0 where nobody knows."""
+
+    def __str__(self) -> str:
+        """``copy: 40 of 120``; without numbers where there is nothing to count."""
+        return f"{self.stage}: {self.done:,} of {self.total:,}" if self.total > 1 else self.stage
+
+
+Tell: TypeAlias = Callable[[WorkProgress], object]
+"""Is told, in the thread that called the verb, each time a stage begins, and while it goes on about twice a second."""
+
+
+def untold(progress: WorkProgress) -> None:
+    """For work that nobody wants to hear of."""
+
+
+def to_tell(progress: Callable[..., object] | None) -> Tell:
+    """The argument ``progress`` of a verb. Raises InvalidOption for what is no function."""
+    check_progress(progress)
+    return untold if progress is None else progress
+
+
+def check_progress(progress: object) -> None:
+    """Raise InvalidOption for what can be told nothing."""
+    if progress is not None and not callable(progress):
+        raise InvalidOption("progress is a function of one value.", hint="For example progress=print.")
+
+
+# --- A value as people see it: what it is, where, facts, tables, notes
+# One card gives a line, a text and HTML.
+
+_EDGE = "1px solid rgba(128,128,128,.45)"
+_CELL = "border:none;padding:2px 16px 2px 0;text-align:{side};vertical-align:top;color:inherit;background:none"
+_TABLE = "border-collapse:collapse;border:none;margin:4px 0 8px 0;font-size:inherit;color:inherit;background:none"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[int] = frozenset()
+    """Columns that are aligned to the right."""
+    title: str = ""
+
+    def text(self) -> str:
+        """The grid in columns; "" if there are no rows."""
+        columns = table(self.header, self.shown, self.right)
+        return "\n".join(part for part in (self.title if columns else "", columns) if part)
+
+    @property
+    def shown(self) -> tuple[tuple[str, ...], ...]:
+        """The rows as they can be printed: one line for each, and nothing secret."""
+        return tuple(tuple(map(one_line, row)) for row in self.rows)
+
+    def html(self) -> str:
+        """The grid as a table; "" if there are no rows."""
+        if not self.rows:
+            return ""
+        head = "".join(self._cell("th", number, name) for number, name in enumerate(self.header))
+        body = "".join(
+            f"<tr>{''.join(self._cell('td', number, cell) for number, cell in enumerate(row))}</tr>"
+            for row in self.rows
+        )
+        title = f'<div style="margin-top:8px"><b>{safe(self.title)}</b></div>' if self.title else ""
+        return f'{title}<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+    def _cell(self, tag: str, column: int, text: str) -> str:
+        style = _CELL.format(side="right" if column in self.right else "left")
+        style += f";border-bottom:{_EDGE};font-weight:bold" if tag == "th" else ""
+        style += ";white-space:nowrap" if tag == "th" or column in self.right else ""
+        return f'<{tag} style="{style}">{safe(text)}</{tag}>'
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is shown of a value."""
+
+    what: str
+    """Its type."""
+    where: str = ""
+    """Its place or name."""
+    summary: str = ""
+    """The rest, in one line."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Name and text; those without a text are left out."""
+    grids: tuple[Grid, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        """One line in angle brackets, as Python shows values that have no literal."""
+        return f"<{self._headline()}>"
+
+    def _name(self) -> str:
+        return " ".join(one_line(part) for part in (self.what, self.where) if part)
+
+    def _headline(self) -> str:
+        return ": ".join(part for part in (self._name(), one_line(self.summary)) if part)
+
+    def text(self) -> str:
+        """A headline and facts, tables, notes."""
+        head = [self._headline() if self.summary and not self.facts else self._name()]
+        head += [f"  {line}" for line in aligned([(name, one_line(text)) for name, text in self.facts if text])]
+        notes = "\n".join(f"note: {one_line(note)}" for note in self.notes)
+        parts = ["\n".join(head), *(grid.text() for grid in self.grids), notes]
+        return "\n\n".join(part for part in parts if part)
+
+    def html(self) -> str:
+        """The same as tables."""
+        where = f" <code style='color:inherit;background:none'>{safe(self.where)}</code>" if self.where else ""
+        facts = "".join(_fact(name, text) for name, text in self.facts if text)
+        told = f'<table style="{_TABLE}"><tbody>{facts}</tbody></table>' if facts else ""
+        said = f"<div>{safe(self.summary)}</div>" if self.summary and not facts else ""
+        notes = "".join(f'<div style="opacity:.8"><i>note:</i> {safe(note)}</div>' for note in self.notes)
+        grids = "".join(grid.html() for grid in self.grids)
+        return f"<div><div><b>{safe(self.what)}</b>{where}</div>{said}{told}{grids}{notes}</div>"
+
+
+def _fact(name: str, text: str) -> str:
+    style = _CELL.format(side="left")
+    first = f'<td style="{style};opacity:.7;white-space:nowrap">{safe(name)}</td>'
+    return f'<tr>{first}<td style="{style};overflow-wrap:anywhere">{safe(text)}</td></tr>'
+
+
+def safe(text: str) -> str:
+    """Text for HTML: escaped, in one line, and without what may be secret in URIs."""
+    return escape(one_line(text))
+
+
+class Shown:
+    """A value that is shown as a card: ``repr`` is one line, ``str`` a few lines, and a notebook shows tables.
+
+    Dataclasses that inherit from it are declared with ``repr=False``.
+    """
+
+    def _card(self) -> Card:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self._card().line()
+
+    def __str__(self) -> str:
+        """A few lines."""
+        return self._card().text()
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return self._card().html()
+
+
+class ShownInOneLine(Shown):
+    """A value whose text is one line; a notebook shows its facts below each other. It says the line in ``__str__``."""
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, summary=str(self), facts=self._facts())
+
+
+class ShownInLines(Shown):
+    """A value that is shown as a card, and as text in the lines that the command line prints."""
+
+    def lines(self) -> Iterable[Line]:
+        """What to say, with styles."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """As the command line says it."""
+        return plain_text(self.lines())

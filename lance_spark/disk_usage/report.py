@@ -1,0 +1,270 @@
+"""What a dataset's refs cost, for people and for programs. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark.core.show import Card, Grid, Shown, counted, readable
+from lance_spark.disk_usage.rules import OLD, Costs, Holder, RefUsage
+from lance_spark.errors import NotFound
+
+USAGE = pa.schema(
+    [
+        ("ref", pa.string()),
+        ("kind", pa.string()),
+        ("needed_bytes", pa.int64()),
+        ("owned_bytes", pa.int64()),
+        ("shared_bytes", pa.int64()),
+        ("freed_bytes", pa.int64()),
+        ("freed_files", pa.int64()),
+        ("by_kind", pa.map_(pa.string(), pa.int64())),
+        ("obstacle", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, repr=False)
+class StorageReport(Shown):
+    """What a dataset takes, and what each ref costs. Sizes are in bytes."""
+
+    dataset: str
+    refs: tuple[RefUsage, ...]
+    kinds: Mapping[str, tuple[int, int, int]]
+    """Files, bytes, and bytes that no ref needs, by kind of file."""
+    warnings: Sequence[str] = ()
+    ran_on: str = ""
+    """Where the work was done: "local", which is threads of one process, or "spark"."""
+    costs: Costs | None = field(default=None, compare=False)
+    holders: tuple[Holder, ...] = field(default=(), compare=False)
+    frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
+
+    @property
+    def files(self) -> int:
+        """How many files there are, notes and refs included."""
+        return sum(files for files, _, _ in self.kinds.values())
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return sum(size for _, size, _ in self.kinds.values())
+
+    @property
+    def unneeded(self) -> int:
+        """What a cleanup without any limit of age would free as things are."""
+        return sum(size for _, _, size in self.kinds.values())
+
+    def ref(self, name: str) -> RefUsage:
+        """The record of a branch, tag or clone. Raises NotFound."""
+        for record in self.refs:
+            if record.ref == name and record.kind != OLD:
+                return record
+        raise NotFound(f"There is no branch, tag or clone '{name}'.", hint="See .refs for all of them.")
+
+    def freed_by(self, *names: str) -> int:
+        """Bytes that go with several branches, tags or clones, once a cleanup has taken what nothing needs any longer.
+
+        That may be more than the sum over each of them: what only they share goes as well. Raises NotFound.
+        """
+        records = [self.ref(name) for name in names]
+        kinds = {(record.kind, record.ref) for record in records}
+        wanted = [at for at, holder in enumerate(self.holders) if (holder.kind, holder.ref) in kinds]
+        return 0 if self.costs is None else self.costs.freed_by(wanted)
+
+    def to_arrow(self) -> pa.Table:
+        """``refs`` as an Arrow table."""
+        rows = [
+            (r.ref, r.kind, r.needed, r.owned, r.shared, r.freed, r.freed_files, list(r.by_kind.items()), r.obstacle)
+            for r in self.refs
+        ]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(USAGE)
+        return pa.table([pa.array(c, f.type) for c, f in zip(columns, USAGE, strict=True)], schema=USAGE)
+
+    def to_df(self) -> Any:
+        """``refs`` as a DataFrame; as an Arrow table where there is no session."""
+        return self.to_arrow() if self.frame is None else self.frame(self.to_arrow())
+
+    def to_json(self) -> str:
+        """All of it as a JSON object."""
+        kinds = {
+            kind: {"files": files, "bytes": size, "unneeded_bytes": unneeded}
+            for kind, (files, size, unneeded) in self.kinds.items()
+        }
+        return json.dumps(
+            {
+                "dataset": self.dataset,
+                "files": self.files,
+                "bytes": self.bytes,
+                "unneeded_bytes": self.unneeded,
+                "kinds": kinds,
+                "refs": [asdict(record) for record in self.refs],
+                "warnings": list(self.warnings),
+                "ran_on": self.ran_on,
+            },
+            indent=2,
+        )
+
+    def summary(self) -> str:
+        """One line."""
+        return f"{counted(self.files, 'file')}, {readable(self.bytes)}; {readable(self.unneeded)} that no ref needs"
+
+    def kinds_grid(self) -> Grid:
+        """Files and bytes by kind of file."""
+        rows = [
+            (kind, f"{files:,}", readable(size), readable(unneeded))
+            for kind, (files, size, unneeded) in self.kinds.items()
+        ]
+        return Grid(("kind", "files", "bytes", "no ref needs"), tuple(rows), right=frozenset({1, 2, 3}))
+
+    def refs_grid(self) -> Grid:
+        """What each ref costs."""
+        rows = [
+            (r.ref, r.kind, _size(r.owned), _size(r.needed), _size(r.shared), _size(r.freed), r.obstacle)
+            for r in self.refs
+        ]
+        header = ("ref", "kind", "owned", "needed", "shared", "freed if deleted", "first")
+        return Grid(header, tuple(rows), right=frozenset({2, 3, 4, 5}))
+
+    def _card(self) -> Card:
+        grids = (self.kinds_grid(), self.refs_grid())
+        return Card(type(self).__name__, self.dataset, self.summary(), grids=grids, notes=tuple(self.warnings))
+
+
+def _size(size: int | None) -> str:
+    return "-" if size is None else readable(size)
+
+
+# --- What the tables of a catalog take, for people and for programs
+# Pure.
+
+TABLE_USAGE = pa.schema(
+    [
+        ("table", pa.string()),
+        ("uri", pa.string()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("unneeded_bytes", pa.int64()),
+        ("branches", pa.int64()),
+        ("tags", pa.int64()),
+        ("by_kind", pa.map_(pa.string(), pa.int64())),
+        ("error", pa.string()),
+        ("exit_code", pa.int64()),
+        ("report", pa.string()),
+    ]
+)
+"""A row a table; ``report`` is its own report as JSON."""
+
+
+def usage_row(name: str, report: StorageReport) -> dict[str, Any]:
+    """The row of a table."""
+    kinds = [record.kind for record in report.refs]
+    return {
+        "table": name,
+        "uri": report.dataset,
+        "files": report.files,
+        "bytes": report.bytes,
+        "unneeded_bytes": report.unneeded,
+        "branches": max(0, kinds.count("branch") - 1),
+        "tags": kinds.count("tag"),
+        "by_kind": [(kind, size) for kind, (_, size, _) in report.kinds.items()],
+        "error": "",
+        "exit_code": 0,
+        "report": report.to_json(),
+    }
+
+
+def nothing_there(name: str, uri: str, error: str = "", exit_code: int = 0) -> dict[str, Any]:
+    """The row of a table without data, or of one that cannot be looked at."""
+    numbers = dict.fromkeys(("files", "bytes", "unneeded_bytes", "branches", "tags"), 0)
+    return {"table": name, "uri": uri, **numbers, "by_kind": [], "error": error, "exit_code": exit_code, "report": ""}
+
+
+@dataclass(frozen=True, repr=False)
+class CatalogStorage(Shown):
+    """What the tables of a catalog take. Sizes are in bytes."""
+
+    root: str
+    tables: Sequence[Mapping[str, Any]]
+    """Rows of TABLE_USAGE, the largest first."""
+    ran_on: str = ""
+    """Where tables were looked at: "local" or "spark"."""
+    frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
+
+    @property
+    def bytes(self) -> int:
+        """What they take together."""
+        return sum(row["bytes"] for row in self.tables)
+
+    @property
+    def unneeded(self) -> int:
+        """What cleanups without any limit of age would free."""
+        return sum(row["unneeded_bytes"] for row in self.tables)
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """Tables that could not be looked at, and why."""
+        return [(row["table"], row["error"]) for row in self.tables if row["error"]]
+
+    @property
+    def exit_code(self) -> int:
+        """0, or the worst code of the tables that could not be looked at."""
+        return max((row["exit_code"] for row in self.tables), default=0)
+
+    def to_arrow(self) -> pa.Table:
+        """``tables`` as an Arrow table, without their reports."""
+        return pa.Table.from_pylist([dict(row) for row in self.tables], TABLE_USAGE).drop_columns(["report"])
+
+    def to_df(self) -> Any:
+        """``tables`` as a DataFrame; as an Arrow table where there is no session."""
+        return self.to_arrow() if self.frame is None else self.frame(self.to_arrow())
+
+    def to_json(self) -> str:
+        """All of it as a JSON object, with every table's own report."""
+        tables = [
+            {**row, "by_kind": dict(row["by_kind"]), "report": json.loads(row["report"]) if row["report"] else None}
+            for row in self.tables
+        ]
+        return json.dumps(
+            {
+                "catalog": self.root,
+                "bytes": self.bytes,
+                "unneeded_bytes": self.unneeded,
+                "ran_on": self.ran_on,
+                "tables": tables,
+            },
+            indent=2,
+        )
+
+    def summary(self) -> str:
+        """One line."""
+        bad = f"; {counted(len(self.problems), 'table')} could not be looked at" if self.problems else ""
+        return (
+            f"{counted(len(self.tables), 'table')}, {readable(self.bytes)}; "
+            f"{readable(self.unneeded)} that no ref needs{bad}"
+        )
+
+    def grid(self) -> Grid:
+        """A row a table."""
+        rows = tuple(
+            (
+                row["table"],
+                *(
+                    (f"{row['files']:,}", readable(row["bytes"]), readable(row["unneeded_bytes"]))
+                    if not row["error"]
+                    else ("-", "-", "-")
+                ),
+                f"{row['branches']:,}",
+                f"{row['tags']:,}",
+                row["error"],
+            )
+            for row in self.tables
+        )
+        header = ("table", "files", "bytes", "no ref needs", "branches", "tags", "")
+        return Grid(header, rows, right=frozenset({1, 2, 3, 4, 5}))
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, self.root, self.summary(), grids=(self.grid(),))

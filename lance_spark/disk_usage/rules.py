@@ -1,0 +1,441 @@
+"""Who holds which version: branches, tags, clones, and what no ref holds. Pure.
+
+A file is there for all holders of all versions that name it. When a ref goes, its holders go, and with them the files
+that nobody else holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lance_spark.cleanup.references import ANYWHERE, LEFTOVER
+from lance_spark.cleanup.rules import merge_bases
+from lance_spark.core import layout
+from lance_spark.core.layout import UNKNOWN, read_manifest_name
+from lance_spark.core.refs import BRANCHES, MAIN, TAGS, is_dataset_directory, ref_file
+from lance_spark.errors import Refused
+from lance_spark.refs.rules import check_delete_branch
+from lance_spark.survey.rules import Chain, Survey
+
+BRANCH, OLD, TAG, CLONE, DETACHED, NO_REF = (
+    "branch",
+    "old versions",
+    "tag",
+    "clone",
+    "detached versions",
+    "directory without a ref",
+)
+Ids = frozenset[int]
+"""Holders, by their index in ``Holders.all``."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Something that keeps versions alive."""
+
+    kind: str
+    ref: str
+    """Name of the branch (of the branch that old or detached versions are on) or of the tag, URI of the clone."""
+
+
+@dataclass(frozen=True)
+class ChainHolders:
+    """Who holds the versions of one chain."""
+
+    default: int
+    """Holds all versions that nobody else does."""
+    newest: int
+    """Holds versions that came after the survey, and what is no version but goes with the chain."""
+    positions: tuple[int, ...] = ()
+    """Versions that others hold, ascending."""
+    held_by: tuple[Ids, ...] = ()
+    """By whom, for each of ``positions``."""
+
+    def of_span(self, first: int, last: int) -> Ids:
+        """Everybody who holds a version from the first to the last position."""
+        begin, end = bisect_left(self.positions, first), bisect_right(self.positions, last)
+        ids: Ids = frozenset().union(*self.held_by[begin:end])
+        return ids if end - begin == last - first + 1 else ids | {self.default}
+
+
+@dataclass(frozen=True)
+class Holders:
+    """All holders of a dataset."""
+
+    all: tuple[Holder, ...]
+    chains: tuple[ChainHolders, ...]
+    """In the order of ``Survey.chains``."""
+    manifests: tuple[Mapping[tuple[bool, int], int], ...] = field(repr=False)
+    """Position by (whether detached, version), for each chain."""
+    ref_files: Mapping[str, int] = field(repr=False)
+    """Holder by the path of its ref file or of its record."""
+
+    def of_manifest(self, chain: int, name: str) -> Ids:
+        """Who holds the version whose manifest has this file name."""
+        read = read_manifest_name(name)
+        at = None if read is None else self.manifests[chain].get((read.detached, read.version))
+        return frozenset({self.chains[chain].newest}) if at is None else self.chains[chain].of_span(at, at)
+
+    def families(self) -> list[int]:
+        """For each holder the one with which it goes at the latest: old and detached versions go with their branch."""
+        branches = {holder.ref: at for at, holder in enumerate(self.all) if holder.kind == BRANCH}
+        return [
+            branches.get(holder.ref, at) if holder.kind in (OLD, DETACHED) else at for at, holder in enumerate(self.all)
+        ]
+
+
+class _Numbers:
+    """Numbers holders in the order in which they are first named."""
+
+    def __init__(self) -> None:
+        self.known: dict[Holder, int] = {}
+
+    def __call__(self, kind: str, ref: str) -> int:
+        return self.known.setdefault(Holder(kind, ref), len(self.known))
+
+
+def holders_of(survey: Survey) -> Holders:
+    """The holders of a dataset as a survey shows it."""
+    numbers = _Numbers()
+    for _, chain in survey.owned():
+        numbers(BRANCH if chain.has_ref else NO_REF, chain.name)
+    chains = tuple(_chain(survey, chain, numbers) for chain in survey.chains)
+    files = _ref_files(survey, numbers)  # before "all": the tag of a clone that is gone is a holder as well
+    return Holders(
+        all=tuple(numbers.known),
+        chains=chains,
+        manifests=tuple(_places(chain) if chain.repository == 0 else {} for chain in survey.chains),
+        ref_files=files,
+    )
+
+
+def _chain(survey: Survey, chain: Chain, numbers: _Numbers) -> ChainHolders:
+    if chain.repository:
+        clone = numbers(CLONE, survey.repositories[chain.repository].uri)
+        return ChainHolders(clone, clone)
+    if not chain.has_ref:
+        left = numbers(NO_REF, chain.name)
+        return ChainHolders(left, left)
+    held: dict[int, set[int]] = {}
+    places = {manifest.version: at for at, manifest in enumerate(chain.versions)}
+    for version, holder in _pins(survey, chain, numbers):
+        if version in places:
+            held.setdefault(places[version], set()).add(holder)
+    branch = numbers(BRANCH, chain.name)
+    if chain.versions:
+        held.setdefault(len(chain.versions) - 1, set()).add(branch)
+    for at in range(len(chain.versions), len(chain.files)):
+        held[at] = {numbers(DETACHED, chain.name)}
+    positions = tuple(sorted(held))
+    old = numbers(OLD, chain.name)
+    return ChainHolders(old, branch, positions, tuple(frozenset(held[at]) for at in positions))
+
+
+def _pins(survey: Survey, chain: Chain, numbers: _Numbers) -> list[tuple[int, int]]:
+    """(version, holder) of what a cleanup keeps for a ref, whatever its age."""
+    pins = [
+        (tag.version, _of_tag(survey, tag.name, numbers))
+        for tag in survey.refs.tags.values()
+        if tag.branch == chain.branch
+    ]
+    for branch in survey.refs.branches.values():
+        versions = list(merge_bases(survey, chain, [branch]))
+        if branch.parent_branch == chain.branch:
+            versions.append(branch.parent_version)
+        pins += [(version, numbers(BRANCH, branch.name)) for version in versions]
+    return pins
+
+
+def _of_tag(survey: Survey, tag: str, numbers: _Numbers) -> int:
+    """The tag; or the clone that it protects, if the survey found that clone."""
+    recorded = survey.recorded_clones.get(tag)
+    clones = {location.uri for location in survey.repositories[1:]}
+    return numbers(CLONE, recorded) if recorded in clones else numbers(TAG, tag)
+
+
+def _places(chain: Chain) -> dict[tuple[bool, int], int]:
+    count = len(chain.versions)
+    return {(at >= count, manifest.version): at for at, manifest in enumerate(chain.files)}
+
+
+def _ref_files(survey: Survey, numbers: _Numbers) -> dict[str, int]:
+    found = {ref_file(BRANCHES, name): numbers(BRANCH, name) for name in survey.refs.branches}
+    for name in survey.refs.tags:
+        found[ref_file(TAGS, name)] = _of_tag(survey, name, numbers)
+    for tag in survey.recorded_clones:
+        found[f"_clones/{tag}.json"] = _of_tag(survey, tag, numbers)
+    return found
+
+
+# --- Files and marks brought together: which holders need which file
+# Pure, the same code on Spark and without.
+
+ATTRIBUTED = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("chain", pa.int32()),  # index into Survey.chains of the chain in whose directory they are
+        ("holders", pa.string()),  # indexes into Holders.all, with commas between; see also STAYS
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+STAYS = "-"
+"""In the place of holders: nobody needs the file, and neither a cleanup nor the deletion of its branch takes it."""
+_NOBODY: Ids = frozenset()
+
+
+class Portion(NamedTuple):
+    """Files of one kind in one directory that the same holders need."""
+
+    kind: str
+    chain: int
+    holders: Ids
+    stays: bool
+    """Whether they stay although nobody needs them."""
+    files: int
+    bytes: int
+
+
+def attribute(files: pa.Table, marks: pa.Table, holders: Holders, roots: Sequence[str]) -> pa.Table:
+    """ATTRIBUTED for some FILES and all MARKS with the same ``local``. ``roots`` are those of all chains."""
+    needed = _needed(marks, holders)
+    sums: dict[tuple[str, int, str], list[int]] = {}
+    texts: dict[Ids, str] = {_NOBODY: ""}
+    columns = (files[name].to_pylist() for name in ("path", "kind", "chain", "key", "local", "size"))
+    for path, kind, chain, key, local, size in zip(*columns, strict=True):
+        ids = needed.get(key, _NOBODY)
+        if anywhere := needed.get(ANYWHERE + local):
+            ids |= anywhere
+        if not ids:
+            ids = _by_its_place(path, kind, chain, holders)
+        if ids and ids not in texts:
+            texts[ids] = ",".join(map(str, sorted(ids)))
+        text = texts[ids] if ids or not _stays(path, kind, roots[chain]) else STAYS
+        total = sums.setdefault((kind, chain, text), [0, 0])
+        total[0] += 1
+        total[1] += size
+    rows = [(*group, *total) for group, total in sums.items()]
+    arrays = zip(*rows, strict=True) if rows else ((),) * len(ATTRIBUTED)
+    columns_ = [pa.array(values, field.type) for values, field in zip(arrays, ATTRIBUTED, strict=True)]
+    return pa.table(columns_, schema=ATTRIBUTED)
+
+
+def _needed(marks: pa.Table, holders: Holders) -> dict[str, Ids]:
+    """Who needs the files of each key."""
+    needed: dict[str, Ids] = {}
+    spans: dict[tuple[int, int, int], Ids] = {}
+    unions: dict[tuple[Ids, Ids], Ids] = {}  # few sets, of very many files: each is made once
+    columns = (marks[name].to_pylist() for name in ("chain", "key", "first", "last"))
+    for chain, key, first, last in zip(*columns, strict=True):
+        if key is None or chain == LEFTOVER:
+            continue
+        span = (chain, first, last)
+        if span not in spans:
+            spans[span] = holders.chains[chain].of_span(first, last)
+        ids, before = spans[span], needed.get(key)
+        if before is None:
+            needed[key] = ids
+        elif before is not ids:
+            pair = (before, ids)
+            if pair not in unions:
+                unions[pair] = before | ids
+            needed[key] = unions[pair]
+    return needed
+
+
+def _by_its_place(path: str, kind: str, chain: int, holders: Holders) -> Ids:
+    """Who holds a file that versions do not name: manifests, refs and notes."""
+    if kind == layout.MANIFEST:
+        return holders.of_manifest(chain, path.rpartition("/")[2])
+    if path in holders.ref_files:
+        return frozenset({holders.ref_files[path]})
+    return frozenset({holders.chains[chain].newest}) if kind == layout.BOOKKEEPING else _NOBODY
+
+
+def _stays(path: str, kind: str, root: str) -> bool:
+    """Cleanups leave files of unknown kinds; with a branch go those in directories of its own."""
+    if kind != layout.UNKNOWN:
+        return False
+    return not root or not is_dataset_directory(path[len(root) + 1 :].partition("/")[0])
+
+
+def portions(attributed: pa.Table) -> Iterator[Portion]:
+    """ATTRIBUTED of all groups, added up."""
+    sums = attributed.group_by(["kind", "chain", "holders"]).aggregate([("files", "sum"), ("bytes", "sum")])
+    for row in sums.to_pylist():
+        text = row["holders"]
+        ids = frozenset(map(int, text.split(","))) if text not in ("", STAYS) else _NOBODY
+        yield Portion(row["kind"], row["chain"], ids, text == STAYS, row["files_sum"], row["bytes_sum"])
+
+
+# --- From portions of a dataset to what each ref costs
+# Pure.
+
+NOT_NAMED = "named by no version"
+_ORDER = {kind: at for at, kind in enumerate((BRANCH, OLD, TAG))}
+
+
+@dataclass(frozen=True)
+class RefUsage:
+    """What one ref costs, in bytes of this dataset's directories."""
+
+    ref: str
+    """Name of the branch or tag, URI of the clone."""
+    kind: str
+    """branch, old versions, tag, clone, detached versions, directory without a ref, named by no version."""
+    needed: int
+    """Bytes of all files that its versions name, with their manifests, wherever they lie."""
+    owned: int | None
+    """Bytes of all files in its own directory; None for what has no directory in this dataset."""
+    shared: int
+    """That part of ``needed`` that something else needs as well."""
+    freed: int | None
+    """Bytes that go with it, once a cleanup has taken what nothing needs any longer. None for main, which cannot be
+    deleted."""
+    freed_files: int | None
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    """``needed`` by kind of file."""
+    obstacle: str = ""
+    """Why it cannot be deleted as things are: what has to go first."""
+
+
+class Costs:
+    """Adds up the portions of a dataset."""
+
+    def __init__(self, survey: Survey, holders: Holders, portions: Iterable[Portion]) -> None:
+        self._survey, self._holders = survey, holders
+        self._portions = tuple(portions)
+        self._families = holders.families()
+        self._old = frozenset(at for at, holder in enumerate(holders.all) if holder.kind == OLD)
+        self._directories = dict(self._with_directories())
+        """Chain by its holder."""
+        deletable = {at for at, chain in survey.owned() if chain.branch is not None and chain.has_ref}
+        self._roots = {chain: one for one, chain in self._directories.items() if chain in deletable}
+        """Holder of the branch, by chain: what no version names goes with the branch in whose directory it is."""
+
+    def refs(self) -> tuple[RefUsage, ...]:
+        """A record for each ref, and for what no ref needs."""
+        needed: list[Counter[str]] = [Counter() for _ in self._holders.all]
+        shared: Counter[int] = Counter()
+        owned: Counter[int] = Counter()
+        freed: dict[int, list[int]] = {}
+        for portion in self._portions:
+            owned[portion.chain] += portion.bytes
+            for one in self._touched(portion.holders):
+                needed[one][portion.kind] += portion.bytes
+                if not portion.holders <= self._goes_with(one, portion.holders):
+                    shared[one] += portion.bytes
+            for one in self._ends_with(portion):
+                total = freed.setdefault(one, [0, 0])
+                total[0] += portion.bytes
+                total[1] += portion.files
+        records = [
+            self._record(one, needed[one], shared[one], owned, freed.get(one, [0, 0]))
+            for one in range(len(self._holders.all))
+        ]
+        kept = [record for record in records if record.needed or record.kind == BRANCH or record.owned]
+        kept.sort(key=lambda record: (_ORDER.get(record.kind, len(_ORDER)), record.kind, record.ref != MAIN))
+        return (*kept, *self._not_named())
+
+    def freed_by(self, wanted: Collection[int]) -> int:
+        """Bytes that go if all these holders go together."""
+        gone = frozenset(at for at, family in enumerate(self._families) if at in wanted or family in wanted)
+        return sum(portion.bytes for portion in self._portions if self._all_gone(portion, gone))
+
+    def by_kind(self) -> dict[str, tuple[int, int, int]]:
+        """(files, bytes, bytes that no ref needs) by kind of file."""
+        sums: dict[str, list[int]] = {}
+        for portion in self._portions:
+            total = sums.setdefault(portion.kind, [0, 0, 0])
+            total[0] += portion.files
+            total[1] += portion.bytes
+            if portion.kind != UNKNOWN and portion.holders <= self._old:
+                total[2] += portion.bytes
+        return {kind: (total[0], total[1], total[2]) for kind, total in sorted(sums.items())}
+
+    def _touched(self, ids: Ids) -> Ids:
+        """The records that a portion with these holders counts for: the branch, too, for its old versions."""
+        return ids | {self._families[one] for one in ids}
+
+    def _goes_with(self, one: int, ids: Ids) -> Ids:
+        return frozenset(each for each in ids if each == one or self._families[each] == one)
+
+    def _ends_with(self, portion: Portion) -> Iterator[int]:
+        """The records each of which takes the portion along alone."""
+        if portion.holders:
+            ids = portion.holders
+            yield from (one for one in self._touched(ids) if self._goes(ids, self._goes_with(one, ids)))
+        elif not portion.stays and portion.chain in self._roots:
+            yield self._roots[portion.chain]
+
+    def _all_gone(self, portion: Portion, gone: Ids) -> bool:
+        if portion.holders:
+            return self._goes(portion.holders, gone)
+        return not portion.stays and self._roots.get(portion.chain) in gone
+
+    def _goes(self, ids: Ids, gone: Ids) -> bool:
+        """Whether files go with these holders.
+
+        Old versions of other branches do not keep files: the cleanup takes those that nothing else needs. What it takes
+        anyway, with or without the holders, is not theirs.
+        """
+        rest = ids - gone
+        return not rest or (rest <= self._old and not ids & gone <= self._old)
+
+    def _with_directories(self) -> Iterator[tuple[int, int]]:
+        chains = {(chain.name, chain.has_ref): at for at, chain in self._survey.owned()}
+        for one, holder in enumerate(self._holders.all):
+            if holder.kind in (BRANCH, NO_REF):
+                yield one, chains[holder.ref, holder.kind == BRANCH]
+
+    def _record(
+        self, one: int, needed: Mapping[str, int], shared: int, owned: Mapping[int, int], freed: Sequence[int]
+    ) -> RefUsage:
+        holder = self._holders.all[one]
+        is_main = holder.kind == BRANCH and holder.ref == MAIN
+        directory = self._directories.get(one)
+        return RefUsage(
+            ref=holder.ref,
+            kind=holder.kind,
+            needed=sum(needed.values()),
+            owned=None if directory is None else owned.get(directory, 0),
+            shared=shared,
+            freed=None if is_main else freed[0],
+            freed_files=None if is_main else freed[1],
+            by_kind=dict(sorted(needed.items())),
+            obstacle=self._obstacle(one),
+        )
+
+    def _obstacle(self, one: int) -> str:
+        holder = self._holders.all[one]
+        if holder.kind != BRANCH or holder.ref == MAIN:
+            return ""
+        try:
+            check_delete_branch(self._survey.refs, holder.ref)
+        except Refused as problem:
+            return problem.hint or problem.message
+        return ""
+
+    def _not_named(self) -> Iterator[RefUsage]:
+        rest = [portion for portion in self._portions if not portion.holders]
+        if rest:
+            kinds: Counter[str] = Counter()
+            for portion in rest:
+                kinds[portion.kind] += portion.bytes
+            gone = [portion for portion in rest if portion.kind != UNKNOWN]
+            yield RefUsage(
+                ref="",
+                kind=NOT_NAMED,
+                needed=0,
+                owned=sum(kinds.values()),
+                shared=0,
+                freed=sum(portion.bytes for portion in gone),
+                freed_files=sum(portion.files for portion in gone),
+                by_kind=dict(sorted(kinds.items())),
+            )

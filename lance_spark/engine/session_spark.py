@@ -1,0 +1,393 @@
+"""The Spark session: the one that was given, the active one, or the one a job starts."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+
+from lance_spark.core.location import DatasetLocation, is_relative, refused_relative
+from lance_spark.core.show import Tell, WorkProgress, to_tell, untold
+from lance_spark.engine.local import AutoEngine, Engine, Item, LocalRunner, Work
+from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.engine.workers_spark import own_error, plainly
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.storage.resolving import dataset_at
+
+if TYPE_CHECKING:
+    from argparse import _ActionsContainer
+
+    from pyspark.sql.types import StructType
+
+    from lance_spark.engine.local import Frame
+
+LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
+"""Spark's, from all messages to none."""
+
+
+def add_log_level(parser: _ActionsContainer) -> None:
+    """Give a job's command line the option ``--log-level``."""
+    parser.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="ERROR",
+        type=str.upper,
+        metavar="LEVEL",
+        help="Spark's own messages from this level on, e.g. INFO (default ERROR)",
+    )
+
+
+def session_or_none(given: SparkSession | None) -> SparkSession | None:
+    """The session that was given, or the active one if there is one. Starts none."""
+    if given is not None:
+        return given
+    if "pyspark.sql" not in sys.modules:
+        return None  # and importing it takes half a second
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def check_places(given: SparkSession | None, *paths: str) -> None:
+    """Raise InvalidOption for a relative path where the session, given or active, is one of Spark Connect.
+
+    The server would look for it in another directory than this process does.
+    """
+    session = session_or_none(given)
+    if session is None or not is_connect(session):
+        return
+    for path in paths:
+        if is_relative(path):
+            raise refused_relative(path, os.path.abspath(path.strip().removeprefix("file:")))
+
+
+def dataset_of(given: SparkSession | None, uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
+    """The dataset at what a user of the session typed. Raises InvalidOption, as :func:`check_places` as well."""
+    check_places(given, uri)
+    return dataset_at(uri, storage_options)
+
+
+def needed_session(given: SparkSession | None, hint: str) -> SparkSession:
+    """The session that was given, or the active one. Raises Refused, with the hint, where there is none."""
+    session = session_or_none(given)
+    if session is None:
+        raise Refused("There is no Spark session in this process.", hint=hint)
+    return session
+
+
+class JobSession:
+    """The session of a job, which starts when it is asked for, and stops at the end if it was started here.
+
+    ``with JobSession("name") as session`` gives it; ``session()`` is the Spark session.
+    """
+
+    def __init__(self, name: str, log_level: str = "ERROR", say: Callable[[str], object] = str) -> None:
+        """``say`` is told when Spark starts. A session that is there already keeps its log level."""
+        self._name, self._log_level, self._say = name, log_level, say
+        self._started: SparkSession | None = None
+
+    def __enter__(self) -> JobSession:
+        if "CONTAINER_ID" in os.environ:
+            self()  # YARN takes a driver in a container of its own that never made a session for one that failed
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def __call__(self) -> SparkSession:
+        """The session that is active, or that spark-submit prepared, or a local one.
+
+        Without PYSPARK_PYTHON Spark starts whichever ``python3`` is first on the PATH for the Python workers, and the
+        first query ends with "No module named 'lance'" although the driver has it.
+        """
+        session = self._started or session_or_none(None)
+        if session is None:
+            self._say("start Spark")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+            from pyspark.sql import SparkSession
+
+            builder = SparkSession.builder.appName(self._name).config("spark.log.level", self._log_level)
+            self._started = session = builder.getOrCreate()
+        return session
+
+    def stop(self) -> None:
+        """Stop what was started here: nothing is said on the terminal afterwards. Safe to repeat."""
+        started, self._started = self._started, None
+        if started is not None:
+            started.stop()
+
+
+# --- Runs work over many files as Spark jobs
+# Works on Spark Connect: DataFrames of Arrow batches, nothing of the JVM.
+
+Batches = Iterator[pa.RecordBatch]
+_BUCKET = "bucket"
+_BUCKET_ROWS = 100_000
+"""Rows that one task holds at once: some 50 MB."""
+
+
+SPARK = "spark"
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Spark for all work."""
+
+    session: Callable[[], SparkSession]
+    """Gets or starts the session, when there is work."""
+    parallelism: int | None = None
+    """Tasks side by side, by default as many as the executors have cores."""
+    tell: Tell = untold
+    """Is told the stage that begins; how far it is, Spark shows."""
+
+    def for_work(self, operation: str, work: Work) -> SparkRunner:  # noqa: ARG002 - Spark takes any
+        """A runner whose jobs are named after the operation."""
+        return SparkRunner(self.session(), operation, self.parallelism, self.tell)
+
+
+class SparkRunner:
+    """Frames are DataFrames. The driver holds sums and lists of versions, never lists of files."""
+
+    name = SPARK
+
+    def __init__(
+        self, spark: SparkSession, operation: str, parallelism: int | None = None, tell: Tell = untold
+    ) -> None:
+        """Nothing runs yet. Arguments are as of SparkEngine; jobs bear the ``operation`` in their tags."""
+        self._spark = spark
+        self._operation = operation
+        self._given = parallelism
+        self._tell = tell
+        self._kept: list[DataFrame] = []
+
+    @cached_property
+    def parallelism(self) -> int:
+        """How many tasks run side by side. Unless it was given, a small job finds it out."""
+        return self._given or self._cores()
+
+    def flat_map(
+        self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
+    ) -> DataFrame:
+        """A DataFrame with one task for each item."""
+        packed = [pickle.dumps(item) for item in items]
+        if not packed:
+            return self._spark.createDataFrame([], to_spark(schema))
+
+        def run(batches: Batches) -> Batches:
+            with plainly():
+                for batch in batches:
+                    for number in batch["id"].to_pylist():
+                        yield from function(pickle.loads(packed[number]))
+
+        self._tell(WorkProgress(stage))
+        numbers = self._spark.range(0, len(packed), 1, len(packed))
+        return numbers.mapInArrow(run, to_spark(schema))
+
+    def map(self, stage: str, frame: DataFrame, function: Callable[[Batches], Batches], schema: pa.Schema) -> DataFrame:
+        """A DataFrame with the function's batches for each partition."""
+        given = wire_schema(frame.schema)
+
+        def run(batches: Batches) -> Batches:
+            with plainly():
+                yield from function(plain(batch, given) for batch in batches)
+
+        self._tell(WorkProgress(stage))
+        return frame.mapInArrow(run, to_spark(schema))
+
+    def reduce(
+        self, stage: str, frame: DataFrame, function: Callable[[Batches], Batches], schema: pa.Schema
+    ) -> DataFrame:
+        """A DataFrame with the function's batches for all rows, in one partition."""
+        return self.map(stage, frame.repartition(1), function, schema)
+
+    def match(
+        self,
+        stage: str,
+        frames: tuple[DataFrame, DataFrame],
+        function: Callable[[pa.Table, pa.Table], pa.Table],
+        schema: pa.Schema,
+        rows: int,
+    ) -> DataFrame:
+        """A DataFrame with the function's rows for each bucket of ``local``; a bucket fits into one task's memory."""
+        given = tuple(wire_schema(frame.schema) for frame in frames)
+        buckets = max(2 * self.parallelism, rows // _BUCKET_ROWS)
+        bucket = F.abs(F.hash("local")) % buckets
+        # As many partitions as buckets: the session's shuffle setting, 200, would make 200 tasks of a small dataset.
+        parted = (frame.withColumn(_BUCKET, bucket).repartition(buckets, _BUCKET) for frame in frames)
+        ours, theirs = (frame.groupBy(_BUCKET) for frame in parted)
+
+        def run(first: pa.Table, second: pa.Table) -> pa.Table:
+            with plainly():
+                return function(
+                    first.select(given[0].names).cast(given[0]), second.select(given[1].names).cast(given[1])
+                )
+
+        self._tell(WorkProgress(stage))
+        return ours.cogroup(theirs).applyInArrow(run, to_spark(schema))
+
+    def gather(
+        self,
+        stage: str,
+        frame: DataFrame,
+        function: Callable[[Iterator[bytes]], Batches],
+        schema: pa.Schema,
+        parts: int,
+    ) -> DataFrame:
+        """A DataFrame with the function's batches; one task writes one part, or two."""
+        # Spark hashes parts to tasks. With as many tasks as parts a third of them would have nothing to do.
+        parted = frame.repartition(2 * max(1, parts), "part").sortWithinPartitions("part")
+
+        def run(batches: Batches) -> Batches:
+            with plainly():
+                for _, pieces in groupby(_cells(batches), key=itemgetter(0)):
+                    yield from function(piece for _, piece in pieces)
+
+        self._tell(WorkProgress(stage))
+        return parted.mapInArrow(run, to_spark(schema))
+
+    def union(self, frames: Sequence[DataFrame]) -> DataFrame:
+        """All rows."""
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """The DataFrame, cached where the platform has a cache; elsewhere it is computed again, with the same rows."""
+        try:
+            kept = frame.persist()
+        except PySparkException:
+            return frame  # serverless platforms have no cache
+        self._kept.append(kept)
+        return kept
+
+    def release(self) -> None:
+        """Let go of everything that was kept."""
+        while self._kept:
+            self._kept.pop().unpersist()
+
+    def collect(self, stage: str, frame: DataFrame) -> pa.Table:
+        """The rows as an Arrow table. Raises this package's own errors where a task did."""
+        with self._described(stage):
+            return frame.toArrow()
+
+    @contextmanager
+    def _described(self, stage: str) -> Iterator[None]:
+        """Name the jobs inside in Spark's UI, and raise our own errors as what they are."""
+        # Spark refuses a comma, such as that of a large number.
+        tag = f"lance {self._operation}: {stage}".replace(",", "")
+        self._spark.addTag(tag)
+        try:
+            yield
+        except PySparkException as problem:
+            raise own_error(str(problem)) or problem from None
+        finally:
+            self._spark.removeTag(tag)
+
+    def _cores(self) -> int:
+        """Cores of the executors: the number of partitions Spark gives a range by itself."""
+        return self._spark.range(0, 4096).select(F.spark_partition_id()).distinct().count()
+
+
+def _cells(batches: Batches) -> Iterator[tuple[int, bytes]]:
+    """Part and rows of each row."""
+    for batch in batches:
+        for part, piece in zip(batch.column("part"), batch.column("rows"), strict=True):
+            yield part.as_py(), piece.as_py()
+
+
+def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in plain types: a setting of Spark's makes all strings large ones."""
+    return batch if batch.schema.equals(schema) else pa.Table.from_batches([batch]).cast(schema).to_batches()[0]
+
+
+# --- Which engine a handle or a job runs on: threads of this process for little work, Spark beyond
+
+Where = Literal["auto", "spark", "local"]
+Progressing: TypeAlias = Callable[[WorkProgress], object] | None
+"""The argument ``progress`` of a verb: a function such as ``print``, or None."""
+_HINT = "Give one, as in LanceTable.for_path(spark, uri), or choose where='local'."
+
+
+def add_where(parser: _ActionsContainer) -> None:
+    """Give a job's command line the options ``--where`` and ``--local``."""
+    parser.add_argument(
+        "--where",
+        choices=get_args(Where),
+        default="auto",
+        help="on threads of this process while that is quick, else on Spark (auto, the default); or always on one",
+    )
+    parser.add_argument("--local", dest="where", action="store_const", const="local", help="the same as --where local")
+
+
+def engine_of(spark: SparkSession | None, where: Where = "auto", progress: Progressing = None) -> Engine:
+    """The engine of a handle. Without a session, and without an active one, "auto" is threads for all work.
+
+    ``progress`` is told how far it is. Raises InvalidOption for another ``where``, and for what is no function. What
+    "spark" raises without a session, Refused, comes with the work.
+    """
+    return engine_for(where, lambda: session_or_none(spark), tell=to_tell(progress))
+
+
+def engine_for(
+    where: Where,
+    session: Callable[[], SparkSession | None],
+    parallelism: int | None = None,
+    tell: Tell = untold,
+) -> Engine:
+    """The engine of that name. ``session`` is called when there is work for Spark and not before.
+
+    ``parallelism`` is the number of tasks side by side; ``tell`` is told how far it is.
+    """
+    if where not in get_args(Where):
+        raise InvalidOption(f"Work runs on {', '.join(map(repr, get_args(Where)))}, not on {where!r}.")
+    local = LocalRunner(parallelism, tell)
+
+    def on_spark() -> Engine:
+        return SparkEngine(lambda: needed_session(session(), _HINT), parallelism, tell)
+
+    if where == "auto":
+        return AutoEngine(local, lambda: local if session() is None else on_spark())
+    return local if where == "local" else on_spark()
+
+
+# --- DataFrames of what this package computed, with what the dataset says of its columns
+
+
+def as_dataframe(spark: SparkSession, frame: Frame, schema: StructType) -> DataFrame:
+    """A runner's frame, computed here or by Spark, as a DataFrame."""
+    if isinstance(frame, pa.Table):
+        frame = spark.createDataFrame(frame, schema)
+    return with_metadata(frame, schema)
+
+
+def with_metadata(frame: DataFrame, schema: StructType) -> DataFrame:
+    """The DataFrame, told of its columns what does not cross to executors, such as the length of vectors."""
+    from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+
+    if not any(field.metadata for field in schema.fields):
+        return frame
+    named = [
+        F.col("`" + field.name.replace("`", "``") + "`").alias(field.name, metadata=field.metadata)
+        for field in schema.fields
+    ]
+    return frame.select(*named)

@@ -1,0 +1,388 @@
+"""Changes of columns that users ask for, as plain values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lance_spark.errors import (
+    AlreadyExists,
+    InvalidName,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    Refused,
+    SchemaMismatch,
+)
+from lance_spark.format.schema import RULES, is_column_name, why_not
+
+COMMENT = "comment"
+"""Key of a column's comment in its metadata, as in Spark's."""
+Path = tuple[str, ...]
+"""Name of a column, or of a field inside one, from the outside in."""
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    """A new column, null in all rows that are there."""
+
+    path: Path
+    type: pa.DataType
+    nullable: bool = True
+    comment: str | None = None
+    position: str | None = None
+    """Where it should stand, in the words of SQL; refused, as pylance puts it at the end."""
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    """A column goes. Its values stay in the files until these are written anew."""
+
+    path: Path
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    """A column gets another name; values and indexes stay."""
+
+    path: Path
+    name: str
+
+
+@dataclass(frozen=True)
+class AlterColumn:
+    """Other properties for a column; None leaves one as it is."""
+
+    path: Path
+    type: pa.DataType | None = None
+    nullable: bool | None = None
+    comment: str | None = None
+    """An empty one is removed."""
+    position: str | None = None
+
+
+ColumnChange = AddColumn | DropColumn | RenameColumn | AlterColumn
+
+
+def comment_of(column: pa.Field) -> str | None:
+    """A column's comment."""
+    found = (column.metadata or {}).get(COMMENT.encode())
+    return None if found is None else found.decode(errors="replace")
+
+
+def shown(path: Path) -> str:
+    """A path as people type it."""
+    return ".".join(part if is_column_name(part) else f"`{part}`" for part in path)
+
+
+def nested(path: Path, column: pa.Field) -> pa.Field:
+    """A field inside of structs, as a column of its own that holds nothing else."""
+    return reduce(lambda inner, name: pa.field(name, pa.struct([inner])), reversed(path[:-1]), column)
+
+
+def new_field(change: AddColumn) -> pa.Field:
+    """The field that a change adds."""
+    metadata = {COMMENT: change.comment} if change.comment else None
+    return pa.field(change.path[-1], change.type, metadata=metadata)
+
+
+# --- Changes of a table's columns: (columns, changes) -> steps and the columns afterwards, or an error of ours
+# Pure.
+#
+# Nothing here touches values: a new column is null in all rows, and a type may only become one that holds every value
+# of the old one.
+
+
+@dataclass(frozen=True)
+class Widened:
+    """A column whose values have to be written again in another type."""
+
+    source: str
+    """Its name before the changes."""
+    target: str
+    """Its name afterwards."""
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """Changes that can be made, and what comes of them."""
+
+    schema: pa.Schema
+    """The columns afterwards."""
+    steps: tuple[ColumnChange, ...] = ()
+    """The changes that change something, in their order."""
+    casts: tuple[Widened, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Columns that were there before: their names before, by those they have now."""
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether it leaves everything that is there as it is."""
+        return all(isinstance(step, AddColumn) for step in self.steps)
+
+    @property
+    def adds(self) -> bool:
+        """Whether a column comes that was not there."""
+        return any(isinstance(step, AddColumn) for step in self.steps)
+
+    @property
+    def writes_fragments(self) -> bool:
+        """Whether fragments have to be written down again: with a new column, or one in another type."""
+        return bool(self.casts) or self.adds
+
+
+def plan_evolution(schema: pa.Schema, changes: Iterable[ColumnChange]) -> Evolution:
+    """Check changes one after the other, each on what those before it made.
+
+    Raises NotFound for an unknown column, with near names; AlreadyExists for one that is there, also in other letters;
+    InvalidName; SchemaMismatch for a type that could lose values; Refused for what pylance cannot do.
+    """
+    start = Evolution(schema, origins={name: name for name in schema.names})
+    return reduce(_apply, changes, start)
+
+
+def _apply(before: Evolution, change: ColumnChange) -> Evolution:
+    if isinstance(change, AddColumn):
+        return _add(before, change)
+    if isinstance(change, DropColumn):
+        return _drop(before, change)
+    if isinstance(change, RenameColumn):
+        return _rename(before, change)
+    return _alter(before, change)
+
+
+def _add(before: Evolution, change: AddColumn) -> Evolution:
+    _check_position(change.path, change.position, "add")
+    if not change.nullable:
+        raise Refused(
+            f"Cannot add column '{shown(change.path)}' as NOT NULL: the rows that are there have no value for it.",
+            hint="Add it without NOT NULL.",
+        )
+    siblings = _fields(before.schema, change.path[:-1], "add")
+    _check_free(change.path, siblings, None)
+    added = [*siblings, new_field(change)]
+    return _with(before, change, _replaced(before.schema, change.path[:-1], added))
+
+
+def _drop(before: Evolution, change: DropColumn) -> Evolution:
+    try:
+        siblings, index = _find(before.schema, change.path, "drop")
+    except NotFound:
+        if change.if_exists:
+            return before
+        raise
+    rest = [*siblings[:index], *siblings[index + 1 :]]
+    if not rest:
+        what = "a table" if len(change.path) == 1 else f"'{shown(change.path[:-1])}'"
+        raise Refused(f"Cannot drop column '{shown(change.path)}': it is the last one of {what}.")
+    schema = _replaced(before.schema, change.path[:-1], rest)
+    if len(change.path) > 1:
+        return _with(before, change, schema)
+    name = change.path[0]
+    origins = {now: origin for now, origin in before.origins.items() if now != name}
+    casts = tuple(cast for cast in before.casts if cast.target != name)
+    return Evolution(schema, (*before.steps, change), casts, origins)
+
+
+def _rename(before: Evolution, change: RenameColumn) -> Evolution:
+    siblings, index = _find(before.schema, change.path, "rename")
+    old = siblings[index]
+    if change.name == old.name:
+        return before
+    _check_free((*change.path[:-1], change.name), siblings, old.name)
+    fields = [*siblings[:index], old.with_name(change.name), *siblings[index + 1 :]]
+    schema = _replaced(before.schema, change.path[:-1], fields)
+    if len(change.path) > 1:
+        return _with(before, change, schema)
+    origins = {change.name if name == old.name else name: origin for name, origin in before.origins.items()}
+    casts = tuple(
+        Widened(cast.source, change.name if cast.target == old.name else cast.target, cast.type)
+        for cast in before.casts
+    )
+    return Evolution(schema, (*before.steps, change), casts, origins)
+
+
+def _alter(before: Evolution, change: AlterColumn) -> Evolution:
+    _check_position(change.path, change.position, "move")
+    siblings, index = _find(before.schema, change.path, "alter")
+    old = siblings[index]
+    kind = _new_type(change, old)
+    nullable = _new_nullable(change, old)
+    comment = change.comment if change.comment is not None and change.comment != (comment_of(old) or "") else None
+    step = AlterColumn(change.path, kind, nullable, comment)
+    if step == AlterColumn(change.path):
+        return before
+    casts = before.casts
+    if kind is not None:
+        origin = before.origins.get(old.name) if len(change.path) == 1 else None
+        if origin is None and len(change.path) > 1:
+            raise Refused(
+                f"Cannot change the type of '{shown(change.path)}': it is inside of another column.",
+                hint="Add a column of the wider type, and write the values there.",
+            )
+        casts = tuple(cast for cast in casts if cast.target != old.name)
+        casts += () if origin is None else (Widened(origin, old.name, kind),)
+    fields = [*siblings[:index], _altered(old, step), *siblings[index + 1 :]]
+    schema = _replaced(before.schema, change.path[:-1], fields)
+    return Evolution(schema, (*before.steps, step), casts, before.origins)
+
+
+def _new_type(change: AlterColumn, old: pa.Field) -> pa.DataType | None:
+    if change.type is None or change.type == old.type:
+        return None
+    why = why_not_widen(old.type, change.type)
+    if why is None:
+        return change.type
+    raise SchemaMismatch(
+        f"Column '{shown(change.path)}' cannot become {change.type} from {old.type}: {why}.",
+        hint="int may become bigint, float double, and a decimal one with more digits. For other types add a column.",
+    )
+
+
+def _new_nullable(change: AlterColumn, old: pa.Field) -> bool | None:
+    if change.nullable is None or change.nullable == old.nullable:
+        return None
+    if change.nullable:
+        return True
+    raise Refused(
+        f"Cannot set column '{shown(change.path)}' to NOT NULL: rows may hold nulls, and rows written meanwhile, too.",
+        hint="Only DROP NOT NULL can be done. A new table made from this one can have it as NOT NULL.",
+    )
+
+
+def _altered(old: pa.Field, step: AlterColumn) -> pa.Field:
+    metadata = dict(old.metadata or {})
+    if step.comment is not None:
+        metadata.pop(COMMENT.encode(), None)
+        metadata.update({COMMENT.encode(): step.comment.encode()} if step.comment else {})
+    kind = old.type if step.type is None else step.type
+    return pa.field(old.name, kind, old.nullable if step.nullable is None else step.nullable, metadata or None)
+
+
+def _with(before: Evolution, change: ColumnChange, schema: pa.Schema) -> Evolution:
+    return Evolution(schema, (*before.steps, change), before.casts, before.origins)
+
+
+def _check_position(path: Path, position: str | None, verb: str) -> None:
+    if position is not None:
+        raise Refused(
+            f"Cannot {verb} column '{shown(path)}' {position}: columns of a Lance dataset keep the order they came in.",
+            hint="Leave FIRST or AFTER out, and name columns in the order that is wanted when reading.",
+        )
+
+
+def _check_free(path: Path, siblings: Sequence[pa.Field], own: str | None) -> None:
+    """Raise AlreadyExists if a name is taken: Spark does not tell names by their letters' case."""
+    name = path[-1]
+    if not is_column_name(name):
+        raise InvalidName(f"A Lance dataset cannot have a column '{name}'.", hint=f"{RULES}.")
+    taken = [other.name for other in siblings if other.name != own and other.name.lower() == name.lower()]
+    if taken:
+        there = shown((*path[:-1], taken[0]))
+        raise AlreadyExists(
+            f"There is a column '{there}' already.",
+            hint=None if taken[0] == name else "Spark takes names that differ in case for the same one.",
+        )
+
+
+def _find(schema: pa.Schema, path: Path, verb: str) -> tuple[list[pa.Field], int]:
+    """The fields beside a column, with it, and its place among them."""
+    siblings = _fields(schema, path[:-1], verb)
+    names = [other.name for other in siblings]
+    if not path or path[-1] not in names:
+        raise _unknown(path, names, verb)
+    return siblings, names.index(path[-1])
+
+
+def _fields(schema: pa.Schema, path: Path, verb: str) -> list[pa.Field]:
+    """The columns, or the fields of the struct that a path leads to."""
+    fields = list(schema)
+    for depth, name in enumerate(path):
+        found = next((other for other in fields if other.name == name), None)
+        here = path[: depth + 1]
+        if found is None:
+            raise _unknown(here, [other.name for other in fields], verb)
+        if not pt.is_struct(found.type):
+            raise Refused(
+                f"Cannot {verb} a field inside of column '{shown(here)}': it is {found.type}, not a struct.",
+                hint="What is inside of lists and maps stays as it was written.",
+            )
+        fields = [found.type.field(position) for position in range(found.type.num_fields)]
+    return fields
+
+
+def _replaced(schema: pa.Schema, path: Path, fields: Sequence[pa.Field]) -> pa.Schema:
+    """The schema with other columns, or with other fields in the struct that a path leads to."""
+    if not path:
+        return pa.schema(fields, metadata=schema.metadata)
+
+    def within(column: pa.Field, rest: Path) -> pa.Field:
+        if not rest:
+            return column.with_type(pa.struct(fields))
+        inner = [column.type.field(position) for position in range(column.type.num_fields)]
+        return column.with_type(pa.struct([within(each, rest[1:]) if each.name == rest[0] else each for each in inner]))
+
+    columns = [within(column, path[1:]) if column.name == path[0] else column for column in schema]
+    return pa.schema(columns, metadata=schema.metadata)
+
+
+def _unknown(path: Path, names: Sequence[str], verb: str) -> LanceSparkError:
+    if not path:
+        return InvalidOption(f"No column to {verb} was named.")
+    folded = [name for name in names if name.lower() == path[-1].lower()]
+    near = folded or difflib.get_close_matches(path[-1], names, n=3, cutoff=0.5)
+    listed = ", ".join(f"'{shown((*path[:-1], name))}'" for name in near or names[:5])
+    hint = f"Did you mean {listed}?" if near else f"There are {listed}{' and more' if len(names) > 5 else ''}."
+    return NotFound(f"Cannot {verb} column '{shown(path)}': there is no such column.", hint=hint)
+
+
+# --- Which types a stored column may be given without looking at its values
+
+_FAMILIES = (pt.is_integer, pt.is_floating, pt.is_decimal)
+
+
+def why_not_widen(old: pa.DataType, new: pa.DataType) -> str | None:
+    """The reason a stored column of one type cannot become the other; None when every value stays what it is.
+
+    pylance casts within whole numbers, floating-point numbers and decimals, and not from one of these to another.
+    """
+    if not any(family(old) and family(new) for family in _FAMILIES):
+        return "only a number can be given a wider type, of its own kind"
+    # Appending may check each value; a column is not altered in the hope that all its values fit.
+    if pt.is_signed_integer(old) and pt.is_unsigned_integer(new):
+        return "values could be lost"
+    if not pt.is_decimal(old) and new.bit_width < old.bit_width:
+        return "values could be lost"
+    return why_not(old, new)
+
+
+# --- Memory alignment that pylance relies on and Spark's Arrow stream does not give
+
+_ALIGNMENT = 16
+"""Bytes a decimal's values must be aligned to in Rust; Arrow's IPC streams, as Spark writes them, align to 8."""
+
+
+def align(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with its decimals where pylance can use them; without a copy when they are there already.
+
+    An unaligned decimal makes pylance panic, and whether one is unaligned depends on the columns before it.
+    """
+    columns = [_aligned(column) if _holds_decimal(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _aligned(column: pa.Array) -> pa.Array:
+    if all(buffer is None or buffer.address % _ALIGNMENT == 0 for buffer in column.buffers()):
+        return column
+    return column.copy_to(pa.default_cpu_memory_manager())
+
+
+def _holds_decimal(kind: pa.DataType) -> bool:
+    return bool(pt.is_decimal(kind)) or any(_holds_decimal(kind.field(i).type) for i in range(kind.num_fields))

@@ -1,0 +1,573 @@
+"""What the versions between a base and a side did, as far as their transactions say so. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.format.contents import Contents, DeletionFile, Field, Fragment
+from lance_spark.format.row_ids import Rewrite
+
+_QUIET = frozenset({"Append", "Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
+"""Operations that leave every older fragment as it was."""
+_SAME_ROWS = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateBases"})
+"""Operations after which a table has the same rows, columns and values."""
+_MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project", "Rewrite"}
+"""Operations after which a row that left a fragment which is still there was deleted, and not written anew."""
+_ADDS_NO_COLUMNS = (_QUIET - {"Clone"}) | {"Delete", "Project", "Rewrite", "Update"}
+_REPLACES_ALL = frozenset({"Overwrite"})
+_IN_NO_CONFLICT = _QUIET - {"UpdateConfig"}
+"""Operations that conflict only with a replaced table. ``UpdateConfig`` may change comments of columns."""
+_SHOWN = 4
+
+
+class VersionSpan(NamedTuple):
+    """Versions of one branch."""
+
+    branch: str | None
+    after: int
+    """The version before the first one."""
+    until: int
+
+
+class Step(NamedTuple):
+    """One version and what made it."""
+
+    version: int
+    operation: str
+    """pylance's name of the operation."""
+    moved: bool | None = None
+    """Whether it rewrote older rows; None if the operation says it."""
+    brings: bool = False
+    """Whether rows came with it by a pick, a revert or a restore."""
+    adds_only: bool = False
+    """Whether it is known to have only added rows, which were never in other files before."""
+    replaced: bool | None = None
+    """Whether it replaced the whole table; None if the operation says it."""
+    rewrites: tuple[Rewrite, ...] = ()
+    """What it compacted, or took over as compacted."""
+
+    reordered: bool = False
+    """Whether it is known to have only moved rows to other files, in another order."""
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether nothing of the table before is left in it."""
+        return self.operation in _REPLACES_ALL if self.replaced is None else self.replaced
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether rows may have left a fragment without being deleted."""
+        return self.operation not in _MOVES_NO_ROWS if self.moved is None else self.moved
+
+    @property
+    def renames_rows(self) -> bool:
+        """Whether older rows may lie in other files since then."""
+        return self.moves_rows or self.brings or self.reordered or bool(self.rewrites) or self.operation == "Rewrite"
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether older rows may have been rewritten or deleted."""
+        return self.operation not in _QUIET and not self.adds_only
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The versions after a base, ascending: of one chain and, before them, of those it was forked from."""
+
+    branch: str | None
+    all: tuple[Step, ...] = ()
+    complete: bool = True
+    """False if versions in between are gone, so that what they did is unknown."""
+
+    @cached_property
+    def moves_no_rows(self) -> bool:
+        """Whether rows that left a fragment are certain to have been deleted rather than updated."""
+        return self.complete and not any(step.moves_rows for step in self.all)
+
+    @cached_property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """What was compacted."""
+        return tuple(rewrite for step in self.all for rewrite in step.rewrites)
+
+    @property
+    def keep_all_rows(self) -> bool:
+        """Whether all that they did is certain to have left the same rows and values in the table."""
+        same = (step.reordered or step.operation in _SAME_ROWS for step in self.all)
+        return self.complete and bool(self.all) and all(same)
+
+    @property
+    def brings(self) -> bool:
+        """Whether one of them brought rows that another chain may have, too."""
+        return any(step.brings for step in self.all)
+
+    def may_hide(self, other: Steps) -> bool:
+        """Whether the names of files no longer show which rows of this side were picked, reverted or restored.
+
+        That is so if this side rewrote or deleted rows since then, or the other side did so at any time.
+        """
+        first = next((position for position, step in enumerate(self.all) if step.brings), None)
+        if first is None:
+            return False
+        later = self.all[first + 1 :]
+        return any(step.changes_rows for step in (*later, *other.all)) or not (self.complete and other.complete)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether one of them may have rewritten or deleted older rows."""
+        return not self.complete or any(step.changes_rows for step in self.all)
+
+    @property
+    def renames_rows(self) -> bool:
+        """Whether older rows may lie in other files after them."""
+        return not self.complete or any(step.renames_rows for step in self.all)
+
+    def changed_after(self, version: int) -> bool:
+        """Whether rows of a version of this branch, or rows of a later version, may have changed since."""
+        return not self.complete or any(step.changes_rows for step in self.all if step.version > version)
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether one of them replaced the whole table."""
+        return any(step.replaces_all for step in self.all)
+
+    @property
+    def may_add_columns(self) -> bool:
+        """Whether one of them may have given the table a new column."""
+        return not self.complete or any(step.operation not in _ADDS_NO_COLUMNS for step in self.all)
+
+    def described(self) -> str:
+        """The versions that changed anything, as a user reads them: ``main@7 (Update), main@8 (Delete)``."""
+        return _listed(self.branch, [step for step in self.all if step.operation not in _IN_NO_CONFLICT] or self.all)
+
+
+def _listed(branch: str | None, steps: Iterable[Step]) -> str:
+    named = [f"{branch or MAIN}@{step.version} ({step.operation})" for step in steps]
+    return ", ".join(named if len(named) <= _SHOWN else [*named[:_SHOWN], f"{len(named) - _SHOWN} more"])
+
+
+# --- Versions as a log shows them
+
+_WORDS = {
+    "Append": "append",
+    "Clone": "clone",
+    "CreateIndex": "index",
+    "DataOverlay": "overlay",
+    "DataReplacement": "replace column",
+    "Delete": "delete",
+    "Merge": "add columns",
+    "Overwrite": "overwrite",
+    "Project": "change columns",
+    "ReserveFragments": "reserve fragments",
+    "Restore": "restore",
+    "Rewrite": "compact",
+    "Unknown": "unknown",
+    "Update": "update",
+    "UpdateBases": "update bases",
+    "UpdateConfig": "config",
+    "UpdateMemWalState": "update write-ahead log",
+}
+"""pylance's operations as people call them; its ``Merge`` adds columns, and has nothing to do with branches."""
+
+
+def words_for(version: int, operation: str, action: str | None) -> str:
+    """What made a version, e.g. ``append``, ``create`` or ``merge (append)``."""
+    said = _WORDS.get(operation, operation)
+    if operation == "Overwrite" and version == 1:
+        said = "create"
+    return said if action is None or action == said else f"{action} ({said})"
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One version in a log."""
+
+    branch: str | None
+    """None for main."""
+    version: int
+    timestamp: datetime
+    """Commit time, UTC."""
+    operation: str
+    """pylance's name, e.g. ``Append``; ``Unknown`` where the transaction is lost or newer than this package."""
+    action: str | None = None
+    """This package's name of what was done, e.g. ``merge``; None for a commit that other software made."""
+    source: str | None = None
+    """Where the changes came from, e.g. ``exp@8``."""
+    message: str | None = None
+    total_rows: int | None = None
+    """Rows of the version; None where the writer did not count them."""
+    stat: Stat | None = None
+    """Only if it was asked for, and only if the version before is there to compare with."""
+    tags: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    """Branches of which it is the newest version."""
+    forks: tuple[str, ...] = ()
+    """Branches that were created from it."""
+    parents: tuple[PinnedVersion, ...] = ()
+    """The version before it, as far as it is there; then the one a merge took in."""
+    inherited: bool = False
+    """Whether the log has gone on past the fork of its branch, and this is a version of the parent."""
+
+    @property
+    def pin(self) -> PinnedVersion:
+        """The version itself."""
+        return PinnedVersion(self.branch, self.version)
+
+    @property
+    def words(self) -> str:
+        """What happened, e.g. ``append``, ``create`` or ``merge (append)``."""
+        return words_for(self.version, self.operation, self.action)
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON: names and versions as text, the time in ISO 8601."""
+        return {
+            "branch": self.branch or MAIN,
+            "version": self.version,
+            "timestamp": self.timestamp.isoformat(),
+            "operation": self.operation,
+            "action": self.action,
+            "source": self.source,
+            "message": self.message,
+            "total_rows": self.total_rows,
+            "stat": None if self.stat is None else self.stat.as_record(),
+            "tags": list(self.tags),
+            "heads": list(self.heads),
+            "forks": list(self.forks),
+            "parents": [str(parent) for parent in self.parents],
+            "inherited": self.inherited,
+        }
+
+
+@dataclass(frozen=True)
+class ConfigChange:
+    """One setting that a version changed."""
+
+    key: str
+    before: str | None
+    """None where it was not set."""
+    after: str | None
+
+    def as_record(self) -> dict[str, str | None]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """One column, or a field inside one."""
+
+    id: int
+    path: str
+    """Name; with dots for a field inside a column."""
+    type: str
+    """Lance's name of the logical type."""
+    nullable: bool
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Index:
+    """One index."""
+
+    name: str
+    columns: tuple[str, ...]
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"name": self.name, "columns": list(self.columns)}
+
+
+@dataclass(frozen=True)
+class VersionDetail:
+    """One version in full."""
+
+    entry: LogEntry
+    columns: tuple[StoredColumn, ...]
+    indexes: tuple[Index, ...]
+    config_changes: tuple[ConfigChange, ...]
+    """Against the version before."""
+    fragments: int
+    data_files: int
+    deletion_files: int
+    deleted_rows: int
+    bytes: int
+    """Bytes of data files, as far as their writers recorded them."""
+    bases: tuple[str, ...]
+    """Other places that hold files of the version."""
+    storage_version: str
+    stable_row_ids: bool
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON."""
+        plain = {
+            "entry": self.entry.as_record(),
+            "columns": [column.as_record() for column in self.columns],
+            "indexes": [index.as_record() for index in self.indexes],
+            "config_changes": [change.as_record() for change in self.config_changes],
+            "bases": list(self.bases),
+        }
+        return {**vars(self), **plain}
+
+
+# --- Which fragments two versions have in common, and what became of the others
+# Names of data files are unique, so fragments that name the same file are the same one, also across a branch and its
+# parent, where ids of bases and fragments differ.
+
+
+@dataclass(frozen=True)
+class FragmentPair:
+    """One fragment as two versions have it."""
+
+    before: Fragment
+    after: Fragment
+
+    @property
+    def deletes_alike(self) -> bool:
+        """Whether the same rows are deleted in both, as far as the names of their deletion files show."""
+        return _deletion(self.before.deletion) == _deletion(self.after.deletion)
+
+    def replaced_fields(self, known: Collection[int]) -> frozenset[int]:
+        """Those of the known fields whose values are in different files."""
+        before, after = _places(self.before), _places(self.after)
+        return frozenset(field for field in known if before.get(field) != after.get(field))
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether anything but ids of bases and fragments differs."""
+        overlaid = self.before.has_overlays or self.after.has_overlays
+        return overlaid or not self.deletes_alike or _places(self.before) != _places(self.after)
+
+
+@dataclass(frozen=True)
+class FragmentChanges:
+    """Fragments that two versions do not have in common. All others hold the same rows."""
+
+    added: tuple[Fragment, ...]
+    """Only in the later version."""
+    removed: tuple[Fragment, ...]
+    """Only in the earlier one."""
+    changed: tuple[FragmentPair, ...]
+    """In both, with other deletion files, data files or overlays."""
+
+
+def match(before: Contents, after: Contents, every: bool = False) -> FragmentChanges:
+    """Compare the fragments of two versions. Only records that differ are decoded.
+
+    With ``every`` all fragments that both have count as changed: what a column is called, and whether it is there, is
+    not in their records.
+    """
+    gone, new = before.fragments_without(after), after.fragments_without(before)
+    pairs, removed, added = _paired(gone, new)
+    if every:
+        pairs += [FragmentPair(fragment, fragment) for fragment in after.fragments_shared(before)]
+    changed = tuple(pair for pair in pairs if every or pair.may_differ)
+    return FragmentChanges(tuple(added), tuple(removed), changed)
+
+
+def _paired(
+    gone: Sequence[Fragment], new: Sequence[Fragment]
+) -> tuple[list[FragmentPair], list[Fragment], list[Fragment]]:
+    """Each fragment is in one pair at most: a file that was taken over twice holds its rows twice."""
+    by_file: dict[str, list[int]] = defaultdict(list)
+    for place, fragment in enumerate(gone):
+        for path in {file.path for file in fragment.files}:
+            by_file[path].append(place)
+    pairs, added, taken = [], [], set()
+    for fragment in new:
+        candidates = [place for file in fragment.files for place in by_file.get(file.path, ()) if place not in taken]
+        if not candidates:
+            added.append(fragment)
+            continue
+        best = min(candidates, key=lambda place: (gone[place].id != fragment.id, place))
+        taken.add(best)
+        pairs.append(FragmentPair(gone[best], fragment))
+    return pairs, [fragment for place, fragment in enumerate(gone) if place not in taken], added
+
+
+def _deletion(file: DeletionFile | None) -> tuple[int, int] | None:
+    # The fragment's id is part of the file's name and may change; the file's own id is random.
+    return None if file is None else (file.read_version, file.id)
+
+
+def _places(fragment: Fragment) -> dict[int, str]:
+    """The file of each column; ids below 0 are columns that were replaced, and row ids."""
+    return {field: file.path for file in fragment.files for field in file.fields if field >= 0}
+
+
+@dataclass(frozen=True)
+class Stat:
+    """How much a version added and removed. Rows that were only moved from file to file count as neither."""
+
+    rows_added: int | None
+    """None where the writer did not record how many rows fragments have."""
+    rows_removed: int | None
+    files_added: int
+    """Data files."""
+    files_removed: int
+    bytes_added: int
+    """Bytes of data files, as far as their writers recorded them."""
+    bytes_removed: int
+
+    def as_record(self) -> dict[str, int | None]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+def stat(changes: FragmentChanges, counted: bool = True, moved: bool = False) -> Stat:
+    """Sum up changes. ``counted``: row counts can be relied on. ``moved``: the commit only moved rows (compaction)."""
+    added = sum(fragment.rows for fragment in changes.added)
+    removed = sum(fragment.rows for fragment in changes.removed)
+    for pair in changes.changed:
+        added += max(0, pair.after.rows - pair.before.rows)
+        removed += max(0, pair.before.rows - pair.after.rows)
+    if moved:
+        both = min(added, removed)
+        added, removed = added - both, removed - both
+    before = _sizes((*changes.removed, *(pair.before for pair in changes.changed)))
+    after = _sizes((*changes.added, *(pair.after for pair in changes.changed)))
+    new, gone = after.keys() - before.keys(), before.keys() - after.keys()
+    return Stat(
+        rows_added=added if counted else None,
+        rows_removed=removed if counted else None,
+        files_added=len(new),
+        files_removed=len(gone),
+        bytes_added=sum(after[path] for path in new),
+        bytes_removed=sum(before[path] for path in gone),
+    )
+
+
+def stat_of_all(contents: Contents) -> Stat:
+    """The stat of a version that nothing came before."""
+    return stat(FragmentChanges(tuple(contents.fragments()), (), ()), contents.counts_rows)
+
+
+def _sizes(fragments: Iterable[Fragment]) -> dict[str, int]:
+    return {file.path: file.size for fragment in fragments for file in fragment.files}
+
+
+# --- How the columns of two versions differ, by the ids of their fields
+
+ADDED, DROPPED, RENAMED, RETYPED, NULLABILITY = "added", "dropped", "renamed", "type changed", "nullability changed"
+PRIMARY_KEY = "lance-schema:unenforced-primary-key"
+"""Metadata of a field that is part of the table's key."""
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """One difference."""
+
+    kind: str
+    """ADDED, DROPPED, RENAMED, RETYPED or NULLABILITY."""
+    column: str
+    """Path of the column in the later version; of a dropped one in the earlier version."""
+    before: str | None = None
+    """Path, type or ``null`` / ``not null`` before; None for an added column."""
+    after: str | None = None
+
+    def as_record(self) -> dict[str, str | None]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+def columns(fields: Sequence[Field]) -> tuple[StoredColumn, ...]:
+    """All fields with their whole paths, parents first."""
+    paths: dict[int, str] = {}
+    columns = []
+    for field in fields:
+        above = paths.get(field.parent_id)
+        paths[field.id] = field.name if above is None else f"{above}.{field.name}"
+        columns.append(StoredColumn(field.id, paths[field.id], field.type, field.nullable))
+    return tuple(columns)
+
+
+def compare_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[ColumnChange, ...]:
+    """What changed, in the order of the later version; dropped columns come last.
+
+    pylance gives a column another id when its type changes: one that is dropped and added under one name is that.
+    """
+    old, new = {column.id: column for column in columns(before)}, {column.id: column for column in columns(after)}
+    dropped = {column.path: column for column in old.values() if column.id not in new}
+    changes: list[ColumnChange] = []
+    for column in new.values():
+        earlier = old.get(column.id) or dropped.pop(column.path, None)
+        if earlier is None:
+            changes.append(ColumnChange(ADDED, column.path, None, column.type))
+        else:
+            changes += _differences(earlier, column)
+    return (*changes, *(ColumnChange(DROPPED, column.path, column.type) for column in dropped.values()))
+
+
+def _differences(before: StoredColumn, after: StoredColumn) -> Iterable[ColumnChange]:
+    # A column inside a renamed one keeps its own name; only the end of the path is its own.
+    if before.path.rpartition(".")[2] != after.path.rpartition(".")[2]:
+        yield ColumnChange(RENAMED, after.path, before.path, after.path)
+    if before.type != after.type or before.id != after.id:
+        yield ColumnChange(RETYPED, after.path, before.type, after.type)
+    if before.nullable != after.nullable:
+        yield ColumnChange(NULLABILITY, after.path, _null(before), _null(after))
+
+
+def _null(column: StoredColumn) -> str:
+    return "null" if column.nullable else "not null"
+
+
+def common_fields(before: Sequence[Field], after: Sequence[Field]) -> frozenset[int]:
+    """Ids of fields that both versions have, with the same type: values of theirs can be compared."""
+    types = {field.id: field.type for field in before}
+    return frozenset(field.id for field in after if types.get(field.id) == field.type)
+
+
+def common_columns(before: Sequence[Field], after: Sequence[Field]) -> tuple[tuple[str, str], ...]:
+    """(name before, name after) of the columns whose values can be compared, all fields inside of them included."""
+    shapes = _shapes(before)
+    shapes_after = _shapes(after)
+    return tuple(
+        (shapes[key][0], shapes_after[key][0])
+        for key in shapes_after
+        if key in shapes and shapes[key][1] == shapes_after[key][1]
+    )
+
+
+def key_columns(fields: Sequence[Field]) -> tuple[str, ...]:
+    """Names of the columns that are the table's key; empty where it has none."""
+    return tuple(
+        field.name
+        for field in fields
+        if field.parent_id == -1 and dict(field.metadata).get(PRIMARY_KEY, b"").lower() in (b"true", b"1", b"yes")
+    )
+
+
+def top_level(fields: Sequence[Field], ids: Iterable[int]) -> frozenset[str]:
+    """Names of the columns that fields of these ids are, or lie in."""
+    parents = {field.id: field.parent_id for field in fields}
+    names = {field.id: field.name for field in fields}
+    names_used = set()
+    for field in ids:
+        here = field
+        while parents.get(here, -1) != -1:
+            here = parents[here]
+        if here in names:
+            names_used.add(names[here])
+    return frozenset(names_used)
+
+
+def _shapes(fields: Sequence[Field]) -> dict[int, tuple[str, tuple[tuple[int, str, str], ...]]]:
+    """Per column: its name, and ids, types and inner names of all that is in it."""
+    owner: dict[int, int] = {}
+    inner: dict[int, list[tuple[int, str, str]]] = {}
+    names: dict[int, str] = {}
+    for field in fields:
+        owner[field.id] = owner.get(field.parent_id, field.id)
+        if owner[field.id] == field.id:
+            names[field.id] = field.name
+        own_name = "" if owner[field.id] == field.id else field.name
+        inner.setdefault(owner[field.id], []).append((field.id, field.type, own_name))
+    return {key: (names[key], tuple(inner[key])) for key in names}

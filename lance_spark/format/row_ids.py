@@ -1,0 +1,546 @@
+"""Stable row ids of a fragment: reading a sequence, and which of its ids another chain may take over. Pure.
+
+Each chain numbers its new rows itself, so two chains give one number to different rows. With two rows of one id, an
+index returns the wrong row. So a fragment keeps the ids of rows that the base has, as ours numbers them, and the commit
+gives new ids to its other rows (pylance numbers the rows that follow those with an id).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_spark.errors import CorruptData
+from lance_spark.format.contents import Contents, DataFile, DeletionFile, Fragment
+from lance_spark.format.manifest import message, parse
+from lance_spark.format.versions import Deletions
+
+_WIDTHS = {"narrow": "H", "wide": "I", "whole": "Q"}
+
+
+def read_row_ids(sequence: bytes) -> list[int]:
+    """The row ids of a fragment, in the order of its rows. Raises CorruptData."""
+    ids: list[int] = []
+    for segment in parse("RowIdSequence", sequence).segments:
+        ids += _segment(segment)
+    return ids
+
+
+def write_row_ids(ids: Sequence[int]) -> bytes:
+    """A sequence of row ids as manifests hold them: one range for each unbroken run."""
+    sequence = message("RowIdSequence")
+    for start, end in _runs(ids):
+        segment = sequence.segments.add()
+        segment.range.start, segment.range.end = start, end
+    return bytes(sequence.SerializeToString())
+
+
+def kept_row_ids(
+    ids: Sequence[int], known: Callable[[int], int | None], dead: Collection[int] = frozenset()
+) -> list[int] | None:
+    """The ids that a fragment takes along, as ours knows them: those of rows from before the base, which come first.
+
+    ``known`` returns the id of a row in ours; None for a new row. Rows at the places ``dead`` are deleted: any id will
+    do for them. The result is None if old and new rows are mixed, so that the commit could not number the new ones.
+    """
+    known_ids = [known(row) for row in ids]
+    end = max((at + 1 for at, row in enumerate(known_ids) if row is not None and at not in dead), default=0)
+    if any(row is None and at not in dead for at, row in enumerate(known_ids[:end])):
+        return None
+    free = max((row for row in known_ids if row is not None), default=-1) + 1
+    return [row if row is not None else free + at for at, row in enumerate(known_ids[:end])]
+
+
+def matched_row_ids(theirs: bytes, ours: bytes) -> dict[int, int]:
+    """How ours knows the rows of a fragment that both have, by the ids in theirs."""
+    return dict(zip(read_row_ids(theirs), read_row_ids(ours), strict=False))
+
+
+def _segment(segment: Any) -> Iterable[int]:
+    kind = next((field.name for field, _ in segment.ListFields()), None)
+    if kind == "range":
+        return range(segment.range.start, segment.range.end)
+    if kind == "range_with_holes":
+        span = segment.range_with_holes
+        holes = frozenset(_array(span.holes))
+        return [row for row in range(span.start, span.end) if row not in holes]
+    if kind == "range_with_bitmap":
+        span = segment.range_with_bitmap
+        return [row for at, row in enumerate(range(span.start, span.end)) if span.bitmap[at >> 3] >> (at & 7) & 1]
+    if kind in ("sorted_array", "array"):
+        return _array(getattr(segment, kind))
+    raise CorruptData("Row ids are written in a form that this release does not know.")
+
+
+def _array(encoded: Any) -> list[int]:
+    for each_field, offsets in encoded.ListFields():
+        values = array(_WIDTHS[each_field.name])
+        values.frombytes(offsets.values)
+        if sys.byteorder == "big":
+            values.byteswap()
+        return [offsets.base + value for value in values]
+    return []
+
+
+def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for row in ids:
+        if runs and runs[-1][1] == row:
+            runs[-1] = (runs[-1][0], row + 1)
+        else:
+            runs.append((row, row + 1))
+    return runs
+
+
+# --- Rows of a fragment that have labels, as runs: a compaction of a million rows is a handful of numbers
+# Pure.
+#
+# Runs are an array with a row for each: where it starts, where it ends, and the label of its first row; the labels that
+# follow go up by one. They ascend and do not overlap.
+
+Runs = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int64]
+"""Ascending."""
+NONE: Runs = np.zeros((0, 3), np.int64)
+
+
+def run(rows: int, label: int) -> Runs:
+    """The runs of a fragment of which every row has a label."""
+    return np.array([[0, rows, label]], np.int64) if rows else NONE
+
+
+def of_rows(rows: Sequence[int] | Offsets, label: int = 0) -> Runs:
+    """The runs of some rows, ascending; a row's label is its number plus ``label``."""
+    own = np.asarray(rows, np.int64)
+    return joined(np.column_stack([own, own + 1, own + label]))
+
+
+def count(runs: Runs) -> int:
+    """How many rows have a label."""
+    return int((runs[:, 1] - runs[:, 0]).sum())
+
+
+def live(runs: Runs, deleted: Offsets) -> Runs:
+    """The runs without deleted rows."""
+    if not len(runs) or not len(deleted):
+        return runs
+    pieces = _cut(runs, np.concatenate([deleted, deleted + 1]))
+    return pieces[~_contains(deleted, pieces[:, 0])]
+
+
+def ranked(runs: Runs, deleted: Offsets) -> Runs:
+    """The runs without deleted rows, by the numbers of rows among those that are not deleted."""
+    pieces = live(runs, deleted).copy()
+    pieces[:, :2] -= np.searchsorted(deleted, pieces[:, 0])[:, None]
+    return joined(pieces)
+
+
+def unranked(runs: Runs, deleted: Offsets, rows: int) -> Runs:
+    """Where runs by numbers of live rows are in a fragment of so many rows."""
+    if not len(runs) or not len(deleted):
+        return runs
+    starts, ends = np.concatenate([[0], deleted + 1]), np.concatenate([deleted, [rows]])
+    starts, ends = starts[starts < ends], ends[starts < ends]
+    ranks = np.cumsum(np.concatenate([[0], ends - starts]))[:-1]
+    pieces = _cut(runs, ranks)
+    shift = starts - ranks
+    pieces[:, :2] += shift[np.searchsorted(ranks, pieces[:, 0], "right") - 1][:, None]
+    return joined(pieces)
+
+
+def moved(runs: Runs, by: int) -> Runs:
+    """The runs so many rows later."""
+    return runs + np.array([by, by, 0], np.int64)
+
+
+def part(runs: Runs, start: int, end: int) -> Runs:
+    """The runs between two rows, counted from the first of these."""
+    pieces = _cut(runs, np.array([start, end], np.int64))
+    return moved(pieces[(pieces[:, 0] >= start) & (pieces[:, 1] <= end)], -start)
+
+
+def joined(runs: Runs) -> Runs:
+    """The same with as few runs as there can be."""
+    if len(runs) < 2:
+        return runs
+    follows = (runs[1:, 0] == runs[:-1, 1]) & (runs[1:, 2] - runs[:-1, 2] == runs[:-1, 1] - runs[:-1, 0])
+    first = np.concatenate([[True], ~follows])
+    last = np.concatenate([~follows, [True]])
+    return np.column_stack([runs[first, 0], runs[last, 1], runs[first, 2]])
+
+
+def united(one: Runs, other: Runs) -> Runs | None:
+    """The labels of both; None if a row has another label in each."""
+    if not len(one) or not len(other):
+        return one if len(one) else other
+    one, other = _cut(one, other[:, :2].ravel()), _cut(other, one[:, :2].ravel())
+    at = np.searchsorted(one[:, 0], other[:, 0])
+    known = _contains(one[:, 0], other[:, 0])
+    if not (one[at[known], 2] == other[known, 2]).all():
+        return None
+    both = np.concatenate([one, other[~known]])
+    return joined(both[np.argsort(both[:, 0])])
+
+
+def sorted_by_row(several: Sequence[Runs]) -> Runs:
+    """Runs of different rows, together."""
+    found = np.concatenate([NONE, *several])
+    return found[np.argsort(found[:, 0], kind="stable")]
+
+
+def by_label(runs: Runs) -> Runs:
+    """The runs with labels and rows in each other's places. Each label has to be there once."""
+    length = runs[:, 1] - runs[:, 0]
+    turned = np.column_stack([runs[:, 2], runs[:, 2] + length, runs[:, 0]])
+    return turned[np.argsort(turned[:, 0])]
+
+
+def overlap(runs: Runs) -> bool:
+    """Whether a row, or after :func:`by_label` a label, is there twice. The runs have to ascend."""
+    return bool((runs[1:, 0] < runs[:-1, 1]).any())
+
+
+def without(runs: Runs, others: Runs) -> Runs:
+    """The runs without the rows that others have."""
+    return _chosen(runs, others, False)
+
+
+def within(runs: Runs, others: Runs) -> Runs:
+    """The runs with only the rows that others have."""
+    return _chosen(runs, others, True)
+
+
+def _chosen(runs: Runs, others: Runs, inside: bool) -> Runs:
+    if not len(runs) or not len(others):
+        return NONE if inside else runs
+    pieces = _cut(runs, others[:, :2].ravel())
+    at = np.searchsorted(others[:, 0], pieces[:, 0], "right") - 1
+    known = (at >= 0) & (pieces[:, 0] < others[at, 1])
+    return joined(pieces[known == inside])
+
+
+def rows_of(runs: Runs) -> Offsets:
+    """Each row that has a label."""
+    lengths = runs[:, 1] - runs[:, 0]
+    first = np.repeat(runs[:, 0] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) if len(runs) else NONE[:, 0]
+    found: Offsets = first + np.arange(int(lengths.sum()), dtype=np.int64)
+    return found
+
+
+def _cut(runs: Runs, at: Offsets) -> Runs:
+    """The same rows, with a new run at each of these places."""
+    if not len(runs):
+        return runs
+    bounds = np.unique(np.concatenate([runs[:, 0], runs[:, 1], at]))
+    starts, ends = bounds[:-1], bounds[1:]
+    own = np.searchsorted(runs[:, 0], starts, "right") - 1
+    inside = (own >= 0) & (starts < runs[own, 1])
+    starts, ends, own = starts[inside], ends[inside], own[inside]
+    return np.column_stack([starts, ends, runs[own, 2] + starts - runs[own, 0]])
+
+
+def _contains(ascending: Offsets, values: Offsets) -> npt.NDArray[np.bool_]:
+    if not len(ascending):
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.asarray(ascending[at] == values)
+
+
+# --- Compactions as statements about rows: which rows of old files and of new ones are the same
+# Pure.
+#
+# A data file never changes. So a row is known by its file and its place in it, and a compaction says: the live rows of
+# these files, one after the other, are the live rows of those. Statements of both sides of a merge, and of merges
+# before it, are put together: a row is looked for in all files that it is said to be in.
+
+REWRITES = "lance_spark.rewrites"
+"""Transaction property: the compactions that a version took over. Its own operation does not tell them."""
+_MOST = 4 * 1024 * 1024
+"""Characters of that property. Without it later merges find fewer rows, and say so."""
+
+DeletionKey = tuple[str, int, int, int]
+"""A deletion file: data file of the fragment, version that was read, number, rows."""
+
+
+class Rewrite(NamedTuple):
+    """One compaction: the live rows of ``old``, one after the other, are those of ``new``."""
+
+    old: tuple[Fragment, ...]
+    """As they were right before."""
+    new: tuple[Fragment, ...]
+    deletions: Mapping[DeletionKey, Deletions] = {}
+    """Where deletion files of these fragments are, or were."""
+
+    @property
+    def paths(self) -> set[str]:
+        """All data files."""
+        return {file.path for entry in (*self.old, *self.new) for file in entry.files}
+
+
+def deletion_key(fragment: Fragment) -> DeletionKey | None:
+    """What tells the deletion file of a fragment from all others, wherever it is; None where no row is deleted."""
+    deletion = fragment.deletion
+    if deletion is None:
+        return None
+    return fragment.files[0].path, deletion.read_version, deletion.id, deletion.rows
+
+
+class Files:
+    """Which data files have the same rows: those of one fragment, as long as one of them is among its files."""
+
+    def __init__(self, fragments: Iterable[Fragment]) -> None:
+        self._names: dict[str, str] = {}
+        for fragment in fragments:
+            for file in fragment.files:
+                self._join(fragment.files[0].path, file.path)
+
+    def _find(self, path: str) -> str:
+        while (above := self._names.get(path, path)) != path:
+            path = above
+        return path
+
+    def _join(self, one: str, other: str) -> None:
+        self._names.setdefault(one, one)
+        first, second = self._find(one), self._find(other)
+        if first != second:
+            self._names[second] = first
+
+    def key(self, fragment: Fragment) -> str:
+        """The name of the fragment's rows."""
+        known = next((file.path for file in fragment.files if file.path in self._names), None)
+        return self._find(fragment.files[0].path if known is None else known)
+
+    def paths(self, keys: Collection[str]) -> set[str]:
+        """The data files of the fragments with these names."""
+        return {path for path in self._names if self._find(path) in keys}
+
+    def join(self, fragments: Sequence[Fragment]) -> None:
+        """Let fragments have one name."""
+        for fragment in fragments[1:]:
+            self._join(self.key(fragments[0]), self.key(fragment))
+
+
+@dataclass(frozen=True)
+class Connected:
+    """Fragments by the compactions that connect them."""
+
+    rewrites: tuple[Rewrite, ...]
+
+    @cached_property
+    def _groups(self) -> Files:
+        groups = Files(entry for each in self.rewrites for entry in (*each.old, *each.new))
+        for each in self.rewrites:
+            groups.join([*each.old, *each.new])
+        return groups
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(path for each in self.rewrites for path in each.paths)
+
+    def group(self, fragment: Fragment) -> str | None:
+        """What names the compactions that a fragment is connected with; None if there is none."""
+        path = next((file.path for file in fragment.files if file.path in self._known), None)
+        return None if path is None else self._groups.key(fragment)
+
+    def of(self, groups: Collection[str]) -> tuple[Rewrite, ...]:
+        """The compactions of some groups."""
+        return tuple(each for each in self.rewrites if self.group((*each.old, *each.new)[0]) in groups)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Where labelled rows are: by the name of a fragment's rows."""
+
+    files: Files
+    labels: dict[str, Runs] = field(default_factory=dict)
+    doubtful: tuple[str, ...] = ()
+    """Why no row is certain; empty if nothing contradicts."""
+    complete: bool = True
+    """False if deletion files are gone, so that some compactions do not count: rows look as if they were updated."""
+
+    def labels_of(self, fragment: Fragment) -> Runs:
+        """The labels of a fragment's rows, deleted ones among them."""
+        return self.labels.get(self.files.key(fragment), NONE)
+
+
+Deleted = Callable[[Fragment], "Offsets | None"]
+"""The deleted rows of a fragment; None if nobody knows them any more."""
+
+
+def trace(start: Sequence[tuple[Fragment, Runs]], rewrites: Sequence[Rewrite], deleted: Deleted) -> Traced:
+    """Look for labelled rows in all files that compactions moved them to or from. No two labels are of one row."""
+    files = Files([*(each for each, _ in start), *(entry for each in rewrites for entry in (*each.old, *each.new))])
+    bijections = [_Bijection.of(each, files, deleted) for each in rewrites]
+    doubtful = [each for each in bijections if isinstance(each, str)]
+    labels = {files.key(fragment): runs for fragment, runs in start}
+    if not doubtful and not _spread([each for each in bijections if isinstance(each, _Bijection)], labels):
+        doubtful.append("two compactions say different things about a row")
+    return Traced(files, labels, tuple(doubtful), None not in bijections)
+
+
+def _spread(bijections: Sequence[_Bijection], labels: dict[str, Runs]) -> bool:
+    """Spread labels until nothing is new; False if they contradict."""
+    changed = True
+    while changed:
+        changed = False
+        for each in bijections:
+            found = each.spread(labels)
+            if found is None:
+                return False
+            changed = changed or found
+    return True
+
+
+class _Member(NamedTuple):
+    key: str
+    rows: int
+    deleted: Offsets
+
+    @property
+    def live(self) -> int:
+        return self.rows - len(self.deleted)
+
+
+@dataclass(frozen=True)
+class _Bijection:
+    old: tuple[_Member, ...]
+    new: tuple[_Member, ...]
+
+    @classmethod
+    def of(cls, rewrite: Rewrite, files: Files, deleted: Deleted) -> _Bijection | str | None:
+        """None if deletion files are gone; a reason if numbers or ids of rows do not agree."""
+        sides = []
+        for side in (rewrite.old, rewrite.new):
+            gone = [deleted(entry) for entry in side]
+            if any(entry is None for entry in gone):
+                return None
+            sides.append(
+                tuple(
+                    _Member(files.key(entry), entry.physical_rows, offsets)
+                    for entry, offsets in zip(side, gone, strict=True)
+                    if offsets is not None
+                )
+            )
+        if sum(entry.live for entry in sides[0]) != sum(entry.live for entry in sides[1]):
+            return "a compaction has another number of rows after it than before"
+        if not _same_ids(rewrite, sides):
+            return "a compaction has other row ids after it than before"
+        return cls(*sides)
+
+    def spread(self, labels: dict[str, Runs]) -> bool | None:
+        """Give rows of one side the labels of the other. Whether any was new; None if labels contradict."""
+        both = united(_sequence(self.old, labels), _sequence(self.new, labels))
+        if both is None:
+            return None
+        total, changed = count(both), False
+        for side in (self.old, self.new):
+            if count(_sequence(side, labels)) == total:
+                continue
+            changed, start = True, 0
+            for member in side:
+                own = unranked(part(both, start, start + member.live), member.deleted, member.rows)
+                more = united(labels.get(member.key, NONE), own)
+                if more is None:
+                    return None
+                labels[member.key] = more
+                start += member.live
+        return changed
+
+
+def _sequence(side: Sequence[_Member], labels: Mapping[str, Runs]) -> Runs:
+    """The labels of the live rows of a side, one after the other."""
+    pieces, start = [NONE], 0
+    for member in side:
+        if member.key in labels:
+            pieces.append(moved(ranked(labels[member.key], member.deleted), start))
+        start += member.live
+    return joined(np.concatenate(pieces))
+
+
+def _same_ids(rewrite: Rewrite, sides: Sequence[Sequence[_Member]]) -> bool:
+    """Whether row ids, where they are stable and known, are those of the same rows."""
+    if not all(entry.row_ids for entry in (*rewrite.old, *rewrite.new)):
+        return True
+    old, new = (_live_ids(*side) for side in zip((rewrite.old, rewrite.new), sides, strict=True))
+    return old is not None and new is not None and np.array_equal(old, new)
+
+
+def _live_ids(fragments: Sequence[Fragment], members: Sequence[_Member]) -> Offsets | None:
+    """The ids of live rows; None if a fragment does not have one for each row."""
+    found = [np.zeros(0, np.int64)]
+    for fragment, member in zip(fragments, members, strict=True):
+        ids = np.array(read_row_ids(fragment.row_ids), np.int64)
+        if len(ids) != member.rows:
+            return None
+        found.append(np.delete(ids, member.deleted))
+    return np.concatenate(found)
+
+
+def taken_over(rewrites: Sequence[Rewrite], base: Contents) -> tuple[Rewrite, ...]:
+    """The compactions that concern rows of the base: later merges have to know them. Each is there once."""
+    if not rewrites:
+        return ()
+    connected = Connected(rewrites=tuple(rewrites))
+    touched = base.fragments_with({path for each in rewrites for path in each.paths})
+    found = connected.of({group for entry in touched if (group := connected.group(entry)) is not None})
+    return tuple({tuple(tuple(map(_identity, side)) for side in each[:2]): each for each in found}.values())
+
+
+def _identity(fragment: Fragment) -> tuple[Any, ...]:
+    return tuple(file.path for file in fragment.files), deletion_key(fragment)
+
+
+def write_rewrites(rewrites: Iterable[Rewrite]) -> dict[str, str]:
+    """Compactions as a transaction property; nothing if there are none, or far too many."""
+    listed = [[[_plain(entry, each) for entry in side] for side in (each.old, each.new)] for each in rewrites]
+    written = json.dumps(listed, separators=(",", ":")) if listed else ""
+    return {REWRITES: written} if 0 < len(written) <= _MOST else {}
+
+
+def _plain(fragment: Fragment, rewrite: Rewrite) -> list[Any]:
+    files = [[file.path, list(file.fields)] for file in fragment.files]
+    deletion, key = fragment.deletion, deletion_key(fragment)
+    if deletion is None or key is None:
+        return [fragment.id, fragment.physical_rows, files]
+    where = rewrite.deletions.get(key)
+    place = [where.root, where.path] if where is not None else None
+    return [
+        fragment.id,
+        fragment.physical_rows,
+        files,
+        [deletion.file_type, deletion.read_version, deletion.id, deletion.rows, place],
+    ]
+
+
+def read_rewrites(properties: Mapping[str, str]) -> tuple[Rewrite, ...]:
+    """The compactions in transaction properties; none if they cannot be read."""
+    try:
+        listed = json.loads(properties.get(REWRITES, "[]"))
+        return tuple(_rewrite(old, new) for old, new in listed)
+    except (ValueError, TypeError, IndexError):
+        return ()
+
+
+def _rewrite(old: list[Any], new: list[Any]) -> Rewrite:
+    places: dict[DeletionKey, Deletions] = {}
+    return Rewrite(tuple(_read(each, places) for each in old), tuple(_read(each, places) for each in new), places)
+
+
+def _read(plain: list[Any], places: dict[DeletionKey, Deletions]) -> Fragment:
+    number, rows, files, *more = plain
+    named = tuple(DataFile(path, tuple(fields), 0, None) for path, fields in files)
+    fragment = Fragment(number, named, None, rows, b"", False)
+    for kind, version, identity, gone, place in more:
+        fragment = fragment._replace(deletion=DeletionFile(kind, version, identity, gone, None))
+        key = deletion_key(fragment)
+        if place and key is not None:
+            places[key] = Deletions(*place)
+    return fragment

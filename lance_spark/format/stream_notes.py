@@ -1,0 +1,161 @@
+"""The names that a streaming query has in a dataset, and where its own id comes from. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from lance_spark.core.refs import READER_TAG, STREAM_TAG, check_new_tag_name
+from lance_spark.errors import CorruptData, InvalidOption
+from lance_spark.format.transactions import Transaction
+
+QUERY, BATCH = "lance_spark.stream.query", "lance_spark.stream.batch"
+"""Properties of a version: the query that committed it, and the number of the last batch that is in."""
+TAKEN_BACK = "lance_spark.stream.taken_back"
+"""Property of a version that took another one's rows back: the number of that version."""
+CHECKPOINT_FILE = "metadata"
+"""The file of a checkpoint in which Spark keeps the query's id: the same over restarts, another per checkpoint."""
+
+
+def sink_tag(query: str) -> str:
+    """The tag at the last version that a query committed. Raises InvalidOption for an id that no tag can have."""
+    return _tag(STREAM_TAG, query)
+
+
+def source_tag(query: str, branch: str | None) -> str:
+    """The tag at the first version that a query still has to read of a branch. Raises InvalidOption as sink_tag.
+
+    A query may read several branches of one dataset. With one tag for all of them, each would take it from the others,
+    and a cleanup what these have yet to read.
+    """
+    tag = _tag(READER_TAG, query)
+    return tag if branch is None else f"{tag}-{branch.replace('/', '.')}"
+
+
+def parse_query_id(content: bytes, checkpoint: str) -> str:
+    """The query's id from a checkpoint's file ``metadata``. Raises CorruptData."""
+    try:
+        query = json.loads(content)["id"]
+    except (ValueError, KeyError, TypeError):
+        query = None
+    if not isinstance(query, str) or not query:
+        raise CorruptData(
+            f"The file '{CHECKPOINT_FILE}' of the checkpoint {checkpoint} holds no query id.",
+            hint="Is it a checkpoint of Spark's? If only Spark can read it, give the stream an id of your own: "
+            "option('query_id', 'orders'), which stays the same as long as the checkpoint does.",
+        )
+    return query
+
+
+def _tag(prefix: str, query: str) -> str:
+    try:
+        if not query:
+            raise InvalidOption("it is empty.")
+        check_new_tag_name(prefix + query)
+    except InvalidOption as problem:
+        raise InvalidOption(
+            f"'{query}' cannot be the id of a query: {problem.message}",
+            hint="Letters, digits, '.', '-' and '_' can be in it.",
+        ) from None
+    return prefix + query
+
+
+# --- What a cleanup notes of the versions that it is about to delete, for the streams that have yet to look at them
+# Pure.
+#
+# A query that was killed between its commit and the move of its tag finds the batch in the versions after the tag. Once
+# these are cleaned up, only the cleanup knows what they held.
+
+FORMAT = 1
+_KEPT = (QUERY, BATCH, TAKEN_BACK)
+
+
+class Noted(NamedTuple):
+    """What a version said that was cleaned up."""
+
+    operation: str
+    """pylance's name of it, e.g. ``Append``."""
+    properties: Mapping[str, str]
+    """Those of streams."""
+    uuid: str = ""
+    """Of its transaction, if a query committed it."""
+    added: tuple[int, ...] | None = None
+    """The fragments that it added, if a query committed it: the batch may have to be taken back. None if that could not
+    be told, as the version before it was gone."""
+
+    def transaction(self, version: int) -> Transaction:
+        """As the version said it itself."""
+        return Transaction(version - 1, self.uuid, self.operation, self.properties)
+
+    def is_same(self, other: Noted) -> bool:
+        """Whether both tell of one commit."""
+        return self[:3] == other[:3]
+
+
+def noted(transaction: Transaction, added: Iterable[int] | None = None) -> Noted:
+    """What is noted of a version."""
+    said = {name: transaction.properties[name] for name in _KEPT if name in transaction.properties}
+    fragments = None if added is None else tuple(sorted(added))
+    return Noted(transaction.operation, said, transaction.uuid if said else "", fragments)
+
+
+def encode_note(identity: str, versions: Mapping[int, Noted]) -> bytes:
+    """A note of a branch with that identity. Versions that no query committed, nearly all, are told as ranges."""
+    operations: dict[str, list[list[int]]] = {}
+    for version, said in sorted(versions.items()):
+        ranges = operations.setdefault(said.operation, [])
+        if ranges and ranges[-1][1] == version - 1:
+            ranges[-1][1] = version
+        else:
+            ranges.append([version, version])
+    queries = {
+        str(version): {"properties": dict(said.properties), "uuid": said.uuid, "added": said.added}
+        for version, said in versions.items()
+        if said.properties
+    }
+    return json.dumps({"format": FORMAT, "branch": identity, "versions": operations, "queries": queries}).encode()
+
+
+def decode_note(content: bytes, identity: str) -> dict[int, Noted] | None:
+    """What a note says; None for one of another branch of the same name, and for one that cannot be understood."""
+    try:
+        note = json.loads(content)
+        if note["format"] != FORMAT or note["branch"] != identity:
+            return None
+        queries = {
+            int(version): (
+                {str(name): str(value) for name, value in said["properties"].items()},
+                str(said["uuid"]),
+                None if said["added"] is None else tuple(map(int, said["added"])),
+            )
+            for version, said in note["queries"].items()
+        }
+        return {
+            version: Noted(str(operation), *queries.get(version, ({}, "", None)))
+            for operation, ranges in note["versions"].items()
+            for first, last in ranges
+            for version in range(int(first), int(last) + 1)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def joined(notes: Iterable[Mapping[int, Noted]]) -> dict[int, Noted]:
+    """All that notes say, without versions of which they do not say the same: these prove nothing."""
+    together: dict[int, Noted] = {}
+    unsure: set[int] = set()
+    for note in notes:
+        unsure |= {version for version, said in note.items() if not said.is_same(together.get(version, said))}
+        together = updated(together, note)
+    return {version: said for version, said in together.items() if version not in unsure}
+
+
+def updated(before: Mapping[int, Noted], now: Mapping[int, Noted]) -> dict[int, Noted]:
+    """What is noted by now. What a version added, an earlier cleanup may have seen, and the next one not."""
+    known = {
+        version: before[version]
+        for version, said in now.items()
+        if version in before and before[version].is_same(said) and said.added is None
+    }
+    return {**before, **now, **known}

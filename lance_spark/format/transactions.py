@@ -1,0 +1,146 @@
+"""What a version's transaction says: the operation, and what the writer noted down with it.
+
+pylance 14.0.2 puts a copy of the transaction in front of the manifest message, so it is read without the fragments.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from lance_spark.errors import CorruptData
+from lance_spark.format.contents import Fragment, fragment_of
+from lance_spark.format.manifest import Span, manifest_span, parse, section_span, text
+
+_OPERATIONS = {
+    100: "Append",
+    101: "Delete",
+    102: "Overwrite",
+    103: "CreateIndex",
+    104: "Rewrite",
+    105: "Merge",
+    106: "Restore",
+    107: "ReserveFragments",
+    108: "Update",
+    109: "Project",
+    110: "UpdateConfig",
+    111: "DataReplacement",
+    112: "UpdateMemWalState",
+    113: "Clone",
+    114: "UpdateBases",
+    115: "DataOverlay",
+}
+UNKNOWN = "Unknown"
+"""Operation of a transaction that this package does not know."""
+MESSAGE = "__lance_commit_message"
+"""Property in which pylance keeps a commit message."""
+
+
+class Rewritten(NamedTuple):
+    """Fragments that a compaction wrote anew. Their live rows follow one another in the new ones, in this order."""
+
+    old: tuple[int, ...]
+    """Ids."""
+    new: tuple[str, ...]
+    """Their data files: ids are given to new fragments by the commit. Each fragment has one."""
+    before: tuple[Fragment, ...] = ()
+    """The old fragments, with the rows that were deleted at that time."""
+    after: tuple[Fragment, ...] = ()
+    """The new fragments."""
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One commit as its writer described it."""
+
+    read_version: int
+    uuid: str
+    operation: str
+    """pylance's name of the operation, e.g. ``Append``; ``Unknown`` for one that is newer than this package."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    cloned_from: str | None = None
+    """Of a Clone: the dataset it was made from, as its writer spelled it."""
+    rewritten: tuple[Rewritten, ...] = ()
+    """Of a Rewrite: what became of which fragments."""
+
+    @property
+    def message(self) -> str | None:
+        """The commit message; None where there is none."""
+        return self.properties.get(MESSAGE)
+
+
+def inline_transaction(content: bytes) -> Transaction | None:
+    """The transaction inside of a manifest file; None if its writer kept the transaction only in ``_transactions``.
+
+    Raises CorruptData for bytes that are no manifest.
+    """
+    span = manifest_span(content)
+    guess = _last_section(content, span.start)
+    if guess is not None:
+        transaction = _transaction_at(content, guess, span)
+        # Bytes that the first writers put in front of the message may look like a section, but have no uuid.
+        if transaction is not None and transaction.uuid:
+            return transaction
+    whole = parse("Whole", content[span.start : span.end])
+    for name in ("transaction_section", "old_transaction_section"):
+        if whole.HasField(name):
+            section = section_span(content, int(getattr(whole, name)), span)
+            return decode_transaction(content[section.start : section.end])
+    return None
+
+
+def decode_transaction(content: bytes) -> Transaction:
+    """A transaction from its message, as in a file in ``_transactions``. Raises CorruptData."""
+    transaction = parse("Transaction", content)
+    named = [name for number, name in _OPERATIONS.items() if transaction.HasField(f"operation_{number}")]
+    return Transaction(
+        read_version=transaction.read_version,
+        uuid=text(transaction.uuid),
+        operation=named[0] if named else UNKNOWN,
+        properties={text(entry.key): text(entry.value) for entry in transaction.properties},
+        cloned_from=_cloned_from(transaction) if named[:1] == ["Clone"] else None,
+        rewritten=_rewritten(transaction) if named[:1] == ["Rewrite"] else (),
+    )
+
+
+def _cloned_from(transaction: Any) -> str:
+    """A branch begins with a Clone as well: of its own dataset."""
+    return text(parse("Clone", transaction.operation_113).ref_path)
+
+
+def _rewritten(transaction: Any) -> tuple[Rewritten, ...]:
+    groups = parse("Rewrite", transaction.operation_104).groups
+    return tuple(
+        Rewritten(
+            tuple(int(fragment.id) for fragment in group.old),
+            tuple(text(file.path) for fragment in group.new for file in fragment.files),
+            tuple(map(fragment_of, group.old)),
+            tuple(map(fragment_of, group.new)),
+        )
+        for group in groups
+    )
+
+
+def _transaction_at(content: bytes, position: int, message: Span) -> Transaction | None:
+    section = section_span(content, position, message)
+    try:
+        return decode_transaction(content[section.start : section.end])
+    except CorruptData:
+        return None  # the transaction is elsewhere; the manifest message says where
+
+
+def _last_section(content: bytes, message: int) -> int | None:
+    """Where the last section in front of the message begins, if sections are all that is there.
+
+    Sections follow one another, the indexes first. The message names their places after its fragments, so the message
+    is parsed only if the sections cannot be found without it: a file of the legacy format begins with other bytes.
+    """
+    end = message - 4
+    last = None
+    here = 0
+    while here + 4 <= end:
+        last = here
+        here += 4 + struct.unpack_from("<I", content, here)[0]
+    return last if here == end else None

@@ -1,0 +1,247 @@
+"""One version, with the place of each of its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.errors import CorruptData
+from lance_spark.format.contents import Contents, DataFile, DeletionFile, Fragment
+from lance_spark.format.transactions import MESSAGE
+
+
+class Root(NamedTuple):
+    """A place that holds files of a version."""
+
+    uri: str
+    """Canonical URI."""
+    is_dataset: bool = True
+    """Whether it is laid out like a dataset (``data/``, ``_deletions/``); else data files lie directly in it."""
+
+
+class Deletions(NamedTuple):
+    """Where a deletion file is."""
+
+    root: str
+    """URI of the dataset or branch that has it."""
+    path: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of one chain. ``bases`` has the root of the chain itself under None."""
+
+    pin: PinnedVersion
+    contents: Contents
+    bases: Mapping[int | None, Root]
+
+    @property
+    def root(self) -> Root:
+        """Where the chain keeps its own files."""
+        return self.bases[None]
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """Ids of the fields of its schema. Files may hold others, of columns that were dropped."""
+        return frozenset(field.id for field in self.contents.fields)
+
+    def root_of(self, file: DataFile | DeletionFile) -> Root:
+        """Where a file is. Raises CorruptData for a base that the version does not have."""
+        if file.base_id not in self.bases:
+            raise CorruptData(f"Version {self.pin} names a file in the unknown base {file.base_id}.")
+        return self.bases[file.base_id]
+
+    def deletions_of(self, fragment: Fragment) -> Deletions | None:
+        """Where the deletion file of a fragment is; None where no row is deleted. Raises CorruptData."""
+        deletion = fragment.deletion
+        if deletion is None:
+            return None
+        root = self.root_of(deletion)
+        if not root.is_dataset:
+            raise CorruptData(
+                f"Fragment {fragment.id} has a deletion file in base {deletion.base_id}, where none can be."
+            )
+        return Deletions(root.uri, deletion.path_for(fragment.id))
+
+
+def same_files(one: Fragment, other: Fragment, live: frozenset[int], in_other: frozenset[int] | None = None) -> bool:
+    """Whether two fragments have the live columns in the same data files, wherever these are.
+
+    ``in_other`` are the live columns of the other one, if they may be others. Files keep the values of a dropped
+    column. So of a column that one version dropped and another has back, the files look the same, but the values are
+    in one version only.
+    """
+    return columns(one, live) == columns(other, live if in_other is None else live & in_other)
+
+
+def same_deletion(one: Fragment, other: Fragment) -> bool:
+    """Whether the same rows are deleted. A deletion file that is copied keeps its version and id."""
+    return _deletion(one) == _deletion(other)
+
+
+def columns(fragment: Fragment, live: frozenset[int]) -> dict[int, str]:
+    """The data file that has each column, by field id."""
+    return {field: file.path for file in fragment.files for field in file.fields if field in live}
+
+
+def _deletion(fragment: Fragment) -> tuple[int, int, int] | None:
+    deletion = fragment.deletion
+    return None if deletion is None else (deletion.read_version, deletion.id, deletion.rows)
+
+
+# --- Files that go from one dataset to another
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A file to copy into the root of ours."""
+
+    source: Root
+    path: str
+    """Relative to the source's root, as the store has it."""
+    target: str
+    """Relative to the root of ours."""
+    size: int = 0
+    """Bytes, as recorded in the manifest; 0 for not recorded."""
+    sidecars: bool = False
+    """Whether to copy the directory of the same name as well, which holds blobs."""
+
+
+# --- What a commit of this package leaves in a version's transaction: where its changes came from
+
+ACTION, SOURCE, SOURCE_ID = "lance_spark.action", "lance_spark.source", "lance_spark.source_id"
+MOVED = "lance_spark.moved_rows"
+"""Whether older rows were rewritten: the operation does not say it."""
+BRINGS = "lance_spark.brings"
+"""Whether it has rows that came by a pick, a revert or a restore, directly or by a merge."""
+ADDS_ONLY = "lance_spark.adds_only"
+"""Whether it only added rows: it left every older fragment as it was, and no row that it took in had been written
+anew or deleted. The operation does not say it."""
+REORDERED = "lance_spark.reordered"
+"""Whether it only moved rows to other files, in another order. It is no compaction to others, which keeps the order:
+who follows rows through compactions, by their order, would take one row for another."""
+REPLACES = "lance_spark.replaces"
+"""Whether it replaced the whole table: an overwrite may be committed as another operation, and a compaction as one."""
+MERGE, CHERRY_PICK, REVERT, RESTORE = "merge", "cherry-pick", "revert", "restore"
+CLONE, FETCH, PUSH, RECEIVE, RELOCATE = "clone", "fetch", "push", "receive", "relocate"
+"""The branch that follows the remote records a push; the remote itself records that it received one."""
+BEGIN = "begin"
+"""The first half of a version that is copied from another dataset: it has no rows; the next version brings them."""
+HELD = "lance_spark.source_held"
+"""What a merged version held of other chains, as JSON: their identities, and the newest version of each. The refs say
+it, too, until the merged branch is deleted."""
+PUSHER = "lance_spark.pusher"
+"""Which dataset sent what was received, and which of its versions."""
+BRINGING = frozenset({CHERRY_PICK, REVERT, RESTORE})
+"""Actions after which rows lie in two chains although neither has everything of the other."""
+_TAKES_IN = frozenset({MERGE, PUSH})
+"""Actions after which a version holds everything its source had, as with git's second parent."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Where the changes of a version came from."""
+
+    action: str
+    source: PinnedVersion
+    source_id: str = ""
+    """Identity of the source's branch, so that a later branch of the same name is not taken for it; "" for main."""
+    pusher: str = ""
+    """Identifies the dataset and the version that a push came from."""
+    held: tuple[tuple[str, int], ...] = ()
+    """Of a merge: identities of other chains that the source descends from ("" for main), and the versions of them."""
+
+    @property
+    def takes_in(self) -> bool:
+        """Whether the version holds everything its source had."""
+        return self.action in _TAKES_IN
+
+    def properties(self, message: str | None) -> dict[str, str]:
+        """As transaction properties."""
+        properties = {ACTION: self.action, SOURCE: str(self.source), SOURCE_ID: self.source_id}
+        properties |= {PUSHER: self.pusher} if self.pusher else {}
+        properties |= {HELD: json.dumps(dict(self.held))} if self.held else {}
+        return {**properties, MESSAGE: message} if message else properties
+
+
+def read_trace(properties: Mapping[str, str]) -> Trace | None:
+    """The trace in transaction properties; None if there is none that can be read."""
+    branch, _, version = properties.get(SOURCE, "").rpartition("@")
+    if not branch or not version.isdecimal():
+        return None
+    pin = PinnedVersion(None if branch == MAIN else branch, int(version))
+    source_id, pusher = properties.get(SOURCE_ID, ""), properties.get(PUSHER, "")
+    return Trace(properties.get(ACTION, ""), pin, source_id, pusher, _read_held(properties.get(HELD, "{}")))
+
+
+def _read_held(written: str) -> tuple[tuple[str, int], ...]:
+    """Nothing where it cannot be read: another tool may write anything."""
+    try:
+        return tuple((str(chain), int(version)) for chain, version in json.loads(written).items())
+    except (ValueError, TypeError, AttributeError):
+        return ()
+
+
+# --- What changed between two versions, fragment by fragment
+
+
+@dataclass(frozen=True)
+class Delta:
+    """The fragments that differ between a base and a side."""
+
+    added: tuple[Fragment, ...] = ()
+    """Fragments that only the side has."""
+    removed: tuple[Fragment, ...] = ()
+    """Fragments that only the base has."""
+    changed: tuple[tuple[Fragment, Fragment], ...] = ()
+    """(of the base, of the side): other rows are deleted, or columns are in other files."""
+    renumbered: tuple[tuple[Fragment, Fragment], ...] = ()
+    """(of the base, of the side): nothing changed but the id, as after a revert of a compaction."""
+
+    def __bool__(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.added or self.removed or self.changed)
+
+
+def delta(base: Snapshot, side: Snapshot) -> Delta:
+    """How the fragments of the side came from those of the base.
+
+    Two versions of one chain are compared as bytes first, so that only fragments that differ are decoded. A dropped
+    column that is back changes fragments without changing a byte of them.
+    """
+    if base.bases == side.bases and side.live <= base.live:
+        before = base.contents.fragments_without(side.contents)
+        after = side.contents.fragments_without(base.contents)
+    else:
+        before, after = list(base.contents.fragments()), list(side.contents.fragments())
+    known = by_file(before)
+    added, changed, renumbered, kept = [], [], [], set()
+    for fragment in after:
+        origin = counterpart(fragment, known)
+        if origin is None:
+            added.append(fragment)
+            continue
+        kept.add(origin.id)
+        if not (same_files(fragment, origin, side.live, base.live) and same_deletion(origin, fragment)):
+            changed.append((origin, fragment))
+        elif origin.id != fragment.id:
+            renumbered.append((origin, fragment))
+    removed = [fragment for fragment in before if fragment.id not in kept]
+    return Delta(tuple(added), tuple(removed), tuple(changed), tuple(renumbered))
+
+
+def by_file(fragments: Iterable[Fragment]) -> dict[str, Fragment]:
+    """Fragments by each of their data files."""
+    return {file.path: fragment for fragment in fragments for file in fragment.files}
+
+
+def counterpart(fragment: Fragment, known: dict[str, Fragment]) -> Fragment | None:
+    """The known fragment that has one of the same data files, and so the same rows in the same order."""
+    for file in fragment.files:
+        if file.path in known:
+            return known[file.path]
+    return None

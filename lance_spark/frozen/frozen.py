@@ -1,0 +1,556 @@
+"""Frozen sets as they are read: rows in their order, and what differs between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.metadata import version as version_of
+from itertools import accumulate
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import names_of
+from lance_spark.core.refs import BRANCHES, TAGS, Branch, PinnedVersion, RefTable, Tag, plan_branch, plan_tag
+from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.local import Engine, Frame, Runner, Work
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
+from lance_spark.format.operations import key_columns
+from lance_spark.format.schema import BLOB_BYTES, ROW_ADDRESS, ROW_ID, conform, row_width, unknown_column
+from lance_spark.frozen.lance import (
+    WRITTEN,
+    DrawTask,
+    PlanJob,
+    commit_plan,
+    draw_rows,
+    has_stable_row_ids,
+    read_lineage,
+    read_places,
+    read_range,
+    take_frozen,
+    write_slice,
+)
+from lance_spark.frozen.rules import (
+    COUNTS,
+    DIFFERENCE_COUNTS,
+    DIFFERENCES,
+    DRAWN,
+    ENTRIES,
+    NO_GROUP,
+    PIECES,
+    SLICE_COUNTS,
+    FreezeSpec,
+    FrozenDiff,
+    Layout,
+    Lineage,
+    SplitSize,
+    canonical_bytes,
+    changed,
+    check_key_type,
+    compare,
+    count,
+    count_slices,
+    count_splits,
+    divide,
+    slices,
+)
+from lance_spark.refs.refs import create_branch_at, delete_branch
+from lance_spark.refs.rules import check_delete_branch
+from lance_spark.scan import lance
+from lance_spark.scan.lance import fragment_sizes
+from lance_spark.scan.read import PinnedRead, plan_read, read_schema
+from lance_spark.scan.rules import BATCH_ROWS, batch_rows
+from lance_spark.storage import refs
+from lance_spark.storage.datasets import pin_latest, pin_version
+from lance_spark.storage.versions import read_contents, read_snapshot
+
+PLACE = (pa.field("_split", pa.string(), nullable=False), pa.field("_position", pa.int64(), nullable=False))
+"""What ``with_position`` adds."""
+_TASK_BYTES = 32 * 2**20
+_TAKEN = 8_192
+"""Rows that are looked up at once at most: more gain nothing."""
+_PLAN_ROWS = 250_000
+"""Rows of a plan that one task compares."""
+
+
+@dataclass(frozen=True)
+class FrozenReading:
+    """What tasks need to read rows of a set. ``schema`` is what comes out, ``_split`` and ``_position`` last."""
+
+    location: DatasetLocation
+    plan: PinnedVersion
+    source: PinnedVersion
+    names: tuple[str, ...]
+    schema: pa.Schema
+    batch_size: int
+
+    @property
+    def with_position(self) -> bool:
+        """Whether each row has its split and its position."""
+        return len(self.schema) > len(self.names)
+
+
+def list_frozen(location: DatasetLocation) -> list[Lineage]:
+    """All frozen sets of a dataset, by name; none whose plan is lost, which ``needed_plan`` and fsck tell."""
+    prefix = plan_tag("")
+    found = []
+    for tag in refs.list_ref_names(location, TAGS):
+        with suppress(NotFound):
+            plan = find_plan(location, tag.removeprefix(prefix)) if tag.startswith(prefix) else None
+            if plan is not None and plan.lineage.name == tag.removeprefix(prefix):
+                found.append(plan.lineage)
+    return found
+
+
+def needed_plan(location: DatasetLocation, name: str) -> FrozenPlan:
+    """The plan of a set, whose source is there as it was. Raises NotFound, Conflict if the source was replaced."""
+    plan = find_plan(location, name)
+    if plan is None:
+        pin_latest(location, None)  # a wrong path is another error
+        raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint=_others(location, name))
+    source = plan.lineage.source
+    if pin_version(location, source.branch, source.version) != source:
+        raise Conflict(
+            f"Version {source}, which the rows of the frozen set '{name}' are of, is not the one that was frozen.",
+            hint="Its branch or the dataset was deleted and made again: t.unfreeze(...) it, and freeze it again.",
+        )
+    return plan
+
+
+def _others(location: DatasetLocation, name: str) -> str:
+    """What there is in place of a set: in a clone the plan of the remote's, else the sets of the dataset."""
+    fetched = [branch for branch in refs.list_ref_names(location, BRANCHES) if branch.endswith(f"/{plan_branch(name)}")]
+    if fetched:
+        return f"'{fetched[0]}' is the plan of a remote's set: the same call of t.freeze(...) as there makes it here."
+    known = ", ".join(f"'{lineage.name}'" for lineage in list_frozen(location)) or "none"
+    return f"There is: {known}."
+
+
+def plan_reading(
+    location: DatasetLocation, plan: FrozenPlan, columns: str | Sequence[str] | None = None, with_position: bool = False
+) -> FrozenReading:
+    """How to read rows of a set: whole columns, all by default. Blobs come as bytes.
+
+    Raises NotFound, and InvalidOption for columns that cannot stand side by side.
+    """
+    source = plan.lineage.source
+    stored = lance.schema_of(location, source)
+    blobs = lance.blob_columns(location, source)
+    names = tuple(stored.names) if columns is None else names_of(columns)
+    if not names or len({*names}) < len(names):
+        raise InvalidOption(f"columns={list(names)!r} names no columns, or one twice.")
+    for name in names:
+        if name not in stored.names:
+            raise unknown_column(name, stored.names)
+    if with_position and (taken := [field.name for field in PLACE if field.name in names]):
+        raise InvalidOption(f"The table has a column '{taken[0]}'.", hint="Leave it out with columns=[...].")
+    fields = [pa.field(name, pa.large_binary()) if name in blobs else stored.field(name) for name in names]
+    width = row_width(fields) + BLOB_BYTES * len(blobs.intersection(names))
+    schema = pa.schema([*fields, *(PLACE if with_position else ())])
+    return FrozenReading(location, plan.pin, source, names, schema, min(_TAKEN, batch_rows(width)))
+
+
+def tasks_of(reading: FrozenReading, first: int, rows: int) -> list[tuple[int, int]]:
+    """Ranges of the plan, in its order, for one task each; some bytes each, whole batches."""
+    size = max(1, int(_TASK_BYTES / max(1.0, row_width(reading.schema)) / reading.batch_size)) * reading.batch_size
+    return [(start, min(size, first + rows - start)) for start in range(first, first + rows, size)]
+
+
+def read_task(reading: FrozenReading, task: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    """The rows of a range of the plan, in order."""
+    for planned in read_range(reading.location, reading.plan, *task, reading.batch_size):
+        yield from _rows(reading, pa.Table.from_batches([planned])).to_batches()
+
+
+def read_rows(reading: FrozenReading, places: Sequence[int]) -> pa.Table:
+    """The rows at some places of the plan, in the order of these."""
+    return _rows(reading, read_places(reading.location, reading.plan, places))
+
+
+def _rows(reading: FrozenReading, planned: pa.Table) -> pa.Table:
+    rows = take_frozen(reading.location, reading.source, list(reading.names), planned["row_id"].to_pylist())
+    if reading.with_position:
+        for field, name in zip(PLACE, ("split", "position"), strict=True):
+            rows = rows.append_column(field, planned[name])
+    batches = [conform(batch, reading.schema) for batch in rows.combine_chunks().to_batches()]
+    return pa.Table.from_batches(batches, reading.schema)
+
+
+@dataclass(frozen=True)
+class _ComparedSet:
+    """One set of a comparison, and how its rows are told: by these columns, else by their ids."""
+
+    location: DatasetLocation
+    plan: FrozenPlan
+    key: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        local = pa.field("local", pa.binary() if self.key else pa.int64())
+        return pa.schema([local, *ENTRIES])
+
+    def frame(self, runner: Runner) -> Frame:
+        rows = self.plan.lineage.rows
+        tasks = [(first, min(_PLAN_ROWS, rows - first)) for first in range(0, rows, _PLAN_ROWS)]
+        return runner.flat_map(f"read '{self.plan.lineage.name}'", tasks, partial(_entries, self), self.schema)
+
+
+def _entries(side: _ComparedSet, task: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    for planned in read_range(side.location, side.plan.pin, *task, _TAKEN if side.key else BATCH_ROWS):
+        ids = planned["row_id"]
+        local = pa.array(_keys(side, ids.to_pylist()), pa.binary()) if side.key else ids
+        yield pa.record_batch([local, planned["split"], ids], schema=side.schema)
+
+
+def _keys(side: _ComparedSet, row_ids: list[int]) -> list[bytes]:
+    rows = take_frozen(side.location, side.plan.lineage.source, list(side.key), row_ids).combine_chunks()
+    columns = []
+    for name in side.key:
+        if rows[name].null_count:
+            raise Refused(
+                f"Rows of the frozen set '{side.plan.lineage.name}' have no '{name}', which is to tell them.",
+                hint="Give columns that every row has a value of, as in key=['id'].",
+            )
+        columns.append(canonical_bytes(rows[name]))
+    return [b"".join(parts) for parts in zip(*columns, strict=True)]
+
+
+def diff_frozen(location: DatasetLocation, names: tuple[str, str], key: tuple[str, ...], engine: Engine) -> FrozenDiff:
+    """What differs between two sets; its frame is one of the runner, which computes it when it is used.
+
+    Raises NotFound, InvalidOption for columns that cannot be a key, Refused if nothing tells rows of both.
+    """
+    before, after = (needed_plan(location, name) for name in names)
+    key = _key(location, before, after, key)
+    rows = before.lineage.rows + after.lineage.rows
+    runner = engine.for_work("frozen diff", Work(copies=-(-rows // _PLAN_ROWS), copied_bytes=rows * 48))
+    first, second = (_ComparedSet(location, plan, key).frame(runner) for plan in (before, after))
+    matched = runner.match("compare rows", (first, second), compare, DIFFERENCES, rows)
+    counted = runner.collect("count differences", runner.map("count differences", matched, count, DIFFERENCE_COUNTS))
+    keys = ["change", "split_before", "split_after"]
+    sums = counted.group_by(keys).aggregate([("rows", "sum")]).to_pylist()
+    counts = {(row["change"], row["split_before"], row["split_after"]): row["rows_sum"] for row in sums}
+    return FrozenDiff(*names, counts, runner.map("list differences", matched, changed, DIFFERENCES))
+
+
+def _key(location: DatasetLocation, before: FrozenPlan, after: FrozenPlan, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that tell rows; none where row ids do."""
+    one, other = before.lineage, after.lineage
+    line = (one.source.branch, one.identity) == (other.source.branch, other.identity)
+    ids_tell = line and (one.source == other.source or (one.stable_row_ids and other.stable_row_ids))
+    key = given or (() if ids_tell else key_columns(read_contents(location, other.source).fields))
+    if not key and not ids_tell:
+        raise Refused(
+            f"Nothing tells which rows of {one.source} and {other.source} are the same: there are no stable row ids "
+            "on one branch, and the table has no key.",
+            hint="Name the columns that do, as in key=['id'].",
+        )
+    for side in (one, other):
+        stored = lance.stored_schema(location, side.source)
+        for name in key:
+            if name not in stored.names:
+                raise unknown_column(name, stored.names)
+            check_key_type(name, stored.field(name).type)
+    return key
+
+
+# --- The rows of a frozen set on their way into a plan: hashed, counted, sorted and written where the engine runs
+# Of a plan of any size the process that calls sees counts and the names of files, nothing that grows with the rows.
+
+OPERATION = "freeze"
+AT_ONCE = 1_000_000
+"""Rows of a plan that one task sorts and writes: some 100 MB."""
+
+_Counting = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class DrawnRows:
+    """All rows that pass the filter, with their hashes."""
+
+    def __init__(self, read: PinnedRead, spec: FreezeSpec, runner: Runner, at_once: int) -> None:
+        """``read`` is what :func:`drawn_rows` has checked. Raises Refused for rows without a group, or without rows."""
+        self._location, self._runner, self._at_once = read.location, runner, at_once
+        self._frame = runner.keep(_draw(read, spec, runner))
+        self.sizes = self._count(spec)
+
+    def _count(self, spec: FreezeSpec) -> tuple[SplitSize, ...]:
+        rows = self._sums("count rows", count_splits, COUNTS)
+        if NO_GROUP in rows:
+            columns = " or ".join(f"'{name}'" for name in spec.by)
+            known = " AND ".join(f"{name if name.isidentifier() else f'`{name}`'} IS NOT NULL" for name in spec.by)
+            raise Refused(
+                f"{rows[NO_GROUP]:,} rows have no {columns}: whether they belong to one group is not known.",
+                hint=f"Leave them out with filter={known!r}, or give each a value.",
+            )
+        if not rows:
+            raise Refused("There are no rows to freeze.", hint="Look at the filter with t.count_rows(filter).")
+        return tuple(SplitSize(name, share, rows.get(number, 0)) for number, (name, share) in enumerate(spec.splits))
+
+    def write(self, branch: str) -> list[str]:
+        """Write the plan to files of the branch; returns the fragments in its order, as JSON. Raises CorruptData."""
+        layout = self._layout()
+        runner = self._runner
+        pieces = runner.map("divide rows", self._frame, partial(divide, layout), PIECES)
+        writer = partial(write_slice, PlanJob(self._location, branch, layout))
+        written = runner.gather("sort and write the plan", pieces, writer, WRITTEN, len(layout.slices))
+        found = runner.collect("sort and write the plan", written).sort_by("slice")
+        rows = dict(zip(found["slice"].to_pylist(), found["rows"].to_pylist(), strict=True))
+        if tuple(rows.get(number, 0) for number in range(len(layout.slices))) != layout.rows:
+            raise CorruptData("Other rows were written than were counted. There is no set.", hint="Run it again.")
+        return [fragment for fragments in found["fragments"].to_pylist() for fragment in fragments]
+
+    def _layout(self) -> Layout:
+        sizes = [size.rows for size in self.sizes]
+        layout = Layout(tuple(size.name for size in self.sizes), tuple(slices(sizes, self._at_once)))
+        if len(layout.slices) == sum(rows > 0 for rows in sizes):
+            return Layout(layout.splits, layout.slices, tuple(rows for rows in sizes if rows))
+        rows = self._sums("count slices", partial(count_slices, layout), SLICE_COUNTS)
+        return Layout(layout.splits, layout.slices, tuple(rows.get(number, 0) for number in range(len(layout.slices))))
+
+    def _sums(self, stage: str, count: _Counting, schema: pa.Schema) -> dict[int, int]:
+        """Rows by the first column of what ``count`` finds in a partition."""
+        key = schema.names[0]
+        found = self._runner.collect(stage, self._runner.map(stage, self._frame, count, schema))
+        sums = found.group_by(key).aggregate([("rows", "sum")])
+        return dict(zip(sums[key].to_pylist(), sums["rows_sum"].to_pylist(), strict=True))
+
+
+@contextmanager
+def drawn_rows(
+    location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int
+) -> Iterator[DrawnRows]:
+    """The rows of a set. Raises NotFound and InvalidOption for what cannot be read or grouped, Refused as above."""
+    read = _checked_read(location, pin, spec)
+    fragments = fragment_sizes(location, pin)
+    width = row_width(_wanted(read, spec))
+    work = Work(copies=len(fragments), copied_bytes=int(sum(each.live_rows for each in fragments) * width))
+    runner = engine.for_work(OPERATION, work)
+    try:
+        yield DrawnRows(read, spec, runner, at_once)
+    finally:
+        runner.release()
+
+
+def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec) -> PinnedRead:
+    """The read of the rows. Raises NotFound and InvalidOption for the columns to group by."""
+    stored = lance.stored_schema(location, pin)
+    blobs = lance.blob_columns(location, pin)
+    for name in spec.by:
+        if name not in stored.names:
+            raise unknown_column(name, stored.names)
+        if name in blobs:
+            raise InvalidOption(f"Column '{name}' holds blobs, by which rows cannot be grouped.")
+        check_key_type(name, stored.field(name).type)
+    return PinnedRead(location, pin, ReadOptions(filter=spec.filter, with_row_id=True, with_row_address=True))
+
+
+def _wanted(read: PinnedRead, spec: FreezeSpec) -> pa.Schema:
+    columns = read_schema(read)
+    return pa.schema([columns.field(name) for name in (*spec.by, ROW_ID, ROW_ADDRESS)])
+
+
+def _draw(read: PinnedRead, spec: FreezeSpec, runner: Runner) -> Frame:
+    plan = plan_read(read, _wanted(read, spec), runner.parallelism)
+    scan = plan.scan
+    fragments = fragment_sizes(scan.location, scan.pin)
+    counts = accumulate((each.live_rows for each in fragments), initial=0)
+    firsts = {each.fragment_id: first for each, first in zip(fragments, counts, strict=False)}
+    snapshot = read_snapshot(scan.location, scan.pin)
+    deletions = {fragment.id: snapshot.deletions_of(fragment) for fragment in snapshot.contents.fragments()}
+    tasks = [
+        DrawTask(part, {key: firsts[key] for key in part.fragment_ids},
+                 {key: deletions[key] for key in part.fragment_ids})
+        for part in plan.partitions
+    ]  # fmt: skip
+    return runner.flat_map("hash rows", tasks, partial(draw_rows, scan, spec), DRAWN)
+
+
+# --- ``freeze`` and ``unfreeze``: a set of rows of one version, split and in an order, that stays as it is
+# The plan is a version of a branch of its own, ``frozen/NAME``: a branch is a dataset that every tool can read, keeps
+# and copies. It is made from the source version, which pylance and every cleanup keep for it. The tag ``frozen-NAME``
+# of the plan comes after it, and says that there is such a set; the tag NAME of the source version comes last. Whoever
+# is killed in between calls ``freeze`` again.
+
+
+class FrozenPlan(NamedTuple):
+    """A plan, and what it is the plan of."""
+
+    pin: PinnedVersion
+    lineage: Lineage
+
+
+def find_plan(location: DatasetLocation, name: str) -> FrozenPlan | None:
+    """The plan of a frozen set; None where there is no such set. Raises NotFound if its version is gone."""
+    tag = refs.read_tag(location, plan_tag(name))
+    if tag is None:
+        return None
+    pin = pin_version(location, tag.branch, tag.version)
+    lineage = read_lineage(location, pin)
+    return None if lineage is None else FrozenPlan(pin, lineage)
+
+
+def freeze(
+    location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec, engine: Engine, at_once: int = AT_ONCE
+) -> Lineage:
+    """Freeze rows of a version, as ``LanceTable.freeze`` says.
+
+    Raises AlreadyExists, InvalidOption, NotFound and Refused; then nothing was made.
+    """
+    identity = _identity(location, pin)
+    if (plan := find_plan(location, spec.name)) is not None:
+        return _finished(location, plan, spec, pin, identity)
+    tagged = _check_tags_free(location, spec.name, pin)
+    with drawn_rows(location, pin, spec, engine, at_once) as drawn:
+        branch = _ready_branch(location, spec.name, pin)
+        fragments = drawn.write(branch.name)
+    # By its name: the package's own module leads to Spark, of which actions know nothing.
+    software = f"lance_spark {import_module('lance_spark').__version__}, pylance {version_of('pylance')}"
+    stable = has_stable_row_ids(location, pin)
+    lineage = Lineage(spec, location.uri, pin, identity, stable, drawn.sizes, software, tagged_before=tagged)
+    _check_own(location, branch)
+    committed = commit_plan(location, branch.name, fragments, lineage)
+    _check_own(location, branch)
+    # Another freeze of that name may have been faster: its plan counts then, and has to be the same.
+    _tag(location, plan_tag(spec.name), committed)
+    # Whoever deletes the branch looks for the tag after its ref is gone, and so does one of the two see the other.
+    with _tag_taken_back(location, spec.name):
+        _check_own(location, branch)
+    plan = find_plan(location, spec.name)
+    if plan is None:
+        raise AlreadyExists(f"The tag '{plan_tag(spec.name)}' is there, and is of no frozen set.", hint="Delete it.")
+    return _finished(location, plan, spec, pin, identity)
+
+
+def unfreeze(location: DatasetLocation, name: str) -> None:
+    """Delete a frozen set: its tags and its plan. Raises NotFound, and Refused where something else needs its branch.
+
+    A tag NAME that was there before the set stays: somebody else made it. The rows stay as long as another ref or the
+    retention of versions keeps them. A call that was killed is finished by the same call.
+    """
+    plan, branch = None, refs.read_branch(location, plan_branch(name))
+    tag, record = refs.read_tag(location, name), refs.read_tag(location, plan_tag(name))
+    with suppress(NotFound, CorruptData):
+        plan = find_plan(location, name)
+    lost = record is not None and record.branch == plan_branch(name)
+    if plan is None and not lost and (branch is None or record is not None):
+        raise NotFound(f"There is no frozen set '{name}' in {location.uri}.", hint="t.frozen.list() names all.")
+    if branch is not None:  # before the first tag goes, or half of the set would
+        _check_unneeded(location, branch)
+    source = plan.lineage.source if plan is not None else branch.fork if branch is not None else None
+    kept = plan is not None and plan.lineage.tagged_before
+    if tag is not None and source is not None and _names(tag, source) and not kept:
+        refs.delete_tag(location, name)
+    if record is not None:
+        refs.delete_tag(location, plan_tag(name))
+    if branch is not None:
+        delete_branch(location, branch.name)
+
+
+def _check_unneeded(location: DatasetLocation, plan: Branch) -> None:
+    """Raise Refused if the branch of a plan may not be deleted, whatever its own tag says."""
+    table = refs.read_refs(location)
+    tags = {name: tag for name, tag in table.tags.items() if name != plan_tag(plan.name.removeprefix(plan_branch("")))}
+    if plan.name in table.branches:
+        check_delete_branch(RefTable(table.branches, tags), plan.name)
+
+
+def _finished(
+    location: DatasetLocation, plan: FrozenPlan, spec: FreezeSpec, pin: PinnedVersion, identity: str
+) -> Lineage:
+    """The set that is there, if it is the one that was asked for; its last tag, if that is missing."""
+    others = plan.lineage.differences(spec, pin, identity)
+    if others:
+        raise AlreadyExists(
+            f"There is a frozen set '{spec.name}' with another {', '.join(others)}: {plan.lineage.rows:,} rows of "
+            f"{plan.lineage.source}.",
+            hint=f"Choose another name, t.checkout(tag='{spec.name}') to freeze the same version, or t.unfreeze(...).",
+        )
+    tag = _tag(location, spec.name, pin)
+    if not _names(tag, pin):
+        raise _tag_taken(tag)
+    return plan.lineage
+
+
+def _tag(location: DatasetLocation, name: str, pin: PinnedVersion) -> Tag:
+    """The tag of that name: of this version, unless it was there already."""
+    tag = refs.read_tag(location, name)
+    if tag is None:
+        with suppress(AlreadyExists, Conflict):  # somebody else was faster
+            refs.create_tag(location, name, pin)
+        tag = refs.read_tag(location, name)
+    if tag is None:
+        raise Conflict(f"The tag '{name}' was deleted while the set was frozen.", hint="Run it again.")
+    return tag
+
+
+def _tag_taken(tag: Tag) -> AlreadyExists:
+    return AlreadyExists(
+        f"There is a tag '{tag.name}', of version {PinnedVersion(tag.branch, tag.version)}.",
+        hint="Choose another name: a frozen set tags the version that its rows are of.",
+    )
+
+
+def _identity(location: DatasetLocation, pin: PinnedVersion) -> str:
+    branch = None if pin.branch is None else refs.read_branch(location, pin.branch)
+    return "" if branch is None else branch.identity
+
+
+def _names(tag: Tag, pin: PinnedVersion) -> bool:
+    return (tag.branch, tag.version) == (pin.branch, pin.version)
+
+
+def _check_own(location: DatasetLocation, branch: Branch) -> None:
+    """Raise Conflict if the branch was deleted since: its files are gone, and a plan must not name them."""
+    now = refs.read_branch(location, branch.name)
+    if now is None or now.identity != branch.identity:
+        raise Conflict(
+            f"Branch '{branch.name}' was deleted by another call while the plan was written to it. There is no set.",
+            hint="Run it again, once nobody else freezes or unfreezes that name.",
+        )
+
+
+@contextmanager
+def _tag_taken_back(location: DatasetLocation, name: str) -> Iterator[None]:
+    """Delete the tag of the plan after a Conflict, unless a plan is there: then it is somebody else's."""
+    try:
+        yield
+    except Conflict:
+        plan = None
+        with suppress(NotFound):
+            plan = find_plan(location, name)
+        if plan is None:
+            refs.delete_tag(location, plan_tag(name))
+        raise
+
+
+def _check_tags_free(location: DatasetLocation, name: str, pin: PinnedVersion) -> bool:
+    """Whether the version has the tag of that name already. Raises AlreadyExists for tags of something else."""
+    tag = refs.read_tag(location, name)
+    if tag is not None and not _names(tag, pin):
+        raise _tag_taken(tag)
+    if refs.read_tag(location, plan_tag(name)) is not None:
+        raise AlreadyExists(f"The tag '{plan_tag(name)}' is there, and is of no frozen set.", hint="Delete it.")
+    return tag is not None
+
+
+def _ready_branch(location: DatasetLocation, name: str, pin: PinnedVersion) -> Branch:
+    """The branch for the plan, made from the source. One without a plan is what a killed call left behind."""
+    branch = refs.read_branch(location, plan_branch(name))
+    if branch is not None and not _is_left_over(location, branch):
+        raise AlreadyExists(
+            f"There is a branch '{branch.name}', which is not the plan of a frozen set.", hint="Choose another name."
+        )
+    if branch is not None and branch.fork != PinnedVersion(pin.branch, pin.version):
+        delete_branch(location, branch.name)
+        branch = None
+    return branch or create_branch_at(location, plan_branch(name), pin)
+
+
+def _is_left_over(location: DatasetLocation, branch: Branch) -> bool:
+    """Whether a branch has nothing of its own but plans."""
+    newest = pin_latest(location, branch.name)
+    return newest.version == branch.parent_version or read_lineage(location, newest) is not None

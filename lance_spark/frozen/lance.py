@@ -1,0 +1,152 @@
+"""Writes and reads the plan of a frozen set: a version of a branch of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import CorruptData
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob
+from lance_spark.format.transactions import MESSAGE
+from lance_spark.format.versions import Deletions
+from lance_spark.frozen.rules import LINEAGE, PLAN_SCHEMA, FreezeSpec, Layout, Lineage, draw, live_offsets, unpack
+from lance_spark.scan.lance import Scan, read_batches, read_deletions
+from lance_spark.scan.rules import ScanPartition
+from lance_spark.storage.commits import commit_on
+from lance_spark.storage.datasets import open_pinned, pin_latest
+from lance_spark.storage.failures import translated
+
+WRITTEN = pa.schema([("slice", pa.int64()), ("rows", pa.int64()), ("fragments", pa.list_(pa.string()))])
+"""A slice of a plan that was written, with its fragments as pylance's JSON."""
+
+
+@dataclass(frozen=True)
+class PlanJob:
+    """What tasks need to write the plan of a set."""
+
+    location: DatasetLocation
+    branch: str
+    layout: Layout
+
+
+def write_slice(job: PlanJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """WRITTEN of one slice, all rows of which are in memory: files of the branch that no version has yet."""
+    from lance.fragment import write_fragments
+
+    number, drawn = unpack(pieces, job.layout)
+    with translated(job.location, "writing the plan"):
+        # To "append" would have to fit the columns of the source.
+        written: list[Any] = write_fragments(
+            job.layout.ordered(number, drawn),
+            job.location.branch_uri(job.branch),
+            schema=PLAN_SCHEMA,
+            mode="overwrite",
+            storage_options=job.location.storage_options,
+        )
+    found = {"slice": number, "rows": drawn.num_rows, "fragments": [json.dumps(each.to_json()) for each in written]}
+    yield pa.RecordBatch.from_pylist([found], schema=WRITTEN)
+
+
+def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[str], lineage: Lineage) -> PinnedVersion:
+    """Commit the plan as the newest version of its branch, in place of whatever that shows. Raises Conflict.
+
+    ``fragments`` are those of WRITTEN, in the order of the plan.
+    """
+    import lance
+
+    known = [lance.FragmentMetadata.from_json(each) for each in fragments]
+    schema = PLAN_SCHEMA.with_metadata({LINEAGE: lineage.to_json()})
+    operation = lance.LanceOperation.Overwrite(schema, known)
+    message = {MESSAGE: f"Freeze '{lineage.name}': {lineage.rows:,} rows of {lineage.source}"}
+    return commit_on(location, pin_latest(location, branch), operation, message)
+
+
+def read_lineage(location: DatasetLocation, plan: PinnedVersion) -> Lineage | None:
+    """The lineage in a version; None if it is no plan. Raises NotFound, CorruptData."""
+    text = (open_pinned(location, plan).schema.metadata or {}).get(LINEAGE.encode())
+    return None if text is None else Lineage.from_json(text.decode())
+
+
+def has_stable_row_ids(location: DatasetLocation, pin: PinnedVersion) -> bool:
+    """Whether ``_rowid`` stays with a row when it is updated or compacted."""
+    return bool(open_pinned(location, pin).has_stable_row_ids)
+
+
+def read_range(
+    location: DatasetLocation, plan: PinnedVersion, first: int, count: int, batch_size: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a plan in its order, in batches of at most that size."""
+    dataset = open_pinned(location, plan)
+    with translated(location, "reading the plan"):
+        # In slices: a scanner's batches end where its own pages do.
+        for start in range(first, first + count, batch_size):
+            rows = dataset.to_table(offset=start, limit=min(batch_size, first + count - start))
+            yield from rows.combine_chunks().to_batches()
+
+
+def read_places(location: DatasetLocation, plan: PinnedVersion, places: Sequence[int]) -> pa.Table:
+    """Rows of a plan by their numbers in it, in the order of these."""
+    dataset = open_pinned(location, plan)
+    with translated(location, "reading the plan"):
+        rows: pa.Table = dataset.take(list(places))
+        return rows
+
+
+# --- Rows of a version for frozen sets: what a plan is made from, and rows by their ids
+
+
+@dataclass(frozen=True)
+class DrawTask:
+    """What one task draws: a part of a scan, and of its fragments the first row's number and the deleted rows."""
+
+    part: ScanPartition
+    firsts: Mapping[int, int]
+    deletions: Mapping[int, Deletions | None]
+
+
+def draw_rows(scan: Scan, spec: FreezeSpec, task: DrawTask) -> Iterator[pa.RecordBatch]:
+    """The rows of a part that pass the filter, with the hashes that decide about them."""
+    deleted = {
+        key: read_deletions(scan.location, scan.pin, at).to_numpy(zero_copy_only=False).astype(np.int64)
+        for key, at in task.deletions.items()
+    }
+    for batch in read_batches(scan, task.part):
+        addresses = batch[ROW_ADDRESS].to_numpy(zero_copy_only=False).astype(np.uint64)
+        fragments = (addresses >> np.uint64(32)).astype(np.int64)
+        physical = (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        offsets = np.empty(len(addresses), np.int64)
+        for key in np.unique(fragments).tolist():
+            own = fragments == key
+            offsets[own] = live_offsets(physical[own], deleted[key], task.firsts[key])
+        row_ids = batch[ROW_ID].to_numpy(zero_copy_only=False).astype(np.uint64)
+        yield from draw([batch[name] for name in spec.by], row_ids, offsets, spec).to_batches()
+
+
+def take_frozen(location: DatasetLocation, pin: PinnedVersion, names: list[str], row_ids: list[int]) -> pa.Table:
+    """The rows with these ids, in their order; blobs as bytes. Raises CorruptData if one is not there."""
+    dataset = open_pinned(location, pin)
+    blobs = {field.name for field in dataset.schema if is_blob(field)}
+    with translated(location, "reading rows"):
+        # pylance's public take() knows the numbers of live rows, and has to find those deleted before each of them.
+        # One column at least: without any, it returns no rows either.
+        rows: pa.Table = dataset._take_rows(row_ids, columns=names or dataset.schema.names[:1])
+        if rows.num_rows != len(row_ids):
+            raise CorruptData(f"Of {len(row_ids)} frozen rows {rows.num_rows} are in version {pin}.")
+        for name in names:
+            if name in blobs:
+                values = _blobs(location, pin, name, row_ids)
+                rows = rows.set_column(rows.schema.get_field_index(name), pa.field(name, pa.large_binary()), values)
+    return rows.select(names)
+
+
+def _blobs(location: DatasetLocation, pin: PinnedVersion, name: str, row_ids: list[int]) -> pa.Array:
+    """The bytes of a blob column; null where there are none."""
+    found = open_pinned(location, pin).read_blobs(name, ids=row_ids, preserve_order=True)
+    return pa.array([value for _, value in found], pa.large_binary())

@@ -1,0 +1,813 @@
+"""Checks a dataset: survey, read all manifests, list all files, hold them against each other, look again, report."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.cleanup.cleanup import about_rows, list_all, work_of_all
+from lance_spark.cleanup.references import ChainSpan, KeyResolver, cut_spans
+from lance_spark.cleanup.rules import DEFAULT_UNVERIFIED_AGE, RunClock
+from lance_spark.cleanup.sweep_rules import FILES
+from lance_spark.core import finding_codes
+from lance_spark.core.layout import QUARANTINE, KeyRange, classify, stored_name
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.reflog import LOG, RefChange, decode
+from lance_spark.core.reflog import TAG as REFLOG_TAG
+from lance_spark.core.refs import BRANCHES, MAIN, MAIN_FILE, PinnedVersion, parse_main, ref_file
+from lance_spark.core.repair_record import RECORD, Digest, RepairRecord, read_record
+from lance_spark.core.show import WorkProgress, moment_at
+from lance_spark.disk_usage.rules import BRANCH, CLONE, TAG, Holder, Holders, holders_of
+from lance_spark.engine.local import Engine, Frame, Runner
+from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, Refused, StorageFailure
+from lance_spark.format.contents import Contents, DataFile, Fragment
+from lance_spark.format.metadata import data_directory
+from lance_spark.format.row_ids import read_row_ids
+from lance_spark.format.schema import BLOB_EXTENSION
+from lance_spark.format.versions import Root, Snapshot
+from lance_spark.fsck.lance import LookInside, read_descriptions, size_of
+from lance_spark.fsck.report import FsckReport, worst_first
+from lance_spark.fsck.rules import (
+    COUNTED,
+    NEEDED,
+    SUSPECTS,
+    CheckFinding,
+    Origin,
+    Question,
+    blob_files,
+    blob_problems,
+    compare,
+    contradiction,
+    mapping,
+    needed_of_span,
+)
+from lance_spark.scan.lance import deleted_offsets
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.files import each, list_range
+from lance_spark.storage.versions import read_manifests, read_snapshot, transaction_of
+from lance_spark.survey.rules import Chain, Contradiction, Manifest, Survey, manifest_at, not_explained
+from lance_spark.survey.survey import DamagedRef, lenient_survey, listed_below, look_at
+
+
+@dataclass(frozen=True)
+class FsckOptions:
+    """How a dataset is checked."""
+
+    deep: bool = False
+    """Whether files are opened: footers, numbers of rows, deletion files, indexes, row ids."""
+    clones: tuple[str, ...] = ()
+    """URIs of clones that are not recorded: what they read here has to be there."""
+    clones_from: tuple[str, ...] = ()
+    """Directories; every dataset below them is taken for a clone."""
+    left_after: timedelta = DEFAULT_UNVERIFIED_AGE
+    """Age from which on files that no version names are noted."""
+
+
+def fsck(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> FsckReport:
+    """Check main, all branches and tags, and what clones read here. Nothing is changed.
+
+    ``now_ns`` is the time, nanoseconds since the epoch. Raises NotFound if there is no dataset, Conflict for one that
+    never stops changing, StorageFailure if the store of the dataset itself does not answer.
+    """
+    return examine(location, options, engine, now_ns).report
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a check found, and what it saw of the dataset."""
+
+    report: FsckReport
+    survey: Survey
+    damaged: tuple[DamagedRef, ...]
+
+
+def examine(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> Examined:
+    """As :func:`fsck`, for whoever has to know more than the report says."""
+    looking = LenientLook()
+    engine.tell(WorkProgress("look at branches, tags and clones"))
+    survey, lasting = look_at(location, options.clones, options.clones_from, looking.take)
+    runner = engine.for_work("fsck", work_of_all(survey))
+    try:
+        check = _Check(survey, options, runner, RunClock(now_ns))
+        findings = [*findings_of_refs(survey, lasting, looking.damaged), *findings_of_records(location, now_ns)]
+        findings += check.findings()
+    finally:
+        runner.release()
+    report = FsckReport(
+        dataset=location.uri,
+        deep=options.deep,
+        findings=worst_first(findings),
+        versions=sum(len(chain.files) for chain in survey.chains),
+        files=check.files,
+        ran_on=runner.name,
+        complete=not any(each.branch is None and each.tag is None for each in looking.damaged),
+    )
+    return Examined(report, survey, looking.damaged)
+
+
+class _Check:
+    """One check, after its survey."""
+
+    def __init__(self, survey: Survey, options: FsckOptions, runner: Runner, clock: RunClock) -> None:
+        self._survey, self._options, self._runner, self._clock = survey, options, runner, clock
+        self.files = 0
+        self._holders: Holders = holders_of(survey)
+
+    def findings(self) -> Iterator[CheckFinding]:
+        needed = self._needed()
+        bases = self._collected("read base paths", needed, about_bases, BASES)
+        lost = self._lost_bases(bases)
+        suspects = self._collected("read manifests", needed, about_versions, NEEDED)
+        found: list[dict[str, Any]] = [
+            {**row, "path": self._manifest(row), "expected": 0, "files": 1, "bytes": 0, "rows": None}
+            for row in suspects
+        ]
+        found += self._compared(needed, bases, lost)
+        found += self._row_ids()
+        found += self._blobs(needed)
+        found = [row for row in found if row["code"] != finding_codes.UNCOMMITTED] + _added_up(found)
+        about = Confirming(self._survey, self._options.clones, self._options.clones_from)
+        in_versions = [row for row in found if row["chain"] is not None]
+        yield from self._named([*about.confirmed(in_versions), *(row for row in found if row["chain"] is None)])
+        yield from self._of_bases(bases, lost)
+
+    def _needed(self) -> Frame:
+        positions = {index: range(len(chain.files)) for index, chain in enumerate(self._survey.chains) if chain.files}
+        spans = cut_spans(self._survey, positions, 2 * self._runner.parallelism, {})
+        return self._runner.keep(self._runner.flat_map("read manifests", spans, NeedSpan(self._survey), NEEDED))
+
+    def _collected(self, stage: str, frame: Frame, function: Any, schema: pa.Schema) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._runner.collect(
+            stage, self._runner.map(stage, frame, function, schema)
+        ).to_pylist()
+        return rows
+
+    def _lost_bases(self, bases: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+        """(code, detail) of the base paths that lead nowhere or that cannot be looked at."""
+        lost = {}
+        for base in sorted({row["base"] for row in bases}):
+            try:
+                place = self._place(base)
+                if next(iter(list_range(place, WHOLE)), None) is None:
+                    lost[base] = (finding_codes.BASE_ABSENT, "")
+            except (InvalidOption, NotFound) as problem:
+                lost[base] = (finding_codes.BASE_ABSENT, problem.message)
+            except StorageFailure as problem:
+                lost[base] = (finding_codes.BASE_UNREACHABLE, problem.message)
+        return lost
+
+    def _place(self, base: str) -> DatasetLocation:
+        return locate(base, self._survey.location.storage_options)
+
+    def _compared(
+        self, needed: Frame, bases: Iterable[Mapping[str, Any]], lost: Mapping[str, object]
+    ) -> list[dict[str, Any]]:
+        runner, survey = self._runner, self._survey
+        places = {place.uri: place for row in bases if row["base"] not in lost for place in [self._place(row["base"])]}
+        files = list_all(survey, runner)
+        if places:
+            listed = runner.flat_map("list base paths", list(places.values()), ListBase(), FILES)
+            files = runner.union([files, listed])
+        question = Question(
+            checked=frozenset(at for at, chain in enumerate(survey.chains) if chain.has_ref),
+            lost_bases=frozenset(lost),
+            left_before_ns=self._clock.before(self._options.left_after),
+        )
+        comparing = Compare(question, LookInside(survey.location) if self._options.deep else None)
+        stage = "look inside of files" if self._options.deep else "compare"
+        suspects = runner.match(stage, (files, needed), comparing, SUSPECTS, about_rows(survey))
+        rows: list[dict[str, Any]] = runner.collect(stage, suspects).to_pylist()
+        self.files = sum(row["files"] for row in rows if row["code"] == COUNTED)
+        return [row for row in rows if row["code"] != COUNTED]
+
+    def _row_ids(self) -> list[dict[str, Any]]:
+        if not self._options.deep:
+            return []
+        items = [
+            RowIdItem(self._survey.location, PinnedVersion(chain.branch, newest.version), index, at, chain.path(newest))
+            for index, chain in self._survey.owned()
+            if chain.has_ref and chain.versions
+            for at, newest in [(len(chain.versions) - 1, chain.versions[-1])]
+        ]
+        frame = self._runner.flat_map("check row ids", items, check_row_ids, SUSPECTS)
+        rows: list[dict[str, Any]] = self._runner.collect("check row ids", frame).to_pylist()
+        return rows
+
+    def _blobs(self, needed: Frame) -> list[dict[str, Any]]:
+        """A row for each span of versions that name a data file whose blobs are not there."""
+        if not self._options.deep:
+            return []
+        stage = "look for blobs"
+        frame = self._runner.flat_map(stage, list(blob_items(self._survey)), look_for_blobs, SUSPECTS)
+        wrong = {row["path"]: row for row in self._runner.collect(stage, frame).to_pylist()}
+        if not wrong:
+            return []
+        keys = frozenset(data_file_of(path) for path in wrong)
+        naming = self._collected(stage, needed, Naming(keys), NEEDED)
+        return [
+            {**row, **{name: one[name] for name in ("chain", "first", "last", "base")}}
+            for row in wrong.values()
+            for one in naming
+            if one["key"] == data_file_of(row["path"])
+        ]
+
+    def _manifest(self, row: Mapping[str, Any]) -> str:
+        chain = self._survey.chains[row["chain"]]
+        path = chain.path(chain.files[row["first"]])
+        return f"{self._survey.repositories[chain.repository].uri}/{path}" if chain.repository else path
+
+    def _named(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[CheckFinding]:
+        """One finding for each code and path, with everybody who is hit."""
+        groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        for row in rows:
+            groups.setdefault((row["code"], row["path"]), []).append(row)
+        for (code, path), group in groups.items():
+            counts = [row["rows"] for row in group if row["rows"] is not None]
+            detail = next((row["detail"] for row in group if row["detail"]), "")
+            refs = sorted({ref for row in group if row["chain"] is not None for ref in self._refs(row)})
+            count = max(counts) if counts else None
+            yield CheckFinding(code, path, tuple(refs), count, detail, max(row["files"] for row in group))
+
+    def _refs(self, row: Mapping[str, Any]) -> list[str]:
+        ids = self._holders.chains[row["chain"]].of_span(row["first"], row["last"])
+        return [_name(self._holders.all[one]) for one in ids]
+
+    def _of_bases(
+        self, bases: Iterable[Mapping[str, Any]], lost: Mapping[str, tuple[str, str]]
+    ) -> Iterator[CheckFinding]:
+        for base, (code, detail) in lost.items():
+            refs = {ref for row in bases if row["base"] == base for ref in self._refs(row)}
+            yield CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
+
+
+def _name(holder: Holder) -> str:
+    """How a finding names somebody who is hit."""
+    if holder.kind == BRANCH:
+        return holder.ref
+    return f"{holder.kind} {holder.ref}" if holder.kind in (TAG, CLONE) else f"{holder.kind} of {holder.ref}"
+
+
+def _added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row for all files that no version names."""
+    left = [row for row in rows if row["code"] == finding_codes.UNCOMMITTED]
+    if not left:
+        return []
+    size = sum(row["bytes"] for row in left)
+    return [{**left[0], "files": sum(row["files"] for row in left), "rows": None, "detail": f"{size:,} bytes in all."}]
+
+
+# --- What runs on executors: reading manifests, listing base paths, holding both against each other, row ids
+
+WHOLE = KeyRange(None, None)
+
+
+@dataclass(frozen=True)
+class NeedSpan:
+    """Reads spans of versions, and tells what they need."""
+
+    survey: Survey
+
+    def __call__(self, span: ChainSpan) -> Iterator[pa.RecordBatch]:
+        """NEEDED of one span."""
+        chain = self.survey.chains[span.chain]
+        repository = self.survey.repositories[chain.repository]
+        paths = [chain.path(chain.files[position]) for position in span.positions]
+        contents = zip(span.positions, read_manifests(repository, paths), strict=True)
+        yield from needed_of_span(chain, span.chain, contents, KeyResolver(self.survey, os.path.realpath))
+
+
+def about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of NEEDED about versions."""
+    for batch in batches:
+        yield batch.filter(pc.is_valid(batch["code"]))
+
+
+BASES = pa.schema([("base", pa.string()), ("chain", pa.int32()), ("first", pa.int32()), ("last", pa.int32())])
+
+
+def about_bases(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """BASES: the base paths outside of all repositories, with chains whose versions read files from there."""
+    for batch in batches:
+        named = pa.Table.from_batches([batch.filter(pc.is_valid(batch["base"]))]).select(BASES.names)
+        found = named.group_by(["base", "chain"]).aggregate([("first", "min"), ("last", "max")])
+        yield from found.rename_columns(BASES.names).cast(BASES).to_batches()
+
+
+@dataclass(frozen=True)
+class ListBase:
+    """Lists what is in a base path."""
+
+    def __call__(self, place: DatasetLocation) -> Iterator[pa.RecordBatch]:
+        """FILES, with URIs for paths and keys, of no chain."""
+        for batch in list_range(place, WHOLE):
+            named = [classify(path) for path in batch["path"].to_pylist()]
+            columns: list[Any] = [
+                [f"{place.uri}/{path}" for path in batch["path"].to_pylist()],
+                [each.kind for each in named],
+                [-1] * len(named),
+                [f"{place.uri}/{each.key}" for each in named],
+                [each.key for each in named],
+                batch["size"].to_pylist(),
+                [None] * len(named),
+            ]
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, FILES, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=FILES)
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Holds files against needs, and looks inside of them if it is asked to."""
+
+    question: Question
+    look: LookInside | None
+
+    def __call__(self, files: pa.Table, needed: pa.Table) -> pa.Table:
+        """SUSPECTS of one group."""
+        return compare(files, needed, self.question, self.look)
+
+
+@dataclass(frozen=True)
+class RowIdItem:
+    """The newest version of a branch, of which row ids are checked."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    chain: int
+    position: int
+    path: str
+    """Of the manifest."""
+
+
+def check_row_ids(item: RowIdItem) -> Iterator[pa.RecordBatch]:
+    """SUSPECTS about the stable row ids of a version. What is missing or damaged was found before."""
+    try:
+        snapshot = read_snapshot(item.location, item.pin)
+        wrong = list(_row_ids(item, snapshot)) if snapshot.contents.has_stable_row_ids else []
+    except (NotFound, CorruptData):
+        return
+    nothing = dict.fromkeys(SUSPECTS.names)
+    place = {"path": item.path, "chain": item.chain, "first": item.position, "last": item.position}
+    rows = [{**nothing, **place, "code": c, "detail": d, "rows": n, "files": 1, "bytes": 0} for c, d, n in wrong]
+    yield pa.RecordBatch.from_pylist(rows, SUSPECTS)
+
+
+def _row_ids(item: RowIdItem, snapshot: Snapshot) -> Iterator[tuple[str, str, int]]:
+    contents: Contents = snapshot.contents
+    kept, fragments = [], [fragment for fragment in contents.fragments() if fragment.row_ids]
+    for fragment in fragments:
+        ids = np.array(read_row_ids(fragment.row_ids), np.uint64)
+        if len(ids) != fragment.physical_rows:
+            detail = f"fragment {fragment.id} has {len(ids):,} row ids for {fragment.physical_rows:,} rows"
+            yield finding_codes.ROW_IDS_IMPOSSIBLE, detail, fragment.physical_rows
+        elif len(ids) and int(ids.max()) >= contents.next_row_id:
+            detail = f"fragment {fragment.id} has row id {int(ids.max()):,}, and {contents.next_row_id:,} comes next"
+            yield finding_codes.ROW_IDS_IMPOSSIBLE, detail, fragment.physical_rows
+        kept.append(_without_deleted(item, snapshot, fragment, ids))
+    values, counts = np.unique(np.concatenate(kept), return_counts=True) if kept else (np.array([]), np.array([]))
+    twice = values[counts > 1]
+    if len(twice):
+        yield (
+            finding_codes.ROW_IDS_TWICE,
+            f"{len(twice):,} ids, such as {int(twice[0]):,}",
+            int(counts[counts > 1].sum()),
+        )
+
+
+def _without_deleted(item: RowIdItem, snapshot: Snapshot, fragment: Fragment, ids: Any) -> Any:
+    """An updated row keeps its id, and its old place is deleted."""
+    if fragment.deletion is None or len(ids) != fragment.physical_rows:
+        return ids
+    return np.delete(ids, deleted_offsets(item.location, snapshot, fragment).to_numpy())
+
+
+# --- Looks for the files with blobs beside data files
+# No manifest names them, so rows have to be read.
+
+_AT_ONCE = 2**20
+"""Bytes of a manifest whose fragments one task looks at: some thousands of fragments."""
+_EXTENSION = "ARROW:extension:name"
+
+
+@dataclass(frozen=True)
+class BlobItem:
+    """A part of the fragments of a version that a ref needs."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    main: PinnedVersion | None
+    """The newest version of main, whose files another item looks for; None for main itself."""
+    part: int
+    parts: int
+
+
+def blob_items(survey: Survey) -> Iterator[BlobItem]:
+    """The newest version of each branch, and the versions with a tag."""
+    tagged = {(tag.branch, tag.version) for tag in survey.refs.tags.values()}
+    main = next((chain for _, chain in survey.owned() if chain.branch is None and chain.versions), None)
+    newest = None if main is None else PinnedVersion(None, main.versions[-1].version)
+    for _, chain in survey.owned():
+        if chain.has_ref and chain.versions:
+            yield from _items(survey, chain, tagged, newest)
+
+
+def _items(
+    survey: Survey, chain: Chain, tagged: set[tuple[str | None, int]], main: PinnedVersion | None
+) -> Iterator[BlobItem]:
+    for file in chain.versions:
+        if file is chain.versions[-1] or (chain.branch, file.version) in tagged:
+            pin = PinnedVersion(chain.branch, file.version)
+            parts = 1 + file.size // _AT_ONCE
+            for part in range(parts):
+                yield BlobItem(survey.location, pin, None if pin == main else main, part, parts)
+
+
+def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
+    """SUSPECTS without chains, for each file with blobs that is not as the rows say.
+
+    What cannot be read, as a data file or a manifest is gone, is found by another stage.
+    """
+    try:
+        snapshot = read_snapshot(item.location, item.pin)
+        fields = _blob_fields(snapshot)
+        known = _files_of(item.location, item.main) if item.main is not None and fields else frozenset()
+    except LanceSparkError:
+        return
+    fragments = list(snapshot.contents.fragments())[item.part :: item.parts] if fields else []
+    rows = [
+        row
+        for fragment in fragments
+        for file in fragment.files
+        if file.path not in known and (names := [fields[one] for one in file.fields if one in fields])
+        for row in _beside(item, snapshot, fragment.id, file, names)
+    ]
+    yield pa.RecordBatch.from_pylist(rows, SUSPECTS)
+
+
+def _blob_fields(snapshot: Snapshot) -> dict[int, str]:
+    """Columns whose large values lie beside data files, by the ids of their fields."""
+    return {
+        field.id: field.name
+        for field in snapshot.contents.fields
+        if field.parent_id < 0 and dict(field.metadata).get(_EXTENSION) == BLOB_EXTENSION.encode()
+    }
+
+
+def _files_of(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
+    """Names of the data files of a version; they begin with random digits."""
+    contents = read_snapshot(location, pin).contents
+    return frozenset(file.path for fragment in contents.fragments() for file in fragment.files)
+
+
+def _beside(
+    item: BlobItem, snapshot: Snapshot, fragment: int, file: DataFile, names: list[str]
+) -> Iterator[dict[str, Any]]:
+    try:
+        wanted = blob_files(read_descriptions(item.location, item.pin, fragment, names))
+    except LanceSparkError:
+        return
+    root = snapshot.root_of(file)
+    directory = f"{data_directory(root)}{stored_name(file.path).removesuffix('.lance')}/"
+    listed = {path[len(directory) :]: size or 0 for path, size in listed_below(item.location, root, directory)}
+    nothing = dict.fromkeys(SUSPECTS.names)
+    for problem in blob_problems(wanted, listed):
+        path = _relative(item.location, root, directory + problem.name)
+        about = {"code": problem.code, "path": path, "expected": problem.expected, "rows": problem.rows}
+        yield {**nothing, **about, "detail": problem.detail, "files": 1, "bytes": 0}
+
+
+def _relative(location: DatasetLocation, root: Root, path: str) -> str:
+    """As other findings name a file: below the dataset, or by its URI."""
+    whole = f"{root.uri}/{path}"
+    return whole[len(location.uri) + 1 :] if whole.startswith(f"{location.uri}/") else whole
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Finds the versions that name data files."""
+
+    keys: frozenset[str]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of NEEDED about them."""
+        for batch in batches:
+            yield batch.filter(pc.is_in(batch["key"], pa.array(sorted(self.keys), pa.string())))
+
+
+def data_file_of(path: str) -> str:
+    """The data file that a file with blobs lies beside."""
+    return f"{path.rpartition('/')[0]}.lance"
+
+
+# --- Looks again at what seems wrong: a dataset that changes is not a corrupt one
+# While files are listed, branches are deleted and other cleanups run. What seems to be missing counts only if a version
+# that names it is still there some looks later, and the file still is not.
+
+LOOKS = 6
+_PAUSE = 0.02
+"""Seconds before the second look, twice as long before each further one: about half a second in all."""
+_ABOUT_MANIFESTS = frozenset(
+    {finding_codes.MANIFEST_DAMAGED, finding_codes.MANIFEST_UNKNOWN, finding_codes.MANIFEST_WRONG}
+)
+_ABSENT = frozenset(
+    {
+        finding_codes.DATA_MISSING,
+        finding_codes.BLOB_MISSING,
+        finding_codes.DELETION_MISSING,
+        finding_codes.INDEX_MISSING,
+        finding_codes.TRANSACTION_MISSING,
+        finding_codes.OTHER_MISSING,
+    }
+)
+_SIZES = frozenset({finding_codes.SIZE_WRONG, finding_codes.INDEX_SIZE_WRONG, finding_codes.BLOB_SIZE_WRONG})
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Confirming:
+    """What a check saw first, and how to look again."""
+
+    before: Survey
+    clones: tuple[str, ...]
+    clones_from: tuple[str, ...]
+
+    def confirmed(self, suspects: Sequence[Row]) -> list[Row]:
+        """Those of the suspects that are still wrong after some more looks; each is about versions of a chain."""
+        left = list(suspects)
+        for attempt in range(LOOKS):
+            if not left:
+                return []
+            time.sleep(_PAUSE * 2**attempt)
+            now = self._look()
+            listed = _listed(now)
+            left = [row for row in left if self._is_there(row, now, listed)]
+            wrong = each(self.before.location, self._is_still_wrong, left)
+            left = [row for row, is_wrong in zip(left, wrong, strict=True) if is_wrong]
+        return left
+
+    def _look(self) -> Survey:
+        return lenient_survey(self.before.location, self.clones, self.clones_from)[0]
+
+    def _is_there(self, row: Row, now: Survey, listed: frozenset[Manifest]) -> bool:
+        """Whether a version that names the file is there, on a branch that nobody deletes."""
+        chain = self.before.chains[row["chain"]]
+        positions = range(row["last"], row["first"] - 1, -1)
+        if row["code"] == finding_codes.MANIFEST_GONE:
+            gone = [manifest_at(self.before, chain, at) for at in positions]
+            return bool(not_explained(self.before, now, gone))
+        return any(manifest_at(self.before, chain, at) in listed for at in positions)
+
+    def _is_still_wrong(self, row: Row) -> bool:
+        if row["code"] in _ABSENT:
+            path = row["path"]
+            is_directory = row["code"] == finding_codes.INDEX_MISSING and "." not in path.rpartition("/")[2]
+            return is_directory or not size_of(self.before.location, path)
+        if row["code"] in _SIZES:
+            size = size_of(self.before.location, row["path"])
+            return size is not None and (size != row["expected"] if row["expected"] else not size)
+        if row["code"] in _ABOUT_MANIFESTS:
+            return row["code"] in self._read_again(row["chain"], row["first"])
+        return True
+
+    def _read_again(self, chain: int, position: int) -> list[str]:
+        batches = list(NeedSpan(self.before)(ChainSpan(chain, (position,))))
+        found = pa.Table.from_batches(batches)["code"] if batches else pa.chunked_array([[]], pa.string())
+        return [str(code) for code in pc.drop_null(found).to_pylist()]
+
+
+def _listed(now: Survey) -> frozenset[Manifest]:
+    """Manifests of branches with a ref: the ref of a branch that is being deleted goes first."""
+    chains = [chain for chain in now.chains if chain.has_ref]
+    return frozenset(manifest_at(now, chain, at) for chain in chains for at in range(len(chain.files)))
+
+
+# --- Findings about what this package writes down beside a dataset: what is said of main, changed refs, repairs
+
+_CHANGE = re.compile(r"(\d{20})-[0-9a-f]{8}\.json(\.[0-9a-f]{32}\.tmp)?")
+_REPAIR = re.compile(r"\d{8}T\d{6}\.\d{6}")
+_YOUNG = timedelta(hours=1)
+"""What is unfinished and younger may be being written."""
+
+
+def findings_of_records(location: DatasetLocation, now_ns: int) -> Iterator[CheckFinding]:
+    """All that is wrong with records. ``now_ns`` is the time, nanoseconds since the epoch. Raises StorageFailure."""
+    now = moment_at(now_ns)
+    yield from _of_main(location)
+    yield from _of_changes(location, now)
+    yield from _of_repairs(location, now)
+
+
+def _of_main(location: DatasetLocation) -> Iterator[CheckFinding]:
+    content = files.read(location, MAIN_FILE)
+    if content is None:
+        return
+    try:
+        parse_main(content)
+    except CorruptData as problem:
+        yield CheckFinding(finding_codes.MAIN_DAMAGED, MAIN_FILE, (MAIN,), detail=problem.message)
+
+
+def _of_changes(location: DatasetLocation, now: datetime) -> Iterator[CheckFinding]:
+    names = files.list_names(location, LOG)
+    paths = [f"{LOG}/{name}" for name in names]
+    contents = each(location, partial(files.read, location), paths)
+    for name, path, content in zip(names, paths, contents, strict=True):
+        if content is not None:
+            yield from _of_change(name, path, content, now)
+
+
+def _of_change(name: str, path: str, content: bytes, now: datetime) -> Iterator[CheckFinding]:
+    named = _CHANGE.fullmatch(name)
+    if not name.endswith(".json"):
+        if named is None or moment_at(int(named[1])) < now - _YOUNG:
+            yield CheckFinding(finding_codes.RECORD_UNFINISHED, path)
+        return
+    try:
+        change = decode(name.removesuffix(".json"), content)
+        ref = _ref_of(change)
+    except CorruptData as problem:
+        yield CheckFinding(finding_codes.REFLOG_DAMAGED, path, detail=problem.message)
+        return
+    if named is None or moment_at(int(named[1])) != change.at:
+        yield CheckFinding(finding_codes.REFLOG_MISNAMED, path, (ref,), detail=f"It is of {change.at.isoformat()}.")
+
+
+def _ref_of(change: RefChange) -> str:
+    """As findings name refs. Raises CorruptData if it holds a ref file that cannot be understood."""
+    if change.branch is not None:
+        return change.branch.name
+    return f"tag {change.name}" if change.kind == REFLOG_TAG else change.name
+
+
+def _of_repairs(location: DatasetLocation, now: datetime) -> Iterator[CheckFinding]:
+    names = files.list_names(location, QUARANTINE)
+    paths = [f"{QUARANTINE}/{name}/{RECORD}" for name in names]
+    contents = each(location, partial(files.read, location), paths)
+    records: list[tuple[str, RepairRecord]] = []
+    for name, path, content in zip(names, paths, contents, strict=True):
+        if content is None:
+            if not _is_young(name, now):
+                yield CheckFinding(
+                    finding_codes.RECORD_UNFINISHED, f"{QUARANTINE}/{name}", detail=_inside(location, name)
+                )
+            continue
+        try:
+            records.append((name, read_record(content)))
+        except CorruptData as problem:
+            yield CheckFinding(finding_codes.REPAIR_DAMAGED, path, detail=problem.message)
+    copies: defaultdict[Digest, list[str]] = defaultdict(list)
+    for kept in (kept for _, record in records for kept in record.kept()):
+        copies[kept.file].append(kept.to)
+    for name, record in records:
+        yield from _of_copies(location, name, record, copies)
+
+
+def _is_young(name: str, now: datetime) -> bool:
+    made = _REPAIR.match(name)
+    return made is not None and now - _YOUNG < datetime.strptime(f"{made[0]}+0000", "%Y%m%dT%H%M%S.%f%z")
+
+
+def _inside(location: DatasetLocation, name: str) -> str:
+    left = [one for one in files.list_names(location, f"{QUARANTINE}/{name}") if not one.startswith(f"{RECORD}.")]
+    return f"In it are {', '.join(left)}, and nothing says where they belong." if left else ""
+
+
+def _of_copies(
+    location: DatasetLocation, name: str, record: RepairRecord, copies: Mapping[Digest, Sequence[str]]
+) -> Iterator[CheckFinding]:
+    """What a repair moved away and neither it nor another one has. ``copies`` are those of all repairs, by file.
+
+    A repair that was killed before its first copy names a file that the next repair moved away.
+    """
+    if record.id != name:
+        detail = f"It is of repair {record.id}."
+        yield CheckFinding(finding_codes.REPAIR_DAMAGED, f"{QUARANTINE}/{name}/{RECORD}", detail=detail)
+        return
+    for kept in record.kept():
+        is_kept = any(size_of(location, place) == kept.file.size for place in copies[kept.file])
+        if not is_kept and size_of(location, kept.file.path) is None:
+            yield CheckFinding(finding_codes.REPAIR_COPY_GONE, kept.to, detail=f"It was {kept.file.path}.")
+
+
+# --- Findings about branches, tags and notes of clones: files that cannot be understood, and refs that lead nowhere
+
+_BY_CONTRADICTION = {
+    "branch": finding_codes.BRANCH_EMPTY,
+    "noted": finding_codes.VERSIONS_LOST,
+    "twice": finding_codes.VERSION_TWICE,
+    "tag": finding_codes.TAG_DANGLING,
+}
+
+
+class LenientLook:
+    """Takes surveys, and keeps what the last one could not understand."""
+
+    def __init__(self) -> None:
+        self.damaged: tuple[DamagedRef, ...] = ()
+
+    def take(self, location: DatasetLocation, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
+        """A survey without the refs that cannot be understood."""
+        survey, self.damaged = lenient_survey(location, clones, clones_from)
+        return survey
+
+
+def findings_of_refs(
+    survey: Survey, lasting: Iterable[Contradiction], damaged: Iterable[DamagedRef]
+) -> Iterator[CheckFinding]:
+    """All that is wrong with refs."""
+    for file in damaged:
+        named = (file.branch or f"tag {file.tag}",) if file.branch or file.tag else ()
+        yield CheckFinding(finding_codes.REF_DAMAGED, file.path, named, detail=file.reason)
+    for one in lasting:
+        about = one.about if isinstance(one.about, tuple) else (one.about,)
+        code = _BY_CONTRADICTION.get(str(about[0]), finding_codes.NO_VERSIONS)
+        name = (
+            MAIN
+            if code == finding_codes.NO_VERSIONS
+            else str(about[2] if code == finding_codes.BRANCH_EMPTY else about[1])
+        )
+        yield CheckFinding(code, name or MAIN, detail=one.message)
+    there = {*survey.refs.branches, *(file.branch for file in damaged)}
+    for branch in survey.refs.branches.values():
+        if branch.parent_branch is not None and branch.parent_branch not in there:
+            detail = f"'{branch.name}' was made from '{branch.parent_branch}'."
+            yield CheckFinding(finding_codes.PARENT_GONE, branch.name, (branch.name,), detail=detail)
+    for _, chain in survey.owned():
+        if not chain.has_ref:
+            yield CheckFinding(finding_codes.NO_REF, chain.root)
+    uris = {location.uri for location in survey.repositories}
+    for tag, uri in survey.recorded_clones.items():
+        if uri not in uris:
+            yield CheckFinding(finding_codes.CLONE_GONE, uri, (tag,))
+    yield from _of_origins(survey)
+
+
+def _of_origins(survey: Survey) -> Iterator[CheckFinding]:
+    """Branches whose ref contradicts the version that they began with."""
+    chains = [chain for _, chain in survey.owned() if chain.branch in survey.refs.branches and chain.versions]
+    found = each(survey.location, partial(first_origin, survey), chains)
+    for chain, first in zip(chains, found, strict=True):
+        branch = survey.refs.branches[str(chain.branch)]
+        wrong = contradiction(Origin(branch.parent_branch, branch.parent_version), first)
+        if wrong:
+            yield CheckFinding(finding_codes.REF_WRONG, ref_file(BRANCHES, branch.name), (branch.name,), detail=wrong)
+    yield from _of_identities(survey)
+
+
+def _of_identities(survey: Survey) -> Iterator[CheckFinding]:
+    """Branches that those made from them know by another identity: a merge would not know what it merged before."""
+    branches = survey.refs.branches
+    children = [one for one in branches.values() if one.parent_branch in branches]
+    paths = [ref_file(BRANCHES, one.name) for one in children]
+    wrong: dict[str, list[str]] = {}
+    for child, content in zip(children, files.read_many(survey.location, paths), strict=True):
+        known, parent = mapping(content or b""), branches[str(child.parent_branch)]
+        made_later = parent.created_at > child.created_at  # another branch of that name: the parent is gone
+        if len(known) > 1 and known[-2][1] != parent.identity and not made_later:
+            wrong.setdefault(parent.name, []).append(child.name)
+    for name, by in wrong.items():
+        detail = f"'{by[0]}', which was made from it, knows it by another identity"
+        yield CheckFinding(finding_codes.REF_WRONG, ref_file(BRANCHES, name), (name, *by), detail=detail)
+
+
+def first_origin(survey: Survey, chain: Chain) -> Origin | None:
+    """The version that a branch was copied from, by its first version; None if that one is gone or does not say so.
+
+    The parent is known by the last part of its path only: the dataset may have been moved since.
+    """
+    first = chain.versions[0]
+    try:
+        content = files.read(survey.location, chain.path(first))
+        said = None if content is None else transaction_of(survey.location, chain.branch, content)
+    except (CorruptData, Refused):
+        return None
+    if said is None or said.cloned_from is None:
+        return None
+    known, parent = _branch_at(survey, said.cloned_from)
+    return Origin(parent, first.version) if known else None
+
+
+def _branch_at(survey: Survey, place: str) -> tuple[bool, str | None]:
+    """(whether it is known, branch) of a place that a first version names; the dataset may have been moved since."""
+    place, own = place.rstrip("/"), survey.location.uri
+    if place == own:
+        return True, None
+    if place.startswith(f"{own}/tree/"):
+        return True, place[len(own) + 6 :]
+    names = {chain.branch for _, chain in survey.owned() if chain.branch is not None}
+    matching = [name for name in names if place.endswith(f"/tree/{name}")]
+    if matching:
+        return True, max(matching, key=len)
+    return "/tree/" not in place, None

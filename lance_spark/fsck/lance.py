@@ -1,0 +1,174 @@
+"""Looks inside of single files: whether they can be opened, and hold as many rows as a version says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from lance_spark.core import finding_codes, layout
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.repair_record import PROPERTY
+from lance_spark.errors import CorruptData, LanceSparkError, NotFound, StorageFailure
+from lance_spark.format.transactions import Transaction
+from lance_spark.fsck.rules import Inside
+from lance_spark.scan.lance import parse_deletions
+from lance_spark.storage import files
+from lance_spark.storage.commits import commit_on
+from lance_spark.storage.datasets import open_pinned
+from lance_spark.storage.failures import translated
+from lance_spark.storage.files import each, open_filesystem, reachable, whole_path
+from lance_spark.storage.versions import read_transaction, version_numbers
+
+_MAGIC = b"LANC"
+_LEGACY = ((0, 1), (0, 2))
+"""Versions in the footers of files of the first format, which have no reader of their own any more."""
+_FOOTER = 8
+_MISSING = {layout.DELETION: finding_codes.DELETION_MISSING, layout.INDEX: finding_codes.INDEX_MISSING}
+_DAMAGED = {layout.DELETION: finding_codes.DELETION_DAMAGED, layout.INDEX: finding_codes.INDEX_DAMAGED}
+_IS_OPENED = (".lance", ".idx")
+
+
+@dataclass(frozen=True)
+class LookInside:
+    """Looks inside of files of a dataset; runs on executors."""
+
+    location: DatasetLocation
+
+    def __call__(self, insides: list[Inside]) -> Sequence[tuple[str, str] | None]:
+        """For each file what is wrong with it, as a code and a detail; None for a sound one."""
+        return each(self.location, partial(_look, self.location), insides)
+
+
+def size_of(location: DatasetLocation, path: str) -> int | None:
+    """Bytes of a file, by its path below the dataset or by its URI; None if it is not there."""
+    place, below = _place(location, path)
+    with reachable(place):
+        filesystem = open_filesystem(place)
+        filesystem.invalidate_cache()
+        try:
+            return int(filesystem.info(whole_path(place, below))["size"] or 0)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def _look(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
+    try:
+        if inside.kind == layout.DELETION:
+            return _deletions(location, inside)
+        if inside.kind == layout.INDEX:
+            return _index(location, inside)
+        return _data(location, inside) if inside.path.endswith(".lance") else None
+    except NotFound as problem:
+        return _MISSING.get(inside.kind, finding_codes.DATA_MISSING), problem.message
+    except StorageFailure as problem:
+        return finding_codes.FILE_UNREACHABLE, problem.message
+    except CorruptData as problem:
+        return _DAMAGED.get(inside.kind, finding_codes.DATA_DAMAGED), problem.message
+
+
+def _deletions(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
+    content = files.read(*_place(location, inside.path))
+    if content is None:
+        raise NotFound("It is gone.")
+    offsets = parse_deletions(inside.path, content)
+    if inside.deleted is not None and len(offsets) != inside.deleted:
+        return finding_codes.DELETION_COUNT, f"{len(offsets):,} rows instead of {inside.deleted:,}"
+    if inside.rows and len(offsets) and offsets[-1].as_py() >= inside.rows:
+        return finding_codes.DELETION_COUNT, f"row {offsets[-1].as_py():,} of {inside.rows:,} rows"
+    return None
+
+
+def _index(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
+    if not inside.path.endswith(_IS_OPENED):
+        return None
+    tail = _tail(location, inside.path)
+    return None if tail.endswith(_MAGIC) else (finding_codes.INDEX_DAMAGED, "it does not end as an index file does")
+
+
+def _data(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
+    tail = _tail(location, inside.path)
+    if not tail.endswith(_MAGIC):
+        return finding_codes.DATA_DAMAGED, "it does not end as a data file does"
+    if (int.from_bytes(tail[:2], "little"), int.from_bytes(tail[2:4], "little")) in _LEGACY:
+        return None
+    from lance.file import LanceFileReader
+
+    place, below = _place(location, inside.path)
+    uri = f"{place.uri}/{below}" if below else place.uri
+    try:
+        with translated(place, "reading a footer"):
+            rows = LanceFileReader(uri, storage_options=place.storage_options).num_rows()
+    except (NotFound, StorageFailure, CorruptData):
+        raise
+    except LanceSparkError as problem:  # what else pylance says of bytes that it does not understand
+        return finding_codes.DATA_DAMAGED, problem.message
+    if inside.rows and rows != inside.rows:
+        return finding_codes.ROW_COUNT, f"{rows:,} rows instead of {inside.rows:,}"
+    return None
+
+
+def _tail(location: DatasetLocation, path: str) -> bytes:
+    place, below = _place(location, path)
+    with reachable(place):
+        try:
+            return bytes(open_filesystem(place).tail(whole_path(place, below), _FOOTER))
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound("It is gone.") from None
+
+
+def _place(location: DatasetLocation, path: str) -> tuple[DatasetLocation, str]:
+    """Where a file is, as the root of a store's directory and a path below it."""
+    return (DatasetLocation(path, location.options), "") if "://" in path or path.startswith("/") else (location, path)
+
+
+# --- Reads where the blobs of a fragment are, without reading the blobs
+
+
+def read_descriptions(
+    location: DatasetLocation, pin: PinnedVersion, fragment: int, columns: Sequence[str]
+) -> Iterator[pa.StructArray]:
+    """The descriptions of blob columns of the rows that are not deleted. Raises NotFound, CorruptData."""
+    dataset = open_pinned(location, pin)
+    found = dataset.get_fragment(fragment)
+    if found is None:
+        raise NotFound(f"There is no fragment {fragment} in {pin}.")
+    with translated(location, "reading descriptions of blobs"):
+        scanner = dataset.scanner(columns=list(columns), fragments=[found], blob_handling="blobs_descriptions")
+        for batch in scanner.to_batches():
+            yield from batch.columns
+
+
+# --- Commits versions without fragments that cannot be read, and tells the versions that repairs made
+
+RESTORED = "restored"
+
+
+def leave_out(
+    location: DatasetLocation, head: PinnedVersion, fragments: Sequence[int], properties: Mapping[str, str]
+) -> PinnedVersion:
+    """A version in which all rows of some fragments are deleted, without reading any of them. Raises Conflict."""
+    import lance
+
+    operation = lance.LanceOperation.Delete([], list(fragments), "a repair left out what cannot be read")
+    return commit_on(location, head, operation, properties)
+
+
+def versions_after(location: DatasetLocation, branch: str | None, version: int) -> dict[int, str]:
+    """The versions of a branch after one, and by which repair each was made.
+
+    RESTORED for one that made an older version the newest again, "" for one of somebody else.
+    """
+    found = {}
+    for number in version_numbers(location, branch):
+        if number > version:
+            transaction = read_transaction(location, PinnedVersion(branch, number))
+            found[number] = "" if transaction is None else _maker(transaction)
+    return found
+
+
+def _maker(transaction: Transaction) -> str:
+    return RESTORED if transaction.operation == "Restore" else transaction.properties.get(PROPERTY, "")

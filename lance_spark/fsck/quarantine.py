@@ -1,0 +1,109 @@
+"""Moves files of a dataset into its quarantine and back, and keeps the records of repairs. Copies first, deletes last.
+
+A file counts as moved once the copy is there with all of its bytes. So a process that is killed leaves the file in its
+place, in the quarantine, or in both, and never nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from lance_spark.core.layout import QUARANTINE
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.repair_record import RECORD, Digest, Kept, RepairRecord, read_record
+from lance_spark.errors import Conflict, NotFound, StorageFailure
+from lance_spark.storage import files
+from lance_spark.storage.deleting import delete_batch, remove_empty_directories
+from lance_spark.storage.small_files import write_file
+
+
+def digest_of(path: str, content: bytes) -> Digest:
+    """A file as it is."""
+    return Digest(path, len(content), hashlib.sha256(content).hexdigest())
+
+
+def look_at_file(location: DatasetLocation, path: str) -> Digest | None:
+    """A file as it is now; None if it is not there."""
+    content = files.read(location, path)
+    return None if content is None else digest_of(path, content)
+
+
+def keep(location: DatasetLocation, kept: Kept) -> None:
+    """Copy a file into the quarantine. Raises Conflict if it is not the file any more that it was."""
+    content = files.read(location, kept.file.path)
+    if content is None or digest_of(kept.file.path, content) != kept.file:
+        raise Conflict(f"{kept.file.path} was changed or removed meanwhile.", hint="Check the dataset again.")
+    write_below(location, kept.to, content)
+    if look_at_file(location, kept.to) != Digest(kept.to, kept.file.size, kept.file.sha256):
+        raise StorageFailure(f"{kept.to} does not hold what was written to it.", hint="Nothing was removed.")
+
+
+def take_away(location: DatasetLocation, moved: Sequence[Kept]) -> None:
+    """Move files into the quarantine, all or none. Raises Conflict as :func:`keep`; then all are in their places.
+
+    A step that is passed over says that nothing was done, and its copies go with its record. Were the first file gone
+    by then, nothing would be left of it.
+    """
+    for kept in moved:
+        keep(location, kept)
+    for kept in moved:
+        remove(location, kept.file.path)
+
+
+def put_back(location: DatasetLocation, kept: Kept) -> None:
+    """Write a file where it was. The copy stays: it goes with the record. Nothing is done if there is no copy."""
+    content = files.read(location, kept.to)
+    if content is not None and look_at_file(location, kept.file.path) != kept.file:
+        write_below(location, kept.file.path, content)
+
+
+def write_below(location: DatasetLocation, path: str, content: bytes) -> None:
+    """Write a small file below the dataset's root, at once."""
+    directory, _, name = path.rpartition("/")
+    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, content)
+
+
+def remove(location: DatasetLocation, path: str) -> None:
+    """Delete one file. Raises StorageFailure if that fails."""
+    failed = delete_batch(location, [path]).failed
+    if failed:
+        raise StorageFailure(f"{path} could not be removed: {failed[0][1]}")
+
+
+def write_record(location: DatasetLocation, record: RepairRecord) -> None:
+    """Store a record, before anything is changed."""
+    write_below(location, record.path, record.to_json().encode())
+
+
+def list_records(location: DatasetLocation) -> list[str]:
+    """Ids of the repairs that can be taken back, the oldest first."""
+    names = files.list_names(location, QUARANTINE)
+    return [name for name in names if files.exists(location, f"{QUARANTINE}/{name}/{RECORD}")]
+
+
+def load_record(location: DatasetLocation, name: str) -> RepairRecord:
+    """A record by its id; ``last`` for the newest one. Raises NotFound, CorruptData."""
+    known = list_records(location)
+    chosen = known[-1] if name == "last" and known else name
+    content = files.read(location, f"{QUARANTINE}/{chosen}/{RECORD}") if chosen in known else None
+    if content is None:
+        hint = f"There are {', '.join(known)}." if known else "Nothing was repaired here, or it was all taken back."
+        raise NotFound(f"There is no record of a repair '{name}' in {location.uri}/{QUARANTINE}.", hint=hint)
+    return read_record(content)
+
+
+def holds_the_only_copy(location: DatasetLocation, record: RepairRecord) -> bool:
+    """Whether a file that a repair keeps is not in its place."""
+    return any(
+        look_at_file(location, kept.file.path) is None and look_at_file(location, kept.to) is not None
+        for kept in record.kept()
+    )
+
+
+def forget_record(location: DatasetLocation, record: RepairRecord) -> None:
+    """Remove a record with its copies, the record itself last."""
+    for kept in record.kept():
+        remove(location, kept.to)
+    remove(location, record.path)
+    remove_empty_directories(location, [record.directory, QUARANTINE])

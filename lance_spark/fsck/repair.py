@@ -1,0 +1,809 @@
+"""Plans a repair and carries it out. Each step looks again first: a dataset that changes is not a corrupt one.
+
+A record of everything that will be done is written before anything is, so a repair that was killed can be taken back,
+or be gone on with by another one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from typing import NamedTuple
+from urllib.parse import unquote
+from uuid import uuid4
+
+from lance_spark import hints
+from lance_spark.core import finding_codes, layout
+from lance_spark.core.finding_codes import MANIFEST_CODES
+from lance_spark.core.layout import (
+    KeyRange,
+    data_key,
+    manifest_names,
+    read_manifest_name,
+    sorts_newest_first,
+    stored_name,
+    versions_directory,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import BRANCHES, MAIN, PinnedVersion, parse_branch, ref_file, ref_name
+from lance_spark.core.repair_record import (
+    PREFIX,
+    PROPERTY,
+    Digest,
+    Kept,
+    LeaveOut,
+    MendIndexes,
+    Quarantine,
+    RepairRecord,
+    RestoreRef,
+    Step,
+    SuspectFile,
+)
+from lance_spark.core.show import moment_at
+from lance_spark.engine.local import Engine
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, PermissionDenied, Refused, StorageFailure
+from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
+from lance_spark.format.transactions import MESSAGE
+from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
+from lance_spark.fsck.fsck import Examined, FsckOptions, examine, first_origin
+from lance_spark.fsck.lance import RESTORED, LookInside, leave_out, size_of, versions_after
+from lance_spark.fsck.quarantine import (
+    digest_of,
+    forget_record,
+    holds_the_only_copy,
+    keep,
+    load_record,
+    look_at_file,
+    put_back,
+    remove,
+    take_away,
+    write_below,
+    write_record,
+)
+from lance_spark.fsck.repair_rules import (
+    DONE,
+    FRAGMENT_CODES,
+    INDEX_CODES,
+    LineFacts,
+    ManifestFact,
+    Outcome,
+    RepairFacts,
+    RepairPlan,
+    RepairResult,
+    SegmentFact,
+    plan_repair,
+)
+from lance_spark.fsck.report import FsckReport
+from lance_spark.fsck.rules import (
+    BranchEvidence,
+    Inside,
+    Origin,
+    RestoredRef,
+    TagEvidence,
+    clone_uri,
+    mapping,
+    restored_branch,
+    restored_tag,
+    tagged,
+)
+from lance_spark.indexes.lance import commit_indexes
+from lance_spark.refs.refs import create_branch_at, delete_branch
+from lance_spark.refs.rules import check_delete_branch
+from lance_spark.storage import datasets, files, refs
+from lance_spark.storage.commits import (
+    check_mergeable,
+    check_nothing_missing,
+    check_unprotected,
+    check_writable,
+    unchanged,
+)
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.files import each, list_paths
+from lance_spark.storage.versions import contents_of, read_manifest, read_snapshot, read_transaction, snapshot_of
+from lance_spark.survey.rules import Chain, VersionFile
+from lance_spark.survey.survey import DamagedRef, lenient_survey
+
+
+@dataclass(frozen=True)
+class RepairOptions:
+    """How a dataset is repaired."""
+
+    on_main: bool = False
+    """Whether versions may be committed to the branches themselves, main as well, and newest ones be taken away."""
+    dry_run: bool = True
+    """Whether it is only planned."""
+
+
+def fsck_and_repair(
+    location: DatasetLocation, options: FsckOptions, repair: RepairOptions, engine: Engine, now_ns: int
+) -> FsckReport:
+    """Check a dataset, plan what can be repaired, and carry it out unless it is a dry run. Raises as ``fsck``.
+
+    Raises Refused if something could not be looked at; then nothing was changed. Raises StorageFailure if the store
+    stops to answer; the error names the record.
+    """
+    examined = examine(location, options, engine, now_ns)
+    plan = plan_repair(location.uri, examined.report.findings, facts_of(location, examined), repair.on_main)
+    result = None if repair.dry_run else execute(location, plan, now_ns)
+    return examined.report.with_repair(plan, result)
+
+
+def execute(location: DatasetLocation, plan: RepairPlan, now_ns: int) -> RepairResult:
+    """Carry out a plan. What does not look as it did when the plan was made is passed over.
+
+    Raises Refused for a plan that stopped, StorageFailure.
+    """
+    if plan.stopped:
+        raise Refused(f"Nothing was repaired: {plan.stopped}.", hint="Mend that, then run it again.")
+    if not plan.steps:
+        return RepairResult("", ())
+    now = moment_at(now_ns)
+    record = RepairRecord(
+        id=f"{now:%Y%m%dT%H%M%S.%f}-{uuid4().hex[:8]}",
+        dataset=location.uri,
+        made=now.isoformat(),
+        software=f"lance-spark {import_module('lance_spark').__version__}",
+        steps=plan.steps,
+    )
+    with unchanged():
+        write_record(location, record)
+    context = StepContext(location, record)
+    outcomes = []
+    for number in range(len(plan.steps)):
+        try:
+            outcomes.append(_outcome(context, number))
+        except StorageFailure as problem:
+            stopped = f"The repair {record.id} stopped at step {number + 1} of {len(plan.steps)}: {problem.message}"
+            hint = hints.of("Run it again to go on, or take it back: ", hints.undo_repair(record.id), ".")
+            if isinstance(problem, PermissionDenied):
+                raise problem.reworded(stopped, hint) from None
+            raise type(problem)(stopped, hint=hint) from None
+    if not any(outcome.state == DONE for outcome in outcomes) and not holds_the_only_copy(location, record):
+        forget_record(location, record)
+        return RepairResult("", tuple(outcomes))
+    return RepairResult(record.id, tuple(outcomes))
+
+
+def _outcome(context: StepContext, number: int) -> Outcome:
+    step = context.record.steps[number]
+    try:
+        carry_out(context, step)
+    except (Conflict, NotFound, AlreadyExists) as problem:
+        return Outcome(str(step), "passed over", problem.message)
+    except (Refused, CorruptData) as problem:
+        return Outcome(str(step), "not possible", problem.message)
+    return Outcome(str(step), DONE)
+
+
+# --- Looks at what a repair can work with: newest versions that findings hit, manifests, what is left of refs
+
+
+def facts_of(location: DatasetLocation, examined: Examined) -> RepairFacts:
+    """What there is to repair with. Raises StorageFailure."""
+    return _Facts(location, examined).all()
+
+
+class _Facts:
+    def __init__(self, location: DatasetLocation, examined: Examined) -> None:
+        self._location, self._examined, self._survey = location, examined, examined.survey
+        self._findings = examined.report.findings
+        self._chains = {chain.branch: chain for _, chain in self._survey.owned() if chain.has_ref}
+
+    def all(self) -> RepairFacts:
+        refs = RefFacts(self._location, self._examined)
+        restored = refs.refs()
+        return RepairFacts(
+            refs=restored,
+            lost_refs=refs.lost(),
+            tags={tag.name: tag.branch or MAIN for tag in self._survey.refs.tags.values()},
+            manifests=dict(self._manifests()),
+            twins={one.path: self._twins(one.path) for one in self._of(finding_codes.VERSION_TWICE)},
+            empty={one.path: self._empty(one.path) for one in self._of(finding_codes.BRANCH_EMPTY)},
+            lines=tuple(self._lines({path for path, found in restored.items() if isinstance(found, RestoreRef)})),
+            branches=frozenset(self._survey.refs.branches),
+        )
+
+    def _of(self, *wanted: str) -> list:  # type: ignore[type-arg]
+        return [finding for finding in self._findings if finding.code in wanted]
+
+    def _manifests(self) -> Iterator[tuple[str, ManifestFact]]:
+        bad = {finding.path for finding in self._of(*MANIFEST_CODES)}
+        for chain in self._chains.values() if bad else ():
+            paths = {chain.path(version): version for version in chain.versions}
+            for path in sorted(bad & paths.keys()):
+                file = look_at_file(self._location, path)
+                newest = paths[path] == chain.versions[-1]
+                hint = f"{path.rpartition('/')[0]}/latest_version_hint.json"
+                if file is not None:
+                    yield (
+                        path,
+                        ManifestFact(
+                            file,
+                            chain.branch,
+                            newest,
+                            look_at_file(self._location, hint) if newest and self._location.is_local else None,
+                            len(paths.keys() - bad),
+                        ),
+                    )
+
+    def _twins(self, root: str) -> tuple[Digest, ...] | str:
+        chain = next((one for one in self._chains.values() if (one.root or MAIN) == root), None)
+        return "" if chain is None else twins_of(self._location, chain)
+
+    def _empty(self, name: str) -> Digest | str:
+        refs = self._survey.refs
+        if any(tag.branch == name for tag in refs.tags.values()):
+            return "a tag names it: restore its directory, or delete the tag and the branch"
+        if any(branch.parent_branch == name for branch in refs.branches.values()):
+            return "a branch was made from it: restore its directory"
+        if not is_empty_branch(self._location, name):
+            return "its directory has files, but no version: restore its manifests, or delete the branch"
+        file = look_at_file(self._location, ref_file(BRANCHES, name))
+        return "" if file is None else file
+
+    def _lines(self, restored: set[str]) -> Iterator[LineFacts]:
+        found = [one for one in self._findings if one.code in INDEX_CODES or one.code in FRAGMENT_CODES]
+        hit = {ref for finding in found for ref in finding.refs}
+        bad = {finding.path for finding in found}
+        for branch, chain in sorted(self._chains.items(), key=lambda item: item[0] or ""):
+            if (branch or MAIN) in hit and chain.versions:
+                line = _NewestVersion.read(self._location, PinnedVersion(branch, chain.versions[-1].version))
+                will_be = branch is not None and ref_file(BRANCHES, branch) in restored
+                facts = None if line is None else line.facts(bad, "" if will_be else _closed(self._location, branch))
+                if facts is not None and (facts.fragments or facts.segments):
+                    yield replace(facts, protected=not will_be and _is_protected(self._location, branch))
+
+
+class _NewestVersion(NamedTuple):
+    """The newest version of a branch."""
+
+    location: DatasetLocation
+    snapshot: Snapshot
+    indexes: Sequence[IndexRecord]
+
+    @classmethod
+    def read(cls, location: DatasetLocation, pin: PinnedVersion) -> _NewestVersion | None:
+        """The version; None if it cannot be understood, or is gone."""
+        try:
+            content = read_manifest(location, pin)
+            return cls(
+                location, snapshot_of(location, pin, contents_of(location, pin, content)), decode_indexes(content)
+            )
+        except (CorruptData, NotFound, Refused):
+            return None
+
+    def facts(self, bad: set[str], closed: str) -> LineFacts:
+        pin, contents = self.snapshot.pin, self.snapshot.contents
+        fragments = {}
+        for fragment in contents.fragments():
+            files = tuple(file for file in self._files(fragment, contents.counts_rows) if file.path in bad)
+            if files:
+                fragments[fragment.id] = files
+        return LineFacts(
+            pin.branch, pin.version, fragments, contents.fragment_count, tuple(self._segments(bad)), closed
+        )
+
+    def _files(self, fragment: Fragment, counts_rows: bool) -> Iterator[SuspectFile]:
+        rows = fragment.physical_rows if counts_rows else 0
+        for file in fragment.files:
+            root = self.snapshot.root_of(file)
+            prefix = "data/" if root.is_dataset else ""
+            path = self._path(root, data_key(prefix + stored_name(file.path)) if prefix else stored_name(file.path))
+            yield SuspectFile(path, layout.DATA, file.size, rows)
+        if fragment.deletion is not None:
+            root = self.snapshot.root_of(fragment.deletion)
+            path = self._path(root, fragment.deletion.path_for(fragment.id))
+            yield SuspectFile(path, layout.DELETION, 0, rows, fragment.deletion.rows)
+
+    def _path(self, root: Root, below: str) -> str:
+        """As findings have it: relative to the dataset, or a URI elsewhere."""
+        own = self.location.uri
+        if root.uri == own:
+            return below
+        if not root.uri.startswith(f"{own}/"):
+            return f"{root.uri}/{below}"
+        inner = root.uri[len(own) + 1 :]
+        return f"{unquote(inner) if '://' in own else inner}/{below}"
+
+    def _segments(self, bad: set[str]) -> Iterator[SegmentFact]:
+        for index in self.indexes:
+            root = self.snapshot.bases.get(index.base_id)
+            if root is None or index.is_internal:  # pylance needs what it keeps for itself
+                continue
+            inside = directory_of(root, index.uuid)[len(root.uri) + 1 :]
+            directory = self._path(root, inside)
+            for path in sorted(path for path in bad if path == directory or path.startswith(f"{directory}/")):
+                found, base = self._other_place(index)
+                yield SegmentFact(index.uuid, index.name, path, found, base)
+
+    def _other_place(self, index: IndexRecord) -> tuple[bool, int | None]:
+        for base, root in self._places().items():
+            if base != index.base_id and is_sound_segment(self.location, root, index):
+                return True, base
+        return False, None
+
+    def _places(self) -> Mapping[int | None, Root]:
+        return self.snapshot.bases
+
+
+def _closed(location: DatasetLocation, branch: str | None) -> str:
+    """Why nothing may be committed to a branch; "" if it may."""
+    try:
+        check_mergeable(location, branch)
+    except (Refused, NotFound, CorruptData) as problem:
+        return problem.message
+    return ""
+
+
+def _is_protected(location: DatasetLocation, branch: str | None) -> bool:
+    try:
+        check_unprotected(location, branch)
+    except (Refused, CorruptData):
+        return True
+    return False
+
+
+def twins_of(location: DatasetLocation, chain: Chain) -> tuple[Digest, ...] | str:
+    """Manifests that are there under another name as well, byte by byte: those whose names fewer others have."""
+    by_version: dict[int, list[VersionFile]] = {}
+    for file in chain.versions:
+        by_version.setdefault(file.version, []).append(file)
+    single = [sorts_newest_first(files[0].name) for files in by_version.values() if len(files) == 1]
+    keeps_newer = sum(single) * 2 >= len(single)
+    moved = []
+    for each_files in by_version.values():
+        if len(each_files) == 1:
+            continue
+        digests = {one.name: look_at_file(location, chain.path(one)) for one in each_files}
+        if (
+            len({(one.size, one.sha256) for one in digests.values() if one is not None}) != 1
+            or None in digests.values()
+        ):
+            return "the two manifests differ: keep the right one"
+        newer, older = manifest_names(each_files[0].version)
+        digest = digests.get(older if keeps_newer else newer)
+        if digest is None:
+            return "the manifests have names that are not known"
+        moved.append(digest)
+    return tuple(moved)
+
+
+def is_empty_branch(location: DatasetLocation, name: str) -> bool:
+    """Whether nothing at all is left in the directory of a branch."""
+    return next(iter(list_paths(location, KeyRange.below(f"tree/{name}"))), None) is None
+
+
+# --- What there is to restore refs from: what is left of their files, first versions, branches made from them, merges
+
+_NEWEST = 1_000
+"""So many of the newest versions of each branch are asked which branches they merged."""
+
+
+class RefFacts:
+    """Looks for evidence, once for each ref."""
+
+    def __init__(self, location: DatasetLocation, examined: Examined) -> None:
+        self._location, self._survey, self._examined = location, examined.survey, examined
+        self._chains = {chain.branch: chain for _, chain in self._survey.owned()}
+
+    def refs(self) -> dict[str, RestoreRef | str]:
+        """By path: what restores each ref file that is damaged, wrong or lost; or why nothing does."""
+        found: dict[str, RestoreRef | str] = {file.path: self._damaged(file) for file in self._examined.damaged}
+        for finding in self._examined.report.findings:
+            if finding.code == finding_codes.REF_WRONG:
+                content = files.read(self._location, finding.path) or b""
+                found[finding.path] = self._branch(finding.refs[0], content, finding_codes.REF_WRONG)
+        for branch, path in self.lost().items():
+            found[path] = self._branch(branch, b"", finding_codes.NO_REF)
+        return found
+
+    def lost(self) -> dict[str, str]:
+        """Path of the ref file by branch, of branches without one that tags or other branches still name.
+
+        No tool deletes such a branch before those; without them it may be one that is being made or deleted.
+        """
+        refs = self._survey.refs
+        named = {tag.branch for tag in refs.tags.values()} | {one.parent_branch for one in refs.branches.values()}
+        return {
+            chain.branch: ref_file(BRANCHES, chain.branch)
+            for chain in self._chains.values()
+            if chain.branch is not None and not chain.has_ref and chain.versions and chain.branch in named
+        }
+
+    def _damaged(self, file: DamagedRef) -> RestoreRef | str:
+        if file.branch is not None:
+            return self._branch(file.branch, file.content, finding_codes.REF_DAMAGED)
+        before = digest_of(file.path, file.content)
+        if file.tag is None:
+            uri = clone_uri(file.content)
+            if uri is None:
+                return "the file does not say any more which clone it notes down"
+            return RestoreRef(file.path, json.dumps({"uri": uri}), "what is left of the file", before)
+        versions = {
+            (chain.branch, one.version): one.size
+            for chain in self._chains.values()
+            for one in chain.versions
+            if chain.has_ref
+        }
+        target = tagged(file.content)
+        restored = restored_tag(
+            TagEvidence(file.content, frozenset(versions)), versions.get(target, 0) if target else 0
+        )
+        if isinstance(restored, str):
+            return restored
+        return _step(file.path, restored, before, finding_codes.REF_DAMAGED)
+
+    def _branch(self, name: str, remains: bytes, why: str) -> RestoreRef | str:
+        path = ref_file(BRANCHES, name)
+        chain = self._chains.get(name)
+        if chain is None or not chain.versions:
+            return "the branch has no versions"
+        evidence = self._evidence(chain, remains)
+        own = mapping(remains)
+        if own and evidence.identities and own[-1][1] not in evidence.identities:
+            return "it has another identity than branches and merges know, and which one is right is not known"
+        restored = restored_branch(evidence, uuid4().hex)
+        if isinstance(restored, str):
+            return restored
+        try:
+            parse_branch(name, restored.content.encode())
+        except CorruptData as problem:
+            return problem.message
+        return _step(path, restored, digest_of(path, remains) if remains or why != finding_codes.NO_REF else None, why)
+
+    def _evidence(self, chain: Chain, remains: bytes) -> BranchEvidence:
+        first = first_origin(self._survey, chain)
+        children = [one for one in self._survey.refs.branches.values() if one.parent_branch == chain.branch]
+        mappings = [mapping(self._ref(child.name)) for child in children]
+        from_children = {known[-2][1] for known in mappings if len(known) > 1}
+        identities = from_children or set(self._merged(chain))
+        return BranchEvidence(
+            remains=remains,
+            first=first,
+            first_ns=chain.versions[0].modified_ns,
+            size=self._size(first) or chain.versions[0].size,
+            ancestors=self._ancestors(first, mappings),
+            identities=tuple(sorted(identities)),
+        )
+
+    def _size(self, first: Origin | None) -> int:
+        parent = self._chains.get(first.parent) if first else None
+        return next((one.size for one in parent.versions if one.version == first.version), 0) if parent and first else 0
+
+    def _ancestors(
+        self, first: Origin | None, mappings: list[tuple[tuple[int, str], ...]]
+    ) -> tuple[tuple[int, str], ...] | None:
+        known = next((one[:-2] for one in mappings if len(one) > 1), None)
+        if known is not None or first is None or first.parent is None:
+            return known or ()
+        return mapping(self._ref(first.parent)) if first.parent in self._survey.refs.branches else None
+
+    def _ref(self, name: str) -> bytes:
+        return files.read(self._location, ref_file(BRANCHES, name)) or b""
+
+    def _merged(self, chain: Chain) -> Iterator[str]:
+        """Identities under which other branches merged it since it was made."""
+        for other in self._chains.values():
+            if other.branch == chain.branch or not other.has_ref:
+                continue
+            since = (
+                one.version for one in reversed(other.versions) if one.modified_ns >= chain.versions[0].modified_ns
+            )
+            read = partial(_trace, self._location, other.branch)
+            for trace in each(self._location, read, list(islice(since, _NEWEST))):
+                if trace is not None and trace.source.branch == chain.branch and trace.source_id:
+                    yield trace.source_id
+
+
+def _trace(location: DatasetLocation, branch: str | None, version: int) -> Trace | None:
+    try:
+        transaction = read_transaction(location, PinnedVersion(branch, version))
+    except CorruptData:
+        return None
+    return None if transaction is None else read_trace(transaction.properties)
+
+
+def _step(path: str, restored: RestoredRef, before: Digest | None, why: str) -> RestoreRef:
+    return RestoreRef(path, restored.content, restored.says, before, why)
+
+
+# --- Whether a file that a version names is still bad
+# A store that does not answer proves nothing.
+
+
+def is_bad(location: DatasetLocation, file: SuspectFile) -> bool:
+    """Whether a file is missing, has another size, or cannot be what a version says. Raises StorageFailure."""
+    size = size_of(location, file.path)
+    if not size or (file.size and size != file.size):
+        return True
+    (seen,) = LookInside(location)([Inside(file.path, file.kind, file.rows, file.deleted)])
+    if seen is not None and seen[0] == finding_codes.FILE_UNREACHABLE:
+        raise StorageFailure(f"{file.path} could not be read: {seen[1]}", hint="Check network and credentials.")
+    return seen is not None
+
+
+def directory_of(root: Root, uuid: str) -> str:
+    """URI of the directory of a segment of an index."""
+    return f"{root.uri}/_indices/{uuid}" if root.is_dataset else f"{root.uri}/{uuid}"
+
+
+def is_sound_segment(location: DatasetLocation, root: Root, index: IndexRecord) -> bool:
+    """Whether all files of a segment are in a place, and end as they should. Raises StorageFailure."""
+    directory = directory_of(root, index.uuid)
+    for path, size in index.needed:
+        if not path:
+            if not files.list_names(DatasetLocation(directory, location.options), ""):
+                return False
+        elif is_bad(location, SuspectFile(f"{directory}/{path}", layout.INDEX, size, 0)):
+            return False
+    return True
+
+
+# --- The steps of a repair
+# Each looks again, and then does one thing that can be taken back.
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """A repair that is under way."""
+
+    location: DatasetLocation
+    record: RepairRecord
+    made: dict[str | None, int] = field(default_factory=dict)
+    """The newest version that this repair committed to each branch."""
+
+    def properties(self, step: Step) -> dict[str, str]:
+        """What its versions say."""
+        return {PROPERTY: self.record.id, MESSAGE: f"Repair: {step}"}
+
+    def head(self, branch: str | None, version: int) -> PinnedVersion:
+        """The newest version of a branch. Raises Conflict if it is neither the planned one nor of this repair."""
+        head = pin_latest(self.location, branch)
+        if head.version not in (version, self.made.get(branch)):
+            raise Conflict(
+                f"'{branch or MAIN}' has version {head.version} by now: check it again.", hint="Run it again."
+            )
+        return head
+
+
+def carry_out(context: StepContext, step: Step) -> None:
+    """Do one step. Raises Conflict, NotFound, AlreadyExists if it does not look as it did; Refused; StorageFailure."""
+    if isinstance(step, RestoreRef):
+        _restore(context, step)
+    elif isinstance(step, Quarantine):
+        _quarantine(context, step)
+    elif isinstance(step, MendIndexes):
+        _mend(context, step)
+    else:
+        _leave_out(context, step)
+
+
+def _restore(context: StepContext, step: RestoreRef) -> None:
+    if look_at_file(context.location, step.path) != step.before:
+        raise Conflict(f"{step.path} was changed meanwhile.")
+    if step.before is None:
+        _check_lost(context.location, _branch_of(step.path))
+    for kept in context.record.kept_by(step):
+        keep(context.location, kept)
+    write_below(context.location, step.path, step.content.encode())
+
+
+def _check_lost(location: DatasetLocation, name: str) -> None:
+    """Raise Conflict unless a branch without a ref file is still needed: it may have been deleted for good."""
+    survey, _ = lenient_survey(location)
+    needed = {tag.branch for tag in survey.refs.tags.values()}
+    needed |= {branch.parent_branch for branch in survey.refs.branches.values()}
+    if name not in needed or not any(chain.branch == name and chain.versions for _, chain in survey.owned()):
+        raise Conflict(f"Branch '{name}' is not needed any more: it was deleted meanwhile.")
+
+
+def _quarantine(context: StepContext, step: Quarantine) -> None:
+    location = context.location
+    if step.why == finding_codes.BRANCH_EMPTY:
+        name = _branch_of(step.path)
+        if not is_empty_branch(location, name):
+            raise Conflict(f"Branch '{name}' has files by now.")
+    elif step.why == finding_codes.VERSION_TWICE:
+        _check_twins(location, step)
+    else:
+        _check_manifest(location, step)
+    take_away(location, context.record.kept_by(step))
+
+
+def _branch_of(path: str) -> str:
+    """The branch of a ref file."""
+    return ref_name(path) or ""
+
+
+def _check_twins(location: DatasetLocation, step: Quarantine) -> None:
+    for file in step.files:
+        directory, _, name = file.path.rpartition("/")
+        read = read_manifest_name(name)
+        others = [other for other in manifest_names(read.version) if other != name] if read else []
+        twin = look_at_file(location, f"{directory}/{others[0]}") if others else None
+        if twin is None or twin.sha256 != file.sha256:
+            raise Conflict(f"{file.path} has no other manifest like it any more.")
+
+
+def _check_manifest(location: DatasetLocation, step: Quarantine) -> None:
+    name = step.path.rpartition("/")[2]
+    read = read_manifest_name(name)
+    known = [read_manifest_name(other) for other in files.list_names(location, versions_directory(step.branch))]
+    newest = max((other.version for other in known if other is not None and not other.detached), default=0)
+    if read is None or (newest == read.version) != step.newest:
+        raise Conflict(f"'{step.branch or MAIN}' has other versions by now: check it again.")
+    survey, _ = lenient_survey(location)
+    named = [tag for tag in survey.refs.tags.values() if (tag.branch, tag.version) == (step.branch, read.version)]
+    if named:
+        raise Conflict(f"Tag '{named[0].name}' names {step.path} by now.")
+
+
+def _mend(context: StepContext, step: MendIndexes) -> None:
+    location = context.location
+    check_mergeable(location, step.branch)
+    head = context.head(step.branch, step.version)
+    snapshot = read_snapshot(location, head)
+    records = {index.uuid: index for index in decode_indexes(read_manifest(location, head))}
+    wanted = {**dict(step.moved), **dict.fromkeys(step.dropped)}
+    if not wanted.keys() <= records.keys():
+        raise Conflict(f"An index of '{step.path}' was changed meanwhile.")
+    for uuid in wanted:
+        if is_sound_segment(location, snapshot.bases[records[uuid].base_id], records[uuid]):
+            raise Conflict(f"Index '{records[uuid].name}' of '{step.path}' has its files by now.")
+    for uuid, base in step.moved:
+        if not is_sound_segment(location, snapshot.bases[base], records[uuid]):
+            raise Conflict(f"Index '{records[uuid].name}' is not in that place any more.")
+    new = [records[uuid]._replace(base_id=base) for uuid, base in step.moved]
+    gone = [records[uuid] for uuid in wanted]
+    made = commit_indexes(location, head, new, gone, context.properties(step))
+    context.made[step.branch] = made.version
+
+
+def _leave_out(context: StepContext, step: LeaveOut) -> None:
+    location = context.location
+    head = context.head(step.branch, step.version)
+    for file in step.files:
+        if not is_bad(location, file):
+            raise Conflict(f"{file.path} can be read by now: check it again.")
+    if step.makes_branch:
+        create_branch_at(location, step.path, head)
+        head = pin_latest(location, step.onto)
+    else:
+        check_writable(location, step.onto)
+    made = leave_out(location, head, step.fragments, context.properties(step))
+    context.made[step.onto] = made.version
+
+
+# --- Takes a repair back
+# What others have built on since stays, and the whole is refused then: nothing is half undone.
+
+
+@dataclass(frozen=True)
+class _Undo:
+    """How one step is taken back."""
+
+    step: Step
+    act: Callable[[], object]
+
+
+def undo(location: DatasetLocation, name: str) -> RepairResult:
+    """Take back a repair by the id of its record, or the ``last`` one; a repair that was killed as well.
+
+    Files are back as they were, byte by byte. A branch that versions were committed to gets one more, equal to that
+    before the repair; a branch that the repair made is deleted. Raises NotFound for an unknown record, and Refused if
+    something was changed since by others; then nothing was taken back. Can be run again if it was killed.
+    """
+    record = load_record(location, name)
+    undoing = _Undoing(location, record)
+    # Versions first: once a damaged manifest or ref is back, pylance cannot open what it would commit to.
+    undos = undoing.look_at_versions()
+    undos += [undoing.look(step) for step in reversed(record.steps) if not isinstance(step, MendIndexes | LeaveOut)]
+    for one in undos:
+        if one is not None:
+            one.act()
+    forget_record(location, record)
+    taken = {id(one.step) for one in undos if one is not None}
+    outcomes = (Outcome(str(step), DONE, "" if id(step) in taken else "it had not been done") for step in record.steps)
+    return RepairResult(record.id, tuple(outcomes), undone=True)
+
+
+class _Undoing:
+    def __init__(self, location: DatasetLocation, record: RepairRecord) -> None:
+        self._location, self._record = location, record
+
+    def look(self, step: Step) -> _Undo | None:
+        """How to take back a step about files; None if there is nothing to do."""
+        if isinstance(step, RestoreRef):
+            return self._ref(step)
+        if isinstance(step, Quarantine):
+            return self._moved(step)
+        return None
+
+    def _ref(self, step: RestoreRef) -> _Undo | None:
+        now = look_at_file(self._location, step.path)
+        if now == step.before:
+            return None
+        if now is None or now != digest_of(step.path, step.content.encode()):
+            raise self._refused(f"{step.path} was changed since")
+        if step.before is None:
+            return _Undo(step, partial(remove, self._location, step.path))
+        (kept,) = self._record.kept_by(step)
+        self._check_copy(kept)
+        return _Undo(step, partial(self._put_back, [kept]))
+
+    def _moved(self, step: Quarantine) -> _Undo | None:
+        back: list[Kept] = []
+        for kept in self._record.kept_by(step):
+            there = look_at_file(self._location, kept.file.path)
+            if there is not None and there != kept.file:
+                raise self._refused(f"{kept.file.path} is another file by now")
+            if there is None:
+                self._check_copy(kept)
+                back.append(kept)
+        return _Undo(step, partial(self._put_back, back)) if back else None
+
+    def _put_back(self, back: Sequence[Kept]) -> None:
+        for kept in reversed(back):
+            put_back(self._location, kept)
+
+    def _check_copy(self, kept: Kept) -> None:
+        copy = look_at_file(self._location, kept.to)
+        if copy is None or copy.sha256 != kept.file.sha256:
+            raise self._refused(f"{kept.to}, the copy of {kept.file.path}, is gone or damaged")
+
+    def look_at_versions(self) -> list[_Undo | None]:
+        """How to take back what was committed, branch by branch."""
+        before: dict[str | None, tuple[int, Step]] = {}
+        made: list[_Undo | None] = []
+        for step in self._record.steps:
+            if isinstance(step, LeaveOut) and step.onto is not None and step.onto.startswith(PREFIX):
+                made.append(self._made_branch(step))
+            elif isinstance(step, LeaveOut | MendIndexes):
+                branch = step.onto if isinstance(step, LeaveOut) else step.branch
+                before.setdefault(branch, (step.version, step))
+        return made + [self._versions(branch, version, step) for branch, (version, step) in before.items()]
+
+    def _made_branch(self, step: LeaveOut) -> _Undo | None:
+        name = str(step.onto)
+        branch = refs.read_branch(self._location, name)
+        if branch is None:
+            return None
+        others = [one for one, by in versions_after(self._location, name, branch.parent_version).items() if not by]
+        if others:
+            raise self._refused(f"branch '{name}' was written to since")
+        check_delete_branch(refs.read_refs(self._location), name)
+        return _Undo(step, partial(delete_branch, self._location, name))
+
+    def _versions(self, branch: str | None, version: int, step: Step) -> _Undo | None:
+        made = versions_after(self._location, branch, version)
+        if self._record.id not in made.values() or made[max(made)] == RESTORED:
+            return None  # the repair was killed before it, or an undo was killed after it
+        if set(made.values()) != {self._record.id}:
+            raise self._refused(f"'{branch or MAIN}' has newer versions by others")
+        head = datasets.pin_version(self._location, branch, max(made))
+        before = datasets.pin_version(self._location, branch, version)
+        rows = any(isinstance(one, LeaveOut) and one.onto == branch for one in self._record.steps)
+        if rows:
+            check_unprotected(self._location, branch)
+        return _Undo(step, partial(self._restore, before, head, rows))
+
+    def _restore(self, before: PinnedVersion, head: PinnedVersion, rows: bool) -> None:
+        check_nothing_missing(self._location, head)
+        if rows:
+            check_unprotected(self._location, before.branch)
+        restored = datasets.restore(self._location, before)
+        if restored != head.version + 1:
+            raise Conflict(
+                f"'{before.branch or MAIN}' was restored as {restored}, but another process committed meanwhile.",
+                hint="Nothing is lost: check the version before it.",
+            )
+
+    def _refused(self, why: str) -> Refused:
+        return Refused(
+            f"Repair {self._record.id} cannot be taken back: {why}. Nothing was changed.",
+            hint=f"What it moved away is in {self._location.uri}/{self._record.directory}.",
+        )

@@ -1,0 +1,363 @@
+"""What a repair would do about findings: steps that can all be undone, and what is beyond repair. Pure.
+
+Nothing here is looked at again: whoever carries a step out does that first, as the plan may be old by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lance_spark.core import finding_codes
+from lance_spark.core.finding_codes import MANIFEST_CODES
+from lance_spark.core.refs import MAIN
+from lance_spark.core.repair_record import (
+    PREFIX,
+    Digest,
+    LeaveOut,
+    MendIndexes,
+    Quarantine,
+    RestoreRef,
+    Step,
+    SuspectFile,
+)
+from lance_spark.core.show import Card, Grid, Shown, counted, few
+from lance_spark.fsck.rules import CheckFinding
+
+INDEX_CODES = frozenset({finding_codes.INDEX_MISSING, finding_codes.INDEX_SIZE_WRONG, finding_codes.INDEX_DAMAGED})
+FRAGMENT_CODES = frozenset(
+    {
+        finding_codes.DATA_MISSING,
+        finding_codes.DELETION_MISSING,
+        finding_codes.OTHER_MISSING,
+        finding_codes.SIZE_WRONG,
+        finding_codes.DATA_DAMAGED,
+        finding_codes.DELETION_DAMAGED,
+        finding_codes.ROW_COUNT,
+        finding_codes.DELETION_COUNT,
+    }
+)
+_MOST = 5
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Something that no step repairs, or not wholly."""
+
+    finding: CheckFinding
+    why: str
+
+
+@dataclass(frozen=True, repr=False)
+class RepairPlan(Shown):
+    """What a repair would do. Nothing is done by making it."""
+
+    dataset: str
+    steps: tuple[Step, ...] = ()
+    beyond: tuple[Beyond, ...] = ()
+    stopped: str = ""
+    """Why nothing may be done; "" if it may."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """The steps as JSON has them."""
+        return [asdict(step) for step in self.steps]
+
+    def summary(self) -> str:
+        """One line."""
+        told = f"{counted(len(self.steps), 'step')}, {counted(len(self.beyond), 'finding')} beyond repair"
+        return f"nothing can be done: {self.stopped}" if self.stopped else told
+
+    def grids(self) -> tuple[Grid, ...]:
+        """The steps, and what is beyond repair."""
+        steps = tuple((str(number), step.kind, step.why, str(step)) for number, step in enumerate(self.steps, start=1))
+        rows = tuple((one.finding.code, one.finding.path, one.why) for one in self.beyond)
+        return (
+            Grid(("", "step", "for", "what is done"), steps, title="Repair"),
+            Grid(("finding", "path", "what can be done"), rows, title="Beyond repair"),
+        )
+
+    def __str__(self) -> str:
+        """Tables and a line."""
+        return "\n\n".join(part for part in (*(grid.text() for grid in self.grids()), self.summary()) if part)
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, self.dataset, self.summary(), grids=self.grids())
+
+
+def plan_repair(dataset: str, findings: Sequence[CheckFinding], facts: RepairFacts, on_main: bool) -> RepairPlan:
+    """What to do about findings. ``on_main``: versions may be committed to, and taken from, the branches themselves."""
+    planner = _Planner(findings, facts, on_main)
+    steps = tuple(planner.steps())
+    stopped = _stopped(findings)
+    return RepairPlan(dataset, steps, tuple(planner.beyond(steps)), stopped)
+
+
+def _stopped(findings: Iterable[CheckFinding]) -> str:
+    unknown = [finding.path for finding in findings if finding.severity == finding_codes.UNREACHABLE]
+    if unknown:
+        return f"{few(unknown, 3)} could not be looked at; what cannot be seen is not repaired"
+    many = [finding.path for finding in findings if finding.files > 1 and finding.severity == finding_codes.ERROR]
+    if many:
+        return f"{few(many, 3)} and too many others are wrong to be named one by one: restore them from a backup"
+    return ""
+
+
+class _Planner:
+    def __init__(self, findings: Sequence[CheckFinding], facts: RepairFacts, on_main: bool) -> None:
+        self._findings, self._facts, self._on_main = findings, facts, on_main
+
+    def steps(self) -> Iterator[Step]:
+        """Refs first: without them a line may seem to be lost. Versions last: they are made from what is sound."""
+        yield from (step for step in self._facts.refs.values() if isinstance(step, RestoreRef))
+        for finding in self._findings:
+            yield from self._quarantined(finding)
+        for line in self._facts.lines:
+            if line.segments and not line.closed:
+                yield _mended(line)
+        for line in self._facts.lines:
+            step = self._left_out(line)
+            if step is not None:
+                yield step
+
+    def _quarantined(self, finding: CheckFinding) -> Iterator[Quarantine]:
+        facts = self._facts
+        if finding.code in MANIFEST_CODES:
+            fact = facts.manifests.get(finding.path)
+            if fact is not None and not _why_manifest_stays(finding, fact, self._on_main):
+                files = (fact.file, *([fact.hint] if fact.hint and fact.newest else []))
+                says = "the version before becomes the newest" if fact.newest else "no ref needs the version"
+                yield Quarantine(files, says, finding.code, fact.branch, fact.newest)
+        elif finding.code == finding_codes.VERSION_TWICE:
+            twins = facts.twins.get(finding.path, "")
+            if twins and not isinstance(twins, str):
+                yield Quarantine(twins, "the same manifest is there under its other name", finding.code)
+        elif finding.code == finding_codes.BRANCH_EMPTY:
+            ref = facts.empty.get(finding.path, "")
+            if isinstance(ref, Digest):
+                yield Quarantine((ref,), "nothing is left of the branch", finding.code)
+
+    def _left_out(self, line: LineFacts) -> LeaveOut | None:
+        if not line.fragments or len(line.fragments) == line.count or self._where(line) is None:
+            return None
+        files = tuple(file for each in line.fragments.values() for file in each)
+        rows = sum(max((file.rows for file in each), default=0) for each in line.fragments.values())
+        onto, mended = self._where(line), bool(line.segments) and not line.closed  # by a step before, as one version
+        why = next((one.code for one in self._findings if one.path == files[0].path), finding_codes.DATA_MISSING)
+        branch = None if onto == MAIN else onto
+        return LeaveOut(line.branch, line.version + mended, branch, tuple(sorted(line.fragments)), files, rows, why)
+
+    def _where(self, line: LineFacts) -> str | None:
+        """The branch to commit to; None if it was made before."""
+        name = line.branch or MAIN
+        if name.startswith(PREFIX) or (self._on_main and not line.closed and not line.protected):
+            return name
+        made = self._made(line)
+        return None if made in self._facts.branches else made
+
+    def _made(self, line: LineFacts) -> str:
+        """The branch for a version: the one that indexes are mended in, if they are."""
+        return f"{PREFIX}{line.branch or MAIN}-{line.version + (bool(line.segments) and not line.closed)}"
+
+    def beyond(self, steps: Sequence[Step]) -> Iterator[Beyond]:
+        """What the steps leave, with the reason."""
+        restored = {step.path for step in steps if isinstance(step, RestoreRef)}
+        moved = {file.path for step in steps if isinstance(step, Quarantine) for file in step.files}
+        for finding in self._findings:
+            why = self._why(finding, restored, moved)
+            if why:
+                yield Beyond(finding, why)
+
+    def _why(self, finding: CheckFinding, restored: set[str], moved: set[str]) -> str:
+        facts, code = self._facts, finding.code
+        if code in INDEX_CODES or code in FRAGMENT_CODES:
+            return self._why_of_version(finding)
+        if code in MANIFEST_CODES:
+            fact = facts.manifests.get(finding.path)
+            return "" if finding.path in moved else _why_manifest_stays(finding, fact, self._on_main)
+        if code in (finding_codes.REF_DAMAGED, finding_codes.REF_WRONG):
+            reason = facts.refs.get(finding.path, finding.do)
+            return "" if finding.path in restored else f"{reason}: restore it from a backup"
+        if code in (finding_codes.NO_REF, finding_codes.TAG_DANGLING):
+            branch = (
+                finding.path.removeprefix("tree/")
+                if code == finding_codes.NO_REF
+                else facts.tags.get(finding.path, MAIN)
+            )
+            return "" if facts.lost_refs.get(branch) in restored else finding.do
+        if code == finding_codes.VERSION_TWICE:
+            found = facts.twins.get(finding.path, "")
+            return (found or finding.do) if isinstance(found, str) else ""
+        if code == finding_codes.BRANCH_EMPTY:
+            ref = facts.empty.get(finding.path, "")
+            return (ref or finding.do) if isinstance(ref, str) else ""
+        return finding.do
+
+    def _why_of_version(self, finding: CheckFinding) -> str:
+        """Steps are about newest versions; what else names the file cannot change."""
+        helped, reasons = set(), []
+        for line in self._facts.lines:
+            name = line.branch or MAIN
+            if any(segment.path == finding.path for segment in line.segments):
+                helped.add(name)
+                reasons += [f"'{name}': {line.closed}"] if line.closed else []
+            bad = [file.path for each in line.fragments.values() for file in each]
+            if finding.path in bad:
+                helped.add(name)
+                if len(line.fragments) == line.count:
+                    reasons.append(f"'{name}': no fragment can be read")
+                elif self._where(line) is None:
+                    reasons.append(f"'{self._made(line)}' is a branch without it already")
+                elif finding.code in FRAGMENT_CODES and (self._where(line) or "") != name:
+                    otherwise = "it is protected" if line.protected else "or repair with --on-main"
+                    reasons.append(f"'{name}' itself stays as it is: merge the new branch; {otherwise}")
+        others = [ref for ref in finding.refs if ref not in helped]
+        if others:
+            reasons.append(f"named by {few(others, _MOST)} all the same: {finding.do}")
+        return "; ".join(reasons) if reasons or helped else finding.do
+
+
+def _mended(line: LineFacts) -> MendIndexes:
+    by_id = {segment.uuid: segment for segment in line.segments}
+    return MendIndexes(
+        branch=line.branch,
+        version=line.version,
+        moved=tuple(sorted((one.uuid, one.base) for one in by_id.values() if one.found)),
+        dropped=tuple(sorted(one.uuid for one in by_id.values() if not one.found)),
+        names=tuple(sorted({one.name for one in by_id.values()})),
+    )
+
+
+def _why_manifest_stays(finding: CheckFinding, fact: ManifestFact | None, on_main: bool) -> str:
+    """Why a manifest may not be moved away; "" if it may."""
+    if fact is None:
+        return finding.do
+    named = [ref for ref in finding.refs if not ref.startswith("old versions of ") and ref != (fact.branch or MAIN)]
+    if named:
+        return f"named by {few(named, _MOST)}: {finding.do}"
+    if not fact.others:
+        return f"it is the only version of its branch: {finding.do}"
+    if fact.newest and not on_main:
+        return "it is the newest version: --on-main makes the version before the newest one again"
+    return ""
+
+
+# --- What has to be looked at to plan a repair, as values
+# Pure.
+
+
+@dataclass(frozen=True)
+class SegmentFact:
+    """A segment of an index of a newest version, one of whose files is bad."""
+
+    uuid: str
+    name: str
+    path: str
+    """Of the file, as the finding has it."""
+    found: bool = False
+    """Whether all of its files are right in another place that the version knows."""
+    base: int | None = None
+    """That place."""
+
+
+@dataclass(frozen=True)
+class LineFacts:
+    """The newest version of a branch that findings hit."""
+
+    branch: str | None
+    version: int
+    fragments: Mapping[int, tuple[SuspectFile, ...]] = field(default_factory=dict)
+    """Fragments with bad files, and those files."""
+    count: int = 0
+    """How many fragments the version has."""
+    segments: tuple[SegmentFact, ...] = ()
+    closed: str = ""
+    """Why nothing may be committed to the branch; "" if it may."""
+    protected: bool = False
+    """Whether it takes merges and upkeep only: indexes may be mended, but no rows be left out."""
+
+
+@dataclass(frozen=True)
+class ManifestFact:
+    """A manifest that cannot be used."""
+
+    file: Digest
+    branch: str | None
+    newest: bool
+    hint: Digest | None = None
+    """The note on disk that names the newest version: it goes along."""
+    others: int = 0
+    """How many sound versions the branch has."""
+
+
+@dataclass(frozen=True)
+class RepairFacts:
+    """What was looked at to plan a repair."""
+
+    refs: Mapping[str, RestoreRef | str] = field(default_factory=dict)
+    """By path of the ref file: what restores it, or why nothing does."""
+    lost_refs: Mapping[str, str] = field(default_factory=dict)
+    """Name of a branch without a ref file that others name, to the path of that file."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Branch (``main`` too) that each tag is on."""
+    manifests: Mapping[str, ManifestFact] = field(default_factory=dict)
+    twins: Mapping[str, tuple[Digest, ...] | str] = field(default_factory=dict)
+    """By branch: manifests that are there under another name as well; or why that is not so."""
+    empty: Mapping[str, Digest | str] = field(default_factory=dict)
+    """By branch without versions: its ref file if nothing at all is left of it; or why that is not so."""
+    lines: tuple[LineFacts, ...] = ()
+    branches: frozenset[str] = frozenset()
+
+
+# --- What a repair, or taking it back, did
+# Pure.
+
+DONE, PASSED, NOT_POSSIBLE = "done", "passed over", "not possible"
+"""Passed over: it did not look any more as it did when the plan was made."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one step."""
+
+    step: str
+    state: str
+    why: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class RepairResult(Shown):
+    """What a repair did, or what was taken back of it."""
+
+    record: str
+    """Its id, to take it back; "" if nothing was done."""
+    outcomes: tuple[Outcome, ...]
+    undone: bool = False
+    """Whether it was taken back."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step was done."""
+        return all(outcome.state == DONE for outcome in self.outcomes)
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "complete": self.complete}
+
+    def summary(self) -> str:
+        """One line."""
+        done = sum(outcome.state == DONE for outcome in self.outcomes)
+        told = f"{done} of {counted(len(self.outcomes), 'step')} {'taken back' if self.undone else 'done'}"
+        return f"{told}; take it back: --undo {self.record}" if self.record and not self.undone else told
+
+    def grid(self) -> Grid:
+        """The steps."""
+        rows = tuple((outcome.state, outcome.step, outcome.why) for outcome in self.outcomes)
+        return Grid(("", "step", "why not"), rows, title="Taken back" if self.undone else "Repaired")
+
+    def __str__(self) -> str:
+        """A table and a line."""
+        return "\n\n".join(part for part in (self.grid().text(), self.summary()) if part)
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, self.record, self.summary(), grids=(self.grid(),))

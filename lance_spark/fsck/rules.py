@@ -1,0 +1,688 @@
+"""One thing that a check found. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.cleanup.references import ANYWHERE, KeyResolver
+from lance_spark.core import finding_codes, layout
+from lance_spark.core.finding_codes import (
+    MANIFEST_DAMAGED,
+    MANIFEST_GONE,
+    MANIFEST_UNKNOWN,
+    MANIFEST_WRONG,
+    MEANINGS,
+    ROWS_IMPOSSIBLE,
+)
+from lance_spark.core.layout import classify, stored_name
+from lance_spark.errors import CorruptData, Refused
+from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
+from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
+from lance_spark.survey.rules import Chain
+
+
+@dataclass(frozen=True)
+class CheckFinding:
+    """One thing that is not as it should be."""
+
+    code: str
+    path: str
+    """Relative to the dataset, a URI outside of it, or the name of a ref."""
+    refs: tuple[str, ...] = ()
+    """What is hit: branches, tags and clones; "old versions of main" if only those are."""
+    rows: int | None = None
+    """How many rows cannot be read, deleted ones among them; None if that is not known."""
+    detail: str = ""
+    files: int = 1
+    """1, or how many files like this one there are."""
+
+    @property
+    def severity(self) -> str:
+        """error, unreachable, warning or note."""
+        return MEANINGS[self.code].severity
+
+    @property
+    def says(self) -> str:
+        """What is wrong, in words."""
+        return " ".join(part for part in (MEANINGS[self.code].says, self.detail) if part)
+
+    @property
+    def do(self) -> str:
+        """What can be done."""
+        return MEANINGS[self.code].do
+
+
+# --- What versions need against what is there
+# Pure: whoever looks inside files hands in what it saw.
+
+SUSPECTS = pa.schema(
+    [
+        ("code", pa.string()),
+        ("path", pa.string()),  # relative to the dataset, or a URI
+        ("base", pa.string()),  # base path of a file outside of all repositories
+        ("chain", pa.int32()),  # null for files that no version names
+        ("first", pa.int32()),  # position of the first version that names the file
+        ("last", pa.int32()),
+        ("expected", pa.int64()),  # bytes that were recorded; 0 for unknown
+        ("rows", pa.int64()),  # rows hit
+        ("detail", pa.string()),
+        ("files", pa.int64()),  # 1, or how many files the row sums up
+        ("bytes", pa.int64()),
+    ]
+)
+COUNTED = "counted"
+"""In the place of a code: the row says how many files of the dataset were listed."""
+MOST = 1_000
+"""So many files of one kind are named in one group; further ones are counted."""
+_MISSING = {
+    layout.DATA: finding_codes.DATA_MISSING,
+    layout.DELETION: finding_codes.DELETION_MISSING,
+    layout.INDEX: finding_codes.INDEX_MISSING,
+    layout.TRANSACTION: finding_codes.TRANSACTION_MISSING,
+}
+_LEFT_OVER = frozenset(
+    {
+        layout.DATA,
+        layout.BLOB,
+        layout.DELETION,
+        layout.INDEX,
+        layout.TRANSACTION,
+        layout.STAGING,
+    }
+)
+
+
+class Need(NamedTuple):
+    """One row of NEEDED about a file."""
+
+    chain: int
+    key: str
+    local: str
+    file: str | None
+    base: str | None
+    first: int
+    last: int
+    size: int
+    rows: int
+    deleted: int | None
+
+    @property
+    def kind(self) -> str:
+        """What kind of file it is."""
+        return layout.INDEX if self.file is not None else classify(self.local).kind
+
+    @property
+    def path(self) -> str:
+        """Its own path, for a file of an index the one inside of the index."""
+        return f"{self.key}/{self.file}" if self.file else self.key
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What is inside of a file that is there."""
+
+    path: str
+    """Relative to the dataset, or a URI."""
+    kind: str
+    rows: int
+    """Of the fragment; 0 for unknown."""
+    deleted: int | None
+
+
+Look = Callable[[list[Inside]], Iterable["tuple[str, str] | None"]]
+"""Looks inside of files: for each a code and a detail, or None if it is sound."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What decides, beside files and needs."""
+
+    checked: frozenset[int]
+    """Chains whose files have to be there: not those of deleted branches."""
+    lost_bases: frozenset[str]
+    """Base paths that lead nowhere or cannot be reached: their files are not asked for one by one."""
+    left_before_ns: int
+    """Files that no version names are left over if they were modified before."""
+
+
+def compare(files: pa.Table, needed: pa.Table, question: Question, look: Look | None = None) -> pa.Table:
+    """SUSPECTS for some FILES and all NEEDED with the same ``local``."""
+    needs = _needs(needed)
+    listed = _listed(files)
+    found = [row for need in needs if _asked(need, question) and (row := _held_against(need, listed)) is not None]
+    if look is not None:
+        found += _looked_inside(needs, listed, question, look, {row["path"] for row in found})
+    own = sum(chain is not None and chain >= 0 for chain in files["chain"].to_pylist())
+    counted = {**dict.fromkeys(SUSPECTS.names), "code": COUNTED, "files": own}
+    rows = [counted, *_few(found), *_left_over(files, {need.key for need in needs}, question)]
+    return pa.Table.from_pylist(rows, SUSPECTS)
+
+
+def _needs(needed: pa.Table) -> list[Need]:
+    columns = [needed[name].to_pylist() for name in Need._fields]
+    return [Need(*row) for row in zip(*columns, strict=True) if row[1] is not None]
+
+
+class _There(NamedTuple):
+    """What a listing shows."""
+
+    sizes: Mapping[str, int]
+    """By path."""
+    by_key: Mapping[str, list[str]]
+    """Paths by key, without blobs."""
+
+
+def _listed(files: pa.Table) -> _There:
+    sizes: dict[str, int] = {}
+    by_key: dict[str, list[str]] = {}
+    columns = (files[name].to_pylist() for name in ("path", "kind", "key", "size"))
+    for path, kind, key, size in zip(*columns, strict=True):
+        sizes[path] = size
+        if kind != layout.BLOB:  # beside a data file, under the same key
+            by_key.setdefault(key, []).append(path)
+    return _There(sizes, by_key)
+
+
+def _asked(need: Need, question: Question) -> bool:
+    return need.chain in question.checked and need.base not in question.lost_bases
+
+
+def _paths(need: Need, there: _There) -> list[str]:
+    """Where the file is; more than one for "any file of an index"."""
+    if need.file:
+        return [need.path] if need.path in there.sizes else []
+    return there.by_key.get(need.key, [])
+
+
+def _held_against(need: Need, there: _There) -> dict[str, Any] | None:
+    paths = _paths(need, there)
+    if not paths:
+        return _row(need, _MISSING.get(need.kind, finding_codes.OTHER_MISSING), "")
+    if need.file == "":
+        return None
+    size = there.sizes[paths[0]]
+    if need.size and size != need.size:
+        code = finding_codes.INDEX_SIZE_WRONG if need.kind == layout.INDEX else finding_codes.SIZE_WRONG
+        return _row(need, code, f"{size:,} bytes instead of {need.size:,}")
+    if not size and need.kind == layout.DELETION:
+        return _row(need, finding_codes.SIZE_WRONG, "it is empty")
+    if not size and need.kind == layout.TRANSACTION:
+        return _row(need, finding_codes.TRANSACTION_MISSING, "it is empty")
+    return None
+
+
+def _row(need: Need, code: str, detail: str) -> dict[str, Any]:
+    hit = 0 if need.kind in (layout.INDEX, layout.TRANSACTION) else need.rows
+    return {
+        "code": code,
+        "path": need.path,
+        "base": need.base,
+        "chain": need.chain,
+        "first": need.first,
+        "last": need.last,
+        "expected": need.size,
+        "rows": hit,
+        "detail": detail,
+        "files": 1,
+        "bytes": 0,
+    }
+
+
+def _looked_inside(
+    needs: list[Need], there: _There, question: Question, look: Look, known: set[str]
+) -> Iterator[dict[str, Any]]:
+    """Each file is opened once, although many spans of versions name it; all of them are hit."""
+    asked: dict[tuple[str, int, int | None], list[Need]] = {}
+    for need in needs:
+        if _asked(need, question) and need.path not in known:
+            for path in _paths(need, there):
+                asked.setdefault((path, need.rows, need.deleted), []).append(need)
+    insides = [Inside(path, naming[0].kind, rows, deleted) for (path, rows, deleted), naming in asked.items()]
+    for inside, naming, seen in zip(insides, asked.values(), look(insides), strict=True):
+        if seen is not None:
+            yield from ({**_row(need, *seen), "path": inside.path} for need in naming)
+
+
+def _few(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The first rows of each code and chain, and one that counts the rest."""
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["code"], row["chain"]), []).append(row)
+    for group in groups.values():
+        yield from group[:MOST]
+        rest = group[MOST:]
+        if rest:
+            yield {**rest[0], "files": len(rest), "rows": sum(row["rows"] for row in rest)}
+
+
+def _left_over(files: pa.Table, needed: set[str], question: Question) -> Iterator[dict[str, Any]]:
+    """One row that sums up the files that no version names, and that are no longer young."""
+    columns = (files[name].to_pylist() for name in ("path", "kind", "chain", "key", "size", "modified_ns"))
+    left = [
+        (path, size)
+        for path, kind, chain, key, size, modified in zip(*columns, strict=True)
+        if kind in _LEFT_OVER and chain is not None and chain >= 0 and key not in needed
+        if modified is not None and modified < question.left_before_ns
+    ]
+    if left:
+        nothing = dict.fromkeys(SUSPECTS.names)
+        total = sum(size for _, size in left)
+        yield {
+            **nothing,
+            "code": finding_codes.UNCOMMITTED,
+            "path": left[0][0],
+            "files": len(left),
+            "bytes": total,
+            "rows": 0,
+        }
+
+
+# --- What versions need: every file that they name, with the size and rows that they recorded
+# Pure.
+#
+# As marks do, a row says that all versions read between two positions of a chain name a file. A manifest that cannot be
+# understood is a row as well: the others are checked all the same.
+
+NEEDED = pa.schema(
+    [
+        ("chain", pa.int32()),
+        ("key", pa.string()),  # of a file in the dataset its key, else its URI; null in rows about versions and bases
+        ("local", pa.string()),  # what files and needs are brought together by
+        ("file", pa.string()),  # path inside the directory of an index; "" for any file of it; else null
+        ("base", pa.string()),  # base path, as it was written, of a file outside of all repositories
+        ("first", pa.int32()),  # position of the first version that names it
+        ("last", pa.int32()),
+        ("size", pa.int64()),  # bytes, 0 for unknown
+        ("rows", pa.int64()),  # of the fragment, deleted ones among them; 0 for unknown
+        ("deleted", pa.int64()),  # how many rows a deletion file deletes; null for other files
+        ("code", pa.string()),  # in rows about versions: what is wrong
+        ("detail", pa.string()),
+    ]
+)
+_ROWS = 50_000
+
+
+class _Recorded(NamedTuple):
+    """What a version recorded about a file."""
+
+    file: str | None = None
+    size: int = 0
+    rows: int = 0
+    deleted: int | None = None
+
+
+@dataclass
+class _Seen:
+    """A file that the versions before name."""
+
+    first: int
+    recorded: list[_Recorded]
+
+
+def needed_of_span(
+    chain: Chain, index: int, contents: Iterable[tuple[int, bytes | None]], resolver: KeyResolver
+) -> Iterator[pa.RecordBatch]:
+    """NEEDED of a span of versions, given as (position, manifest) in ascending order; None for one that is gone."""
+    rows = _Reading(chain, index, resolver).rows(contents)
+    while taken := list(islice(rows, _ROWS)):
+        columns = [pa.array(column, field.type) for column, field in zip(zip(*taken, strict=True), NEEDED, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=NEEDED)
+
+
+class _Reading:
+    """Reads one span."""
+
+    def __init__(self, chain: Chain, index: int, resolver: KeyResolver) -> None:
+        self._chain, self._index, self._resolver = chain, index, resolver
+        self._decoder = RunDecoder()
+        self._seen: dict[NamedFile, _Seen] = {}
+        self._before: Contents | None = None
+        self._last = -1
+
+    def rows(self, contents: Iterable[tuple[int, bytes | None]]) -> Iterator[tuple[Any, ...]]:
+        for position, content in contents:
+            yield from self._version(position, content)
+        for file, seen in self._seen.items():
+            yield from self._needs(file, seen, self._last)
+
+    def _version(self, position: int, content: bytes | None) -> Iterator[tuple[Any, ...]]:
+        if content is None:
+            yield self._about(position, MANIFEST_GONE, "")
+            return
+        try:
+            head, added, removed = self._decoder.feed(content)
+            now = decode_contents(content)
+            recorded = self._recorded(content, head, now)
+        except CorruptData as problem:
+            yield self._about(position, MANIFEST_DAMAGED, problem.message)
+            return
+        except Refused as problem:
+            yield self._about(position, MANIFEST_UNKNOWN, problem.message)
+            return
+        for file in removed:
+            yield from self._needs(file, self._seen.pop(file, _Seen(self._last, [])), self._last)
+        for file in added:
+            self._seen[file] = _Seen(position, recorded.pop(file, [_Recorded()]))
+        for file, now_recorded in recorded.items():
+            seen = self._seen.get(file)
+            if seen is not None and seen.recorded != now_recorded:
+                yield from self._needs(file, _Seen(position, now_recorded), position)
+        yield from self._checked(position, head, now)
+        self._before, self._last = now, position
+
+    def _checked(self, position: int, head: ManifestHead, now: Contents) -> Iterator[tuple[Any, ...]]:
+        expected = self._chain.files[position].version
+        if head.version != expected:
+            yield self._about(position, MANIFEST_WRONG, f"it holds version {head.version}")
+        seen: set[int] = set()
+        for fragment in now.fragments() if self._before is None else now.fragments_without(self._before):
+            if (
+                fragment.deletion is not None
+                and now.counts_rows
+                and 0 < fragment.physical_rows < fragment.deletion.rows
+            ):
+                detail = (
+                    f"fragment {fragment.id}: {fragment.deletion.rows} of {fragment.physical_rows} rows are deleted"
+                )
+                yield self._about(position, ROWS_IMPOSSIBLE, detail)
+            if fragment.id in seen:
+                yield self._about(position, ROWS_IMPOSSIBLE, f"two fragments have the id {fragment.id}")
+            seen.add(fragment.id)
+
+    def _recorded(self, content: bytes, head: ManifestHead, now: Contents) -> dict[NamedFile, list[_Recorded]]:
+        """What is recorded of the files of fragments that the version before does not have, and of its indexes."""
+        found: dict[NamedFile, list[_Recorded]] = {}
+        for fragment in now.fragments() if self._before is None else now.fragments_without(self._before):
+            found.update(_files_of(fragment, head, now.counts_rows))
+        for index in decode_indexes(content):
+            base = _base(head, index.base_id)
+            prefix = "_indices/" if base is None or base.is_dataset_root else ""
+            found[NamedFile(base, prefix + index.uuid)] = [_Recorded(path, size) for path, size in index.needed]
+        return found
+
+    def _needs(self, file: NamedFile, seen: _Seen, last: int) -> Iterator[tuple[Any, ...]]:
+        place = self._place(file)
+        if place is None:
+            return
+        key, local, base = place
+        for one in seen.recorded:
+            facts = (one.file, base, seen.first, last, one.size, one.rows, one.deleted)
+            yield (self._index, key, local, *facts, None, None)
+
+    def _place(self, file: NamedFile) -> tuple[str, str, str | None] | None:
+        """(key, local, foreign base); None for a clone's file that is not in the dataset."""
+        keys = self._resolver.resolve(self._chain, file)
+        if keys is not None and not keys[0].startswith(ANYWHERE):
+            return *keys, None
+        if self._chain.repository or file.base is None:
+            return None
+        uri = self._resolver.uri_of(file.base) or file.base.path
+        return f"{uri}/{file.path}", classify(file.path).key, file.base.path
+
+    def _about(self, position: int, code: str, detail: str) -> tuple[Any, ...]:
+        return (self._index, None, None, None, None, position, position, 0, 0, None, code, detail)
+
+
+def _files_of(fragment: Fragment, head: ManifestHead, counts_rows: bool) -> Iterator[tuple[NamedFile, list[_Recorded]]]:
+    rows = fragment.physical_rows if counts_rows else 0
+    for file in fragment.files:
+        base = _base(head, file.base_id)
+        prefix = "data/" if base is None or base.is_dataset_root else ""
+        yield NamedFile(base, prefix + stored_name(file.path)), [_Recorded(size=file.size, rows=rows)]
+    deletion = fragment.deletion
+    if deletion is not None:
+        named = NamedFile(_base(head, deletion.base_id), deletion.path_for(fragment.id))
+        yield named, [_Recorded(rows=rows, deleted=deletion.rows)]
+
+
+def _base(head: ManifestHead, base_id: int | None) -> BasePath | None:
+    return None if base_id is None else head.bases[base_id]
+
+
+# --- What rows say of the files with blobs beside a data file, against what is there
+# Pure.
+#
+# No manifest names these files. Only the descriptions in the rows do: a number, which is the file's name, and the
+# bytes.
+
+_PACKED, _DEDICATED = 1, 2
+"""Kinds of descriptions: many blobs in one file, and one. Of the others, one lies in the data file, one at a URI."""
+DESCRIPTION = frozenset({"kind", "position", "size", "blob_id"})
+
+
+@dataclass(frozen=True)
+class BlobFile:
+    """A file that rows say there is."""
+
+    name: str
+    size: int
+    """Bytes that it has, or has at least."""
+    exact: bool
+    """Whether it has so many bytes and no more."""
+    rows: int
+    """How many rows have a blob in it."""
+
+
+@dataclass(frozen=True)
+class BlobProblem:
+    """A file that is not as rows say."""
+
+    code: str
+    name: str
+    expected: int
+    rows: int
+    detail: str
+
+
+def blob_name(number: int) -> str:
+    """The name of a file with blobs: its number in 32 binary digits, the lowest first."""
+    return f"{number:032b}"[::-1] + ".blob"
+
+
+def blob_files(descriptions: Iterable[pa.StructArray]) -> list[BlobFile]:
+    """The files that descriptions name."""
+    tables = [_ends(part) for part in descriptions if {field.name for field in part.type} >= DESCRIPTION]
+    if not tables:
+        return []
+    found = pa.concat_tables(tables).group_by(["blob_id", "kind"]).aggregate([("end", "max"), ("end", "count")])
+    rows = sorted(found.to_pylist(), key=lambda row: row["blob_id"])
+    return [
+        BlobFile(blob_name(row["blob_id"]), row["end_max"], row["kind"] == _DEDICATED, row["end_count"]) for row in rows
+    ]
+
+
+def _ends(part: pa.StructArray) -> pa.Table:
+    """Of each blob in a file: number, kind, and where the blob ends in the file."""
+    there = part.filter(pc.fill_null(pc.is_in(part.field("kind"), pa.array([_PACKED, _DEDICATED], pa.uint8())), False))
+    there = there.filter(there.is_valid())
+    end = pc.add(there.field("position").cast(pa.int64()), there.field("size").cast(pa.int64()))
+    return pa.table({"blob_id": there.field("blob_id"), "kind": there.field("kind"), "end": end})
+
+
+def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Iterator[BlobProblem]:
+    """What is missing or too short; ``there`` has sizes in bytes by name."""
+    for file in wanted:
+        size = there.get(file.name)
+        if size is None:
+            yield BlobProblem(finding_codes.BLOB_MISSING, file.name, file.size, file.rows, "")
+        elif size < file.size or (file.exact and size != file.size):
+            detail = f"{size:,} bytes instead of {'' if file.exact else 'at least '}{file.size:,}"
+            yield BlobProblem(finding_codes.BLOB_SIZE_WRONG, file.name, file.size, file.rows, detail)
+
+
+# --- What is known of a branch or tag whose ref file is damaged, and the ref file that this makes
+# Pure.
+#
+# What a damaged file still says counts if it is whole: a number that the end of the file cuts off may have more digits.
+
+_TEXT = r'"((?:[^"\\]|\\.)*)"'
+_NUMBER = r"(\d+)\s*[,}\]]"
+
+
+class Origin(NamedTuple):
+    """The version that a branch was made from."""
+
+    parent: str | None
+    """None for main."""
+    version: int
+
+
+@dataclass(frozen=True)
+class BranchEvidence:
+    """What is known of a branch."""
+
+    remains: bytes
+    """What its ref file holds; empty if there is no file."""
+    first: Origin | None = None
+    """What the first version of the branch says it was copied from; None if that version was cleaned up."""
+    first_ns: int = 0
+    """Commit time of that version, nanoseconds since the epoch."""
+    size: int = 0
+    """Bytes of the manifest that it was made from, or of its own first one."""
+    ancestors: tuple[tuple[int, str], ...] | None = ()
+    """Version and identity of all branches that its parent descends from, and of the parent; None if not known."""
+    identities: tuple[str, ...] = ()
+    """Identities that branches made from this one, and merges of it, name."""
+
+
+@dataclass(frozen=True)
+class TagEvidence:
+    """What is known of a tag."""
+
+    remains: bytes
+    versions: frozenset[tuple[str | None, int]]
+    """The versions that are there, by branch and number."""
+
+
+class RestoredRef(NamedTuple):
+    """A ref file as it has been, as far as that is known."""
+
+    content: str
+    says: str
+    """What it was made from, in words."""
+
+
+def restored_branch(evidence: BranchEvidence, new_identity: str) -> RestoredRef | str:
+    """The ref file of a branch; or, in words, why it cannot be made again.
+
+    ``new_identity`` is what the branch gets if nothing ever named its own.
+    """
+    left = _loaded(evidence.remains)
+    text = evidence.remains.decode("utf-8", "replace")
+    origin = evidence.first or _origin(left, text)
+    if origin is None:
+        return "neither the file nor a first version of the branch says what it was made from"
+    if evidence.ancestors is None:
+        return f"the ref of '{origin.parent}', which it was made from, is not known either"
+    own = _own_identity(left, text)
+    identities = {own} if own else set(evidence.identities)
+    if len(identities) > 1:
+        return "branches and merges name it by different identities"
+    identity = next(iter(identities), new_identity)
+    content = {
+        "parentBranch": origin.parent,
+        "identifier": {"version_mapping": [*map(list, evidence.ancestors), [origin.version, identity]]},
+        "parentVersion": origin.version,
+        "createAt": _number(left, text, "createAt") or evidence.first_ns // 10**9,
+        "manifestSize": _number(left, text, "manifestSize") or evidence.size,
+        "metadata": left.get("metadata") or {},
+    }
+    told = "the branch's first version" if evidence.first else "what is left of the file"
+    lost = "" if left else "; notes in its metadata, if there were any, are lost"
+    return RestoredRef(json.dumps(content, indent=2), told + lost)
+
+
+def restored_tag(evidence: TagEvidence, size: int) -> RestoredRef | str:
+    """The ref file of a tag; or why it cannot be made again. ``size`` is that of the version's manifest, in bytes."""
+    target = tagged(evidence.remains)
+    if target is None:
+        return "the file does not say any more which version it tags"
+    if target not in evidence.versions:
+        return f"it tags version {target[1]} of '{target[0] or 'main'}', which is not there"
+    text = evidence.remains.decode("utf-8", "replace")
+    content: dict[str, Any] = {"branch": target[0], "version": target[1]}
+    for key in ("createdAt", "updatedAt"):
+        found = re.search(rf'"{key}"\s*:\s*{_TEXT}', text)
+        if found:
+            content[key] = found[1]
+    content |= {"manifestSize": _number({}, text, "manifestSize") or size, "metadata": {}}
+    return RestoredRef(
+        json.dumps(content, indent=2), "what is left of the file; its metadata, if there was any, is lost"
+    )
+
+
+def tagged(remains: bytes) -> tuple[str | None, int] | None:
+    """The branch and version that a damaged ref file of a tag names; None if it does not name them wholly."""
+    text = remains.decode("utf-8", "replace")
+    branch, version = (
+        re.search(rf'"branch"\s*:\s*(?:null|{_TEXT})\s*,', text),
+        re.search(rf'"version"\s*:\s*{_NUMBER}', text),
+    )
+    return (branch[1], int(version[1])) if branch and version else None
+
+
+def mapping(content: bytes) -> tuple[tuple[int, str], ...]:
+    """Version and identity of every ancestor of a branch and of itself, from a sound ref file; empty for older ones."""
+    return _mapping(_loaded(content))
+
+
+def clone_uri(remains: bytes) -> str | None:
+    """The URI that a damaged note of a clone names; None if it is cut off."""
+    found = re.search(rf'"uri"\s*:\s*{_TEXT}', remains.decode("utf-8", "replace"))
+    return str(json.loads(f'"{found[1]}"')) if found else None
+
+
+def contradiction(said: Origin, first: Origin | None) -> str:
+    """How a ref contradicts the first version of its branch; "" if it does not."""
+    if first is None or said == first:
+        return ""
+    return f"it says {_name(said)}, and the first version was copied from {_name(first)}"
+
+
+def _name(origin: Origin) -> str:
+    return f"{origin.parent or 'main'}@{origin.version}"
+
+
+def _loaded(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _origin(left: dict[str, Any], text: str) -> Origin | None:
+    version = _number(left, text, "parentVersion")
+    parent = re.search(rf'"parentBranch"\s*:\s*(?:null|{_TEXT})\s*,', text)
+    return Origin(parent[1], version) if version and parent else None
+
+
+def _number(left: dict[str, Any], text: str, key: str) -> int | None:
+    if isinstance(left.get(key), int):
+        return int(left[key])
+    found = re.search(rf'"{key}"\s*:\s*{_NUMBER}', text)
+    return int(found[1]) if found else None
+
+
+def _own_identity(left: dict[str, Any], text: str) -> str:
+    known = _mapping(left)
+    if known:
+        return known[-1][1]
+    whole = re.search(r'"version_mapping"\s*:\s*\[(.*?\])\s*\]\s*\}', text, re.DOTALL)
+    pairs: Sequence[str] = re.findall(rf"\[\s*\d+\s*,\s*{_TEXT}\s*\]", whole[1]) if whole else ()
+    return pairs[-1] if pairs else ""
+
+
+def _mapping(left: dict[str, Any]) -> tuple[tuple[int, str], ...]:
+    try:
+        return tuple((int(version), str(one)) for version, one in left["identifier"]["version_mapping"] if version)
+    except (KeyError, TypeError, ValueError):
+        return ()

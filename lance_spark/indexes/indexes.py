@@ -1,0 +1,448 @@
+"""Creates, optimizes and drops indexes on any branch. Each is one version, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from lance_spark.columns.rules import field_ids
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.core.show import Card
+from lance_spark.engine.local import LOCAL, Engine, Runner, Work
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidOption,
+    LanceSparkError,
+    PermissionDenied,
+    Refused,
+    may_have_happened,
+)
+from lance_spark.format.contents import Contents, Fragment
+from lance_spark.format.metadata import Segment
+from lance_spark.format.versions import columns
+from lance_spark.indexes.lance import (
+    BUILT,
+    SegmentOrder,
+    build_segment,
+    commit_segments,
+    delete_segments,
+    describe_segments,
+    discard_segments,
+    index_details,
+    merge_built,
+    train,
+    unpack,
+)
+from lance_spark.indexes.rules import (
+    BuildPlan,
+    IndexInfo,
+    IndexRequest,
+    IndexResult,
+    IndexStats,
+    Kind,
+    Rows,
+    SegmentInfo,
+    by_name,
+    check_settings,
+    check_type,
+    covered,
+    described_kind,
+    find_column,
+    find_index,
+    find_kind,
+    indexes_card,
+    info,
+    least_rows,
+    merge_groups,
+    plan_create,
+    plan_optimize,
+    plan_training,
+    settings_for,
+    settings_of,
+    task_count,
+    task_groups,
+    whole,
+)
+from lance_spark.log.log import or_why
+from lance_spark.log.rules import unknown_card
+from lance_spark.storage import versions
+from lance_spark.storage.commits import attempts, check_mergeable, left_after, overtaken
+from lance_spark.storage.datasets import open_pinned, pin_latest
+from lance_spark.storage.resolving import resolve
+
+
+class _Decision(NamedTuple):
+    """What to do to one index of a version."""
+
+    name: str
+    kind: str
+    column: str
+    plan: BuildPlan
+    settings: Mapping[str, Any]
+    known: frozenset[str] = frozenset()
+    """Ids of the segments that the index had."""
+    left: str = ""
+
+
+def create_index(location: DatasetLocation, branch: str | None, request: IndexRequest, engine: Engine) -> IndexResult:
+    """Make an index on a branch (None for main); commits made meanwhile are kept.
+
+    An index that the branch inherited stays as it is, and only rows that it does not cover are indexed. Raises NotFound
+    for an unknown column, InvalidOption for an unknown kind or setting, SchemaMismatch for a column that the kind does
+    not fit, AlreadyExists if the name is taken, Refused if there is nothing to index or too few rows to train on, and
+    Conflict; then nothing was changed.
+    """
+    kind = find_kind(request.kind)
+    settings = check_settings(kind, request.settings)
+    if not request.index_name or request.index_name.startswith("__"):
+        raise InvalidOption(f"An index cannot be named '{request.index_name}'.", hint="pylance keeps names with '__'.")
+    return _changed(location, branch, engine, lambda look: _creation(look, request, kind, settings), request.message)
+
+
+def optimize_indexes(
+    location: DatasetLocation, branch: str | None, name: str | None, engine: Engine, message: str | None = None
+) -> list[IndexResult]:
+    """Index the rows that an index, or each of all, does not cover; each that lacks rows gets a version.
+
+    Inherited segments are never read. Raises NotFound for an unknown name, and Conflict.
+    """
+    look = look_at(location, pin_latest(location, branch))
+    names = [*look.indexes] if name is None else [find_index(look.indexes, name)]
+    return [
+        _changed(location, branch, engine, lambda look, each=each: _optimization(look, each), message)  # type: ignore[misc]
+        for each in names
+    ]
+
+
+def drop_index(location: DatasetLocation, branch: str | None, name: str, message: str | None = None) -> IndexResult:
+    """Drop an index from a branch; older versions and other branches keep it. Raises NotFound, Conflict."""
+    check_mergeable(location, branch)
+    for left in attempts():
+        look = look_at(location, pin_latest(location, branch))
+        found = find_index(look.indexes, name)
+        segments = look.indexes[found]
+        try:
+            made = commit_segments(location, look.pin, [], {segment.uuid for segment in segments}, message)
+        except Conflict:
+            if not left:
+                raise
+            continue
+        kind = described_kind(segments[0].index_type)
+        return IndexResult(made, found, kind.name if kind else segments[0].index_type, replaced=len(segments))
+    raise overtaken(branch)
+
+
+def _changed(
+    location: DatasetLocation,
+    branch: str | None,
+    engine: Engine,
+    decide: Callable[[Look], _Decision],
+    message: str | None,
+) -> IndexResult:
+    check_mergeable(location, branch)
+    builder = SegmentBuilder(location, branch, engine)
+    with builder.discarding():
+        for left in attempts():
+            look = look_at(location, pin_latest(location, branch))
+            todo = decide(look)
+            order = SegmentOrder(location, look.pin, todo.column, todo.kind, todo.name, todo.settings)
+            made = builder.segments(look, order, todo.plan.fragments)
+            if not made and not todo.plan.removed:
+                builder.done()
+                return IndexResult(look.pin, todo.name, todo.kind, left=todo.left)
+            now = look_at(location, pin_latest(location, branch))
+            if now.pin != look.pin and not _still_right(now, todo, builder):
+                continue
+            try:
+                version = commit_segments(location, now.pin, made, todo.plan.removed, message)
+            except Conflict:
+                if not left:
+                    raise
+                continue
+            builder.done()
+            _check_column(location, now, version, todo)
+            return IndexResult(
+                version=version,
+                name=todo.name,
+                kind=todo.kind,
+                rows=sum(look.rows[fragment] for fragment in todo.plan.fragments),
+                segments=len(made),
+                replaced=len(todo.plan.removed),
+                bytes=sum(file.size_bytes for segment in made for file in segment.files or ()),
+                ran_on=builder.ran_on,
+                left=todo.left,
+            )
+        raise overtaken(branch)
+
+
+def _still_right(now: Look, todo: _Decision, builder: SegmentBuilder) -> bool:
+    """Whether what was decided and built for one version is right for a later one; more rows may have come."""
+    kept = [each for each in now.indexes.get(todo.name, ()) if each.uuid not in todo.plan.removed]
+    there = {each.uuid for segments in now.indexes.values() for each in segments}
+    return (
+        builder.still_fit(now, todo.column)
+        and todo.plan.removed <= there
+        and not covered(kept) & todo.plan.fragments
+        and todo.known >= {each.uuid for each in kept}
+    )
+
+
+def _check_column(location: DatasetLocation, now: Look, made: PinnedVersion, todo: _Decision) -> None:
+    """Take the index out again if its column was dropped in the moment before the commit. Raises Conflict.
+
+    pylance combines the two, and from then on no filter of the table can be read.
+    """
+    if made.version == now.pin.version + 1:
+        return
+    contents = versions.read_contents(location, made)
+    top = todo.column if now.schema.get_field_index(todo.column) >= 0 else todo.column.split(".")[0]
+    if field_ids(now.contents.fields, (top,)) != field_ids(contents.fields, (top,)):
+        uuids = {each.uuid for each in contents.indexes if each.name == todo.name}
+        commit_segments(location, made, [], uuids)
+        raise Conflict(f"Column '{todo.column}' was altered or dropped while it was indexed.", hint="Run it again.")
+
+
+def _creation(look: Look, request: IndexRequest, kind: Kind, settings: dict[str, Any]) -> _Decision:
+    field = find_column(look.schema, request.column)
+    check_type(kind, request.column, field.type)
+    settings = settings_for(kind, request.column, field.type, settings)
+    name = request.index_name
+    there = look.indexes.get(name, ())
+    plan = plan_create(request, kind.name, there, look.rows)
+    if there and not request.replace:
+        return _extended(look, _Decision(name, kind.name, request.column, plan, settings), kind)
+    if not plan.fragments:
+        raise Refused("There are no rows to index.", hint="Write rows first.")
+    if kind.is_vector:  # before any work
+        plan_training(kind, settings, field.type.list_size, sum(look.rows[each] for each in plan.fragments))
+    return _Decision(name, kind.name, request.column, plan, settings, frozenset(each.uuid for each in there))
+
+
+def _optimization(look: Look, name: str) -> _Decision:
+    there = look.indexes[find_index(look.indexes, name)]
+    kind, column = described_kind(there[0].index_type), ", ".join(there[0].columns)
+    if kind is None or len(there[0].columns) != 1:
+        left = "not a kind that is built here: pylance's optimize_indices() builds it"
+        return _Decision(name, there[0].index_type, column, BuildPlan(frozenset()), {}, left=left)
+    return _extended(look, _Decision(name, kind.name, column, plan_optimize(there, look.rows), {}), kind)
+
+
+def _extended(look: Look, todo: _Decision, kind: Kind) -> _Decision:
+    """More rows for an index that is there: built with its own settings, or not at all."""
+    todo = todo._replace(known=frozenset(each.uuid for each in look.indexes[todo.name]))
+    told = look.settings(todo.name)
+    if not todo.plan.fragments:
+        return todo
+    if told is None:
+        return _without_build(todo, "what it was made with is not known: create it again with replace=True")
+    other = sorted(key for key, value in todo.settings.items() if key in told and told[key] != value)
+    if other:
+        raise AlreadyExists(
+            f"The index '{todo.name}' has {other[0]} = {told[other[0]]}, not {todo.settings[other[0]]}.",
+            hint=f"Leave {other[0]} out, or build it anew for this branch: replace=True.",
+        )
+    if kind.mixes_up_updates and look.contents.has_stable_row_ids:
+        todo = todo._replace(plan=whole(todo.plan, look.indexes[todo.name], look.rows))
+    rows = sum(look.rows[fragment] for fragment in todo.plan.fragments)
+    if kind.is_vector and rows < least_rows(kind, told):
+        few = (
+            f"too few rows to train on ({rows:,}, of at least {least_rows(kind, told):,}): they are searched one by one"
+        )
+        return _without_build(todo, few)
+    return todo._replace(settings={**todo.settings, **told})
+
+
+def _without_build(todo: _Decision, left: str) -> _Decision:
+    """Segments whose place the new ones would have taken stay as well."""
+    return todo._replace(plan=BuildPlan(frozenset()), left=left)
+
+
+# --- Builds the segments of one index on an engine; what was built for one attempt serves the next one
+
+OPERATION = "index"
+
+
+class _Built(NamedTuple):
+    segment: Any
+    """As pylance describes it."""
+    fragments: tuple[Fragment, ...]
+    """The fragments as they were when they were indexed."""
+    ids: frozenset[int]
+    """Ids of the fields of the column, then."""
+
+
+class SegmentBuilder:
+    """The segments of one call. A segment serves as long as its fragments have the values that it was built from."""
+
+    def __init__(self, location: DatasetLocation, branch: str | None, engine: Engine) -> None:
+        self._location = location
+        self._branch = branch
+        self._engine = engine
+        self._made: list[_Built] = []
+        self._written: set[str] = set()
+        self._order: SegmentOrder | None = None
+        self.ran_on = ""
+
+    def segments(self, look: Look, order: SegmentOrder, wanted: Collection[int]) -> list[Any]:
+        """Segments for fragments of a version, as pylance describes them; those that are not there yet are built."""
+        ids = self._ids(look, order.column)
+        self._made = [
+            built
+            for built in self._made
+            if self._fits(built, look, ids) and all(fragment.id in wanted for fragment in built.fragments)
+        ]
+        have = {fragment.id for built in self._made for fragment in built.fragments}
+        rest = {fragment.id: fragment for fragment in look.contents.fragments() if fragment.id in {*wanted} - have}
+        if rest:
+            for segment in self._build(look, order, [*rest.values()]):
+                covered = tuple(rest[key] for key in sorted(segment.fragment_ids))
+                self._made.append(_Built(segment, covered, ids))
+        return [built.segment for built in self._made]
+
+    def still_fit(self, look: Look, column: str) -> bool:
+        """Whether all that was built is as right for a later version."""
+        ids = self._ids(look, column)
+        return all(self._fits(built, look, ids) for built in self._made)
+
+    @contextmanager
+    def discarding(self) -> Iterator[None]:
+        """Delete what was built and not committed, unless the commit may have happened although it seemed to fail."""
+        try:
+            yield
+        except LanceSparkError as failure:
+            if isinstance(failure, PermissionDenied) and failure.before_commit:
+                undo = partial(delete_segments, self._location, self._branch, self._written)
+                raise failure.saying(left_after(undo, "files of the index")) from None
+            if not may_have_happened(failure):
+                discard_segments(self._location, self._branch, self._written)
+            raise
+
+    def done(self) -> None:
+        """Delete the segments that were merged into others, or that did not serve."""
+        used = {str(built.segment.uuid) for built in self._made}
+        discard_segments(self._location, self._branch, self._written - used)
+        self._written.clear()
+
+    def _build(self, look: Look, order: SegmentOrder, fragments: Sequence[Fragment]) -> list[Any]:
+        rows = {fragment.id: look.rows[fragment.id] for fragment in fragments}
+        work = Work(copies=len(rows), copied_bytes=sum(fragment.size for fragment in fragments))
+        runner = self._engine.for_work(OPERATION, work)
+        self.ran_on = runner.name
+        order = self._trained(look, order, rows)
+        asked = order.settings.get("num_segments")
+        # Here pylance uses all cores by itself, for one segment at a time.
+        side_by_side = 1 if runner.name == LOCAL else runner.parallelism
+        groups = task_groups(rows, rows, task_count(rows, rows, side_by_side, asked))
+        places = merge_groups(len(groups), asked)
+        whole = len(places) == len(groups)
+        built = self._run(runner, "build segments", groups, partial(build_segment, order, whole=whole))
+        if not whole:
+            parts = [tuple(built[at] for at in place) for place in places]
+            ready = [] if find_kind(order.kind).is_staged else [part[0] for part in parts if len(part) == 1]
+            left = [part for part in parts if part[0] not in ready]
+            built = ready + self._run(runner, "merge segments", left, partial(merge_built, order))
+        return [unpack(segment) for segment in built]
+
+    def _run(self, runner: Runner, stage: str, items: Sequence[Any], function: Any) -> list[bytes]:
+        frame = runner.flat_map(stage, items, function, BUILT)
+        built: list[bytes] = runner.collect(stage, frame)["segment"].to_pylist()
+        self._written |= {str(unpack(segment).uuid) for segment in built}
+        return built
+
+    def _trained(self, look: Look, order: SegmentOrder, rows: dict[int, int]) -> SegmentOrder:
+        kind = find_kind(order.kind)
+        if not kind.is_vector:
+            return order
+        if self._order is None:
+            dimension = find_column(look.schema, order.column).type.list_size
+            training = plan_training(kind, order.settings, dimension, sum(rows.values()))
+            self._order = order._replace(model=train(order, training, rows))
+        return order._replace(model=self._order.model)
+
+    def _fits(self, built: _Built, look: Look, ids: frozenset[int]) -> bool:
+        now = {fragment.id: fragment for fragment in look.contents.fragments()}
+        return built.ids == ids and all(
+            fragment.id in now
+            and columns(now[fragment.id], ids) == columns(fragment, ids)
+            and now[fragment.id].row_ids == fragment.row_ids
+            for fragment in built.fragments
+        )
+
+    def _ids(self, look: Look, column: str) -> frozenset[int]:
+        schema = look.schema
+        top = column if schema.get_field_index(column) >= 0 else column.split(".")[0]
+        return frozenset(field_ids(look.contents.fields, (top,)).get(top, ()))
+
+
+# --- What indexes a version has, and what they cover
+
+
+@dataclass(frozen=True)
+class Look:
+    """A version and its indexes."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    contents: Contents
+    rows: Rows
+    indexes: Mapping[str, Sequence[Segment]]
+
+    @property
+    def schema(self) -> Any:
+        """The columns."""
+        return open_pinned(self.location, self.pin).schema
+
+    def settings(self, name: str) -> dict[str, Any] | None:
+        """What an index was made with; None where an old writer did not say, or for kinds that are not built here."""
+        kind = described_kind(self.indexes[name][0].index_type)
+        return None if kind is None else settings_of(kind, index_details(self.location, self.pin, name))
+
+
+def look_at(location: DatasetLocation, pin: PinnedVersion) -> Look:
+    """A version and its indexes: some requests for metadata."""
+    contents = versions.read_contents(location, pin)
+    if contents.counts_rows:
+        rows = {fragment.id: fragment.rows for fragment in contents.fragments()}
+    else:
+        rows = {each.fragment_id: each.count_rows() for each in open_pinned(location, pin).get_fragments()}
+    return Look(location, pin, contents, rows, by_name(describe_segments(location, pin)))
+
+
+def list_indexes(location: DatasetLocation, pin: PinnedVersion) -> list[IndexInfo]:
+    """The indexes of a version, by name."""
+    look = look_at(location, pin)
+    return [info(segments, look.rows) for segments in look.indexes.values()]
+
+
+def index_stats(location: DatasetLocation, pin: PinnedVersion, name: str) -> IndexStats:
+    """One index in detail, by its name or column. Raises NotFound."""
+    look = look_at(location, pin)
+    found = find_index(look.indexes, name)
+    segments = look.indexes[found]
+    told = tuple(
+        SegmentInfo(
+            uuid=segment.uuid,
+            rows=sum(count for fragment, count in look.rows.items() if fragment in segment.fragments),
+            fragments=tuple(sorted(segment.fragments)),
+            bytes=segment.size_bytes or 0,
+            inherited=segment.inherited,
+            created_at=segment.created_at,
+        )
+        for segment in segments
+    )
+    return IndexStats(info(segments, look.rows), look.settings(found) or {}, told)
+
+
+def look_at_indexes(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
+    """The indexes as a card; where the store does not answer, the card says why."""
+
+    def look() -> Card:
+        pin = resolve(location, ref)
+        return indexes_card(what, location.uri, str(pin), list_indexes(location, pin))
+
+    return or_why(look, lambda why: unknown_card(what, location.uri, why, ref))

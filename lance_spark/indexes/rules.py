@@ -1,0 +1,712 @@
+"""The kinds of indexes, which columns they fit, and the settings that each takes. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lance_spark import hints
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import Card, Grid, Shown, ShownInOneLine, counted, meant, readable
+from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused, SchemaMismatch
+from lance_spark.format.contents import IndexRecord
+from lance_spark.format.metadata import Segment
+from lance_spark.format.schema import unknown_column
+
+SCALAR, LIST, SUBSTRING, TEXT, VECTOR = "scalar", "list", "substring", "text", "vector"
+METRICS = ("l2", "cosine", "dot")
+"""Of vectors of floats."""
+HAMMING = "hamming"
+"""The metric of vectors of bytes, and of no others: how many bits differ."""
+LANGUAGES = (
+    *("Arabic", "Danish", "Dutch", "English", "Finnish", "French", "German", "Greek", "Hungarian", "Italian"),
+    *("Norwegian", "Portuguese", "Romanian", "Russian", "Spanish", "Swedish", "Tamil", "Turkish"),
+)
+"""Whose words pylance can bring to their stems, as it spells them."""
+_VECTOR: Mapping[str, type] = {"metric": str, "num_partitions": int, "sample_rate": int, "max_iters": int}
+_HNSW: Mapping[str, type] = {"m": int, "ef_construction": int}
+_PQ: Mapping[str, type] = {"num_sub_vectors": int, "num_bits": int}
+_TEXT: Mapping[str, type] = {
+    "with_position": bool,
+    "base_tokenizer": str,
+    "language": str,
+    "max_token_length": int,
+    "lower_case": bool,
+    "stem": bool,
+    "remove_stop_words": bool,
+    "custom_stop_words": list,
+    "ascii_folding": bool,
+    "min_ngram_length": int,
+    "max_ngram_length": int,
+    "prefix_only": bool,
+}
+_ANY: Mapping[str, type] = {"num_segments": int}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of index."""
+
+    name: str
+    family: str
+    settings: Mapping[str, type]
+
+    @property
+    def lance(self) -> str:
+        """What pylance calls it when it builds one."""
+        return self.name.upper()
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is searched for neighbours, and trained first."""
+        return self.family == VECTOR
+
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether it can be made on vectors of bytes. Other kinds make fewer numbers of floats."""
+        return self.name in ("ivf_flat", "ivf_hnsw_flat")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those that it can be made for."""
+        return (*METRICS, HAMMING) if self.takes_bytes else METRICS if self.is_vector else ()
+
+    def fits(self, type: pa.DataType) -> bool:
+        """Whether it can be made on a column of that type."""
+        return _FITS[self.family](type) or (self.takes_bytes and is_byte_vector(type))
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether pylance writes segments as parts, which no query reads before they are merged, if only with none."""
+        return self.family == TEXT
+
+    @property
+    def mixes_up_updates(self) -> bool:
+        """Whether pylance 14.0.2 finds rows by values that they had, where rows keep their ids and a segment was added.
+
+        A row that was updated is in the new segment and, under the same id, with its old value in the old one.
+        """
+        return self.name in ("bitmap", "label_list", "inverted")
+
+    @property
+    def has_codebook(self) -> bool:
+        """Whether vectors are stored as product quantization has them."""
+        return self.name.endswith("_pq")
+
+
+_KINDS = (
+    *(Kind(name, SCALAR, {}) for name in ("btree", "bitmap", "zonemap", "bloomfilter")),
+    Kind("label_list", LIST, {}),
+    Kind("ngram", SUBSTRING, {}),
+    Kind("inverted", TEXT, _TEXT),
+    Kind("ivf_flat", VECTOR, _VECTOR),
+    Kind("ivf_sq", VECTOR, _VECTOR),
+    Kind("ivf_pq", VECTOR, {**_VECTOR, **_PQ}),
+    Kind("ivf_rq", VECTOR, {**_VECTOR, "num_bits": int}),
+    Kind("ivf_hnsw_flat", VECTOR, {**_VECTOR, **_HNSW}),
+    Kind("ivf_hnsw_sq", VECTOR, {**_VECTOR, **_HNSW}),
+    Kind("ivf_hnsw_pq", VECTOR, {**_VECTOR, **_HNSW, **_PQ}),
+)
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
+_ALIASES = {"fts": "inverted"}
+_DESCRIBED: Mapping[str, Kind] = {name.replace("_", ""): kind for name, kind in KINDS.items()}
+
+
+def find_kind(name: str) -> Kind:
+    """The kind of a name, in any case. Raises InvalidOption with near names."""
+    wanted = name.lower()
+    kind = KINDS.get(_ALIASES.get(wanted, wanted))
+    if kind is None:
+        raise InvalidOption(f"There is no kind of index '{name}'.", hint=meant(name, KINDS))
+    return kind
+
+
+def described_kind(index_type: str) -> Kind | None:
+    """The kind of what pylance describes as ``BTree`` or ``IVF_PQ``; None for one that this package does not build."""
+    return _DESCRIBED.get(index_type.replace("_", "").lower())
+
+
+def find_column(schema: pa.Schema, column: str) -> pa.Field:
+    """A column by its name, or a field of structs by its path with dots. Raises NotFound with near names."""
+    at = schema.get_field_index(column)
+    if at >= 0:
+        return schema.field(at)
+    head, *rest = column.split(".")
+    at = schema.get_field_index(head)
+    if at < 0:
+        raise unknown_column(column, schema.names)
+    field = schema.field(at)
+    for name in rest:
+        if not pt.is_struct(field.type) or field.type.get_field_index(name) < 0:
+            raise NotFound(f"There is no column '{column}'.", hint=f"Column '{head}' is {schema.field(at).type}.")
+        field = field.type.field(name)
+    return field
+
+
+def check_type(kind: Kind, column: str, type: pa.DataType) -> None:
+    """Raise SchemaMismatch, with the kinds that fit, for a column that the kind cannot index."""
+    if kind.fits(type):
+        return
+    fitting = fitting_kinds(type)
+    hint = f"What fits is {', '.join(fitting)}." if fitting else "No kind of index fits this type."
+    raise SchemaMismatch(f"An index of kind '{kind.name}' cannot be made on column '{column}', {type}.", hint=hint)
+
+
+def fitting_kinds(type: pa.DataType) -> list[str]:
+    """The kinds of indexes that a column of that type can have."""
+    return [name for name, kind in KINDS.items() if kind.fits(type)]
+
+
+def settings_for(kind: Kind, column: str, type: pa.DataType, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an index of a column of that type: bytes have their own metric. Raises InvalidOption."""
+    if not kind.is_vector:
+        return {**settings}
+    check_metric(column, type, settings.get("metric"))
+    return {**settings, "metric": HAMMING} if is_byte_vector(type) else {**settings}
+
+
+def check_metric(column: str, type: pa.DataType, metric: str | None) -> None:
+    """Raise InvalidOption for a metric by which vectors of that type cannot be compared."""
+    if metric is None or (metric == HAMMING) == is_byte_vector(type):
+        return
+    if metric == HAMMING:
+        raise InvalidOption(
+            f"The metric hamming compares bytes, and column '{column}' is {type}.",
+            hint=f"Give one of {', '.join(METRICS)}.",
+        )
+    raise InvalidOption(
+        f"Column '{column}' has vectors of bytes, which are compared by the metric hamming, not by {metric}.",
+        hint="Leave metric out.",
+    )
+
+
+def check_settings(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that were given, without those that are None. Raises InvalidOption."""
+    known = {**kind.settings, **_ANY}
+    settings: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidOption(
+                f"An index of kind '{kind.name}' has no setting '{name}'.", hint=meant(name, known, "It takes")
+            )
+        if value is not None:
+            _check_value(name, value, known[name])
+            if name == "metric" and value.lower() not in kind.metrics:
+                raise InvalidOption(
+                    f"An index of kind '{kind.name}' has no metric '{value}'.",
+                    hint=meant(value, kind.metrics, "It takes"),
+                )
+            settings[name] = _spelled(name, value)
+    return settings
+
+
+def _check_value(name: str, value: Any, expected: type) -> None:
+    fits: bool = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
+    if not fits:
+        raise InvalidOption(f"The setting '{name}' is {value!r}, and has to be of type {expected.__name__}.")
+    if expected is int and value < 1:
+        raise InvalidOption(f"The setting '{name}' is {value}, and has to be at least 1.")
+    if name == "language" and value.capitalize() not in LANGUAGES:
+        raise InvalidOption(f"There is no language '{value}'.", hint=meant(value, LANGUAGES))
+
+
+def _spelled(name: str, value: Any) -> Any:
+    return {"metric": str.lower, "language": str.capitalize}.get(name, lambda given: given)(value)
+
+
+def settings_of(kind: Kind, details: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The settings that an index was made with, so that more rows are indexed in the same way.
+
+    ``details`` is what pylance describes. None where an old writer did not say: guessing would give wrong answers.
+    """
+    if kind.family == TEXT:
+        told = {name: details[name] for name in _TEXT if details.get(name) is not None}
+        return told if told else None
+    if not kind.is_vector:
+        return {}
+    metric = str(details.get("metric_type", "")).lower()
+    if metric not in kind.metrics:
+        return None
+    hnsw, compression = details.get("hnsw") or {}, details.get("compression") or {}
+    told = {
+        "metric": metric,
+        "m": hnsw.get("max_connections"),
+        "ef_construction": hnsw.get("construction_ef"),
+        "num_sub_vectors": compression.get("num_sub_vectors"),
+        "num_bits": compression.get("num_bits"),
+    }
+    return {name: value for name, value in told.items() if value is not None and name in kind.settings}
+
+
+def _is_scalar(type: pa.DataType) -> bool:
+    checks = (
+        pt.is_boolean,
+        pt.is_integer,
+        pt.is_floating,
+        pt.is_string,
+        pt.is_large_string,
+        pt.is_binary,
+        pt.is_large_binary,
+        pt.is_fixed_size_binary,
+        pt.is_decimal,
+        pt.is_temporal,
+    )
+    return any(check(type) for check in checks)
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return (pt.is_list(type) or pt.is_large_list(type)) and _is_scalar(type.value_type)
+
+
+def _is_text(type: pa.DataType) -> bool:
+    return bool(pt.is_string(type) or pt.is_large_string(type))
+
+
+def _is_texts(type: pa.DataType) -> bool:
+    return _is_text(type) or ((pt.is_list(type) or pt.is_large_list(type)) and _is_text(type.value_type))
+
+
+def is_byte_vector(type: pa.DataType) -> bool:
+    """Whether a column of that type holds a vector of bytes in each row."""
+    return bool(pt.is_fixed_size_list(type) and pt.is_uint8(type.value_type))
+
+
+def _is_vector(type: pa.DataType) -> bool:
+    return bool(pt.is_fixed_size_list(type) and (pt.is_float16(type.value_type) or pt.is_float32(type.value_type)))
+
+
+_FITS: Mapping[str, Callable[[pa.DataType], bool]] = {
+    SCALAR: _is_scalar,
+    LIST: _is_list,
+    SUBSTRING: _is_text,
+    TEXT: _is_texts,
+    VECTOR: _is_vector,
+}
+
+
+# --- Indexes as values: what is asked for, what there is, and what was done
+# Pure.
+
+
+@dataclass(frozen=True)
+class IndexRequest:
+    """An index that somebody wants."""
+
+    column: str
+    kind: str = "btree"
+    name: str | None = None
+    replace: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    message: str | None = None
+
+    @property
+    def index_name(self) -> str:
+        """The name that was given, or the one that pylance would give it."""
+        return self.name or f"{self.column}_idx"
+
+
+@dataclass(frozen=True, repr=False)
+class IndexInfo(ShownInOneLine):
+    """An index of a version."""
+
+    name: str
+    columns: tuple[str, ...]
+    kind: str
+    """As it is created: ``btree``, ``ivf_pq``, ..."""
+    rows_covered: int
+    rows_uncovered: int
+    """Rows that queries look at one by one, with the same answer."""
+    segments: int
+    inherited_segments: int
+    """Of these, how many have their files in another branch or dataset."""
+    bytes: int
+
+    @property
+    def percent(self) -> float:
+        """How many of the rows are covered, from 0 to 100; 100 where there is no row."""
+        rows = self.rows_covered + self.rows_uncovered
+        return 100.0 if not rows else 100.0 * self.rows_covered / rows
+
+    def __str__(self) -> str:
+        """``id_idx: btree on id, 1,000 of 1,500 rows (66.6%), 2 segments, 12.0 KiB``."""
+        rows = f"{self.rows_covered:,} of {counted(self.rows_covered + self.rows_uncovered, 'row')}"
+        # Rounded down: 100.0% has to mean that nothing is left.
+        share = int(self.percent * 10) / 10
+        return (
+            f"{self.name}: {self.kind} on {', '.join(self.columns)}, {rows} ({share:.1f}%), "
+            f"{counted(self.segments, 'segment')}, {readable(self.bytes)}"
+        )
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        inherited = f", {self.inherited_segments:,} of them inherited" if self.inherited_segments else ""
+        return (
+            ("name", self.name),
+            ("kind", self.kind),
+            ("columns", ", ".join(self.columns)),
+            ("rows covered", f"{self.rows_covered:,}"),
+            ("rows not covered", f"{self.rows_uncovered:,}"),
+            ("segments", f"{self.segments:,}{inherited}"),
+            ("size", readable(self.bytes)),
+        )
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """One segment of an index: what was built at one time."""
+
+    uuid: str
+    rows: int
+    """Rows that it covers, of those that are there now."""
+    fragments: tuple[int, ...]
+    bytes: int
+    inherited: bool
+    created_at: datetime | None
+
+
+@dataclass(frozen=True, repr=False)
+class IndexStats(Shown):
+    """An index in detail."""
+
+    index: IndexInfo
+    settings: Mapping[str, Any]
+    """What it was made with, as pylance tells it."""
+    segments: tuple[SegmentInfo, ...]
+
+    def __str__(self) -> str:
+        lines = [str(self.index)]
+        lines += [f"  {name} = {value}" for name, value in self.settings.items()]
+        for segment in self.segments:
+            where = ", inherited" if segment.inherited else ""
+            lines.append(f"  {segment.uuid}: {counted(segment.rows, 'row')}, {readable(segment.bytes)}{where}")
+        return "\n".join(lines)
+
+    def _card(self) -> Card:
+        settings = tuple((name, str(value)) for name, value in self.settings.items())
+        rows = tuple(
+            (each.uuid, f"{each.rows:,}", readable(each.bytes), "inherited" if each.inherited else "own")
+            for each in self.segments
+        )
+        grids = (
+            Grid(("setting", "value"), settings),
+            Grid(("segment", "rows", "size", "files"), rows, frozenset({1, 2})),
+        )
+        return Card(type(self).__name__, self.index.name, str(self.index), self.index._facts()[1:], grids)
+
+
+@dataclass(frozen=True, repr=False)
+class IndexResult(ShownInOneLine):
+    """What was done to one index; prints as one line."""
+
+    version: PinnedVersion
+    """The new version; the newest one where nothing was to be done."""
+    name: str
+    kind: str
+    rows: int = 0
+    """Rows that were indexed."""
+    segments: int = 0
+    """Segments that were added."""
+    replaced: int = 0
+    """Segments whose place they took."""
+    bytes: int = 0
+    ran_on: str = ""
+    """"local" or "spark"; empty where nothing was built."""
+    left: str = ""
+    """Why rows stay uncovered, where they do."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether a version was committed."""
+        return bool(self.segments or self.replaced)
+
+    def __str__(self) -> str:
+        """``exp@7: id_idx (btree), 1,000 rows in 2 segments, 12.0 KiB, built on spark``."""
+        told = "nothing to index"
+        if self.segments:
+            told = f"{counted(self.rows, 'row')} in {counted(self.segments, 'segment')}, {readable(self.bytes)}"
+            told += f", built on {self.ran_on}"
+        elif self.replaced:
+            told = f"{counted(self.replaced, 'segment')} dropped"
+        return f"{self.version}: {self.name} ({self.kind}), {told}{f'; {self.left}' if self.left else ''}"
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("index", f"{self.name} ({self.kind})"),
+            ("rows indexed", f"{self.rows:,}"),
+            ("segments added", f"{self.segments:,}"),
+            ("segments replaced", f"{self.replaced:,}" if self.replaced else ""),
+            ("size", readable(self.bytes) if self.segments else ""),
+            ("built on", self.ran_on),
+            ("not covered", self.left),
+        )
+
+
+# --- What the segments of an index cover, and what is to be built
+# Pure.
+
+_INTERNAL = "__"
+"""Prefix of the names of indexes that pylance keeps for itself."""
+MOST_SEGMENTS = 8
+"""Each query asks every segment."""
+ROWS_PER_TASK = 100_000
+"""Fewer are not worth a task of their own."""
+Rows = Mapping[int, int]
+"""Rows that are not deleted, by fragment."""
+
+
+class BuildPlan(NamedTuple):
+    """What is to be built, and which segments go."""
+
+    fragments: frozenset[int]
+    removed: frozenset[str] = frozenset()
+    """Ids of segments whose place the new ones take, or that cover nothing any more."""
+
+
+def by_name(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
+    """The segments of each index, by name; without pylance's own indexes."""
+    found: dict[str, list[Segment]] = {}
+    for segment in sorted(segments, key=lambda each: (each.name, each.uuid)):
+        if not segment.name.startswith(_INTERNAL):
+            found.setdefault(segment.name, []).append(segment)
+    return found
+
+
+def find_index(indexes: Mapping[str, Sequence[Segment]], name: str) -> str:
+    """The name of an index, found by its name, or by its column if that has one index. Raises NotFound."""
+    if name in indexes:
+        return name
+    on_column = [found for found, segments in indexes.items() if list(segments[0].columns) == [name]]
+    if len(on_column) == 1:
+        return on_column[0]
+    if on_column:
+        raise InvalidOption(f"Column '{name}' has {len(on_column)} indexes.", hint=f"Name one: {', '.join(on_column)}.")
+    hint = (
+        f"There are {', '.join(indexes)}."
+        if indexes
+        else hints.of("There are none; ", hints.create_index(), " makes one.")
+    )
+    raise NotFound(f"There is no index '{name}'.", hint=hint)
+
+
+def covered(segments: Iterable[Segment]) -> frozenset[int]:
+    """The fragments that segments cover; some may be gone."""
+    return frozenset().union(*(segment.fragments for segment in segments))
+
+
+def info(segments: Sequence[Segment], rows: Rows) -> IndexInfo:
+    """The record of one index of a version with these rows."""
+    first, known = segments[0], covered(segments)
+    kind = described_kind(first.index_type)
+    inside = sum(count for fragment, count in rows.items() if fragment in known)
+    return IndexInfo(
+        name=first.name,
+        columns=tuple(first.columns),
+        kind=kind.name if kind else first.index_type.lower(),
+        rows_covered=inside,
+        rows_uncovered=sum(rows.values()) - inside,
+        segments=len(segments),
+        inherited_segments=sum(segment.inherited for segment in segments),
+        bytes=sum(segment.size_bytes or 0 for segment in segments),
+    )
+
+
+def plan_create(request: IndexRequest, kind: str, there: Sequence[Segment], rows: Rows) -> BuildPlan:
+    """What a new index needs; ``there`` are the segments of the index of that name.
+
+    An index that a branch inherited is kept: only what it does not cover is built. Raises AlreadyExists for any other
+    one, and for one of another kind or on another column, unless it is to be replaced.
+    """
+    if request.replace or not there:
+        return BuildPlan(_filled(rows), frozenset(segment.uuid for segment in there))
+    have = described_kind(there[0].index_type)
+    same = have is not None and have.name == kind and list(there[0].columns) == [request.column]
+    if not same or not any(segment.inherited for segment in there):
+        raise AlreadyExists(
+            f"There is an index '{there[0].name}' already: {there[0].index_type} on {', '.join(there[0].columns)}.",
+            hint=hints.of(
+                hints.OPTIMIZE_INDEXES,
+                " indexes what is new; ",
+                hints.REPLACE,
+                " builds it anew; or give another name.",
+            ),
+        )
+    return BuildPlan(_filled(rows) - covered(there))
+
+
+def plan_optimize(there: Sequence[Segment], rows: Rows) -> BuildPlan:
+    """What an index lacks, built together with those of its own segments that are no larger.
+
+    That way each row is built anew a few times at most, however often it runs, and segments stay few. Inherited
+    segments are never read. Segments that cover no row any more go.
+    """
+    empty = {segment.uuid for segment in there if not segment.fragments & _filled(rows)}
+    lacking = _filled(rows) - covered(there)
+    if not lacking:
+        return BuildPlan(frozenset(), frozenset(empty))
+    folded: set[str] = set()
+    building = set(lacking)
+    own = [segment for segment in there if not segment.inherited and segment.uuid not in empty]
+    for segment in sorted(own, key=lambda each: (_count(each.fragments, rows), each.uuid)):
+        if _count(segment.fragments, rows) > _count(building, rows):
+            break
+        folded.add(segment.uuid)
+        building |= segment.fragments & _filled(rows)
+    return BuildPlan(frozenset(building), frozenset(empty | folded))
+
+
+def whole(plan: BuildPlan, there: Sequence[Segment], rows: Rows) -> BuildPlan:
+    """A plan that adds a segment to an index, as one that builds the index anew."""
+    return BuildPlan(_filled(rows), frozenset(segment.uuid for segment in there)) if plan.fragments else plan
+
+
+def task_groups(fragments: Collection[int], rows: Rows, tasks: int) -> list[list[int]]:
+    """Fragments for each task, next to one another, with about as many rows in each group."""
+    ordered = sorted(fragments)
+    total = max(1, _count(ordered, rows))
+    groups: dict[int, list[int]] = {}
+    before = 0
+    for fragment in ordered:
+        middle = before + rows.get(fragment, 0) // 2
+        groups.setdefault(min(tasks - 1, middle * tasks // total), []).append(fragment)
+        before += rows.get(fragment, 0)
+    return list(groups.values())
+
+
+def task_count(fragments: Collection[int], rows: Rows, side_by_side: int, segments: int | None) -> int:
+    """How many tasks build: as many as run side by side, as long as each has enough to do."""
+    worth = max(1, _count(fragments, rows) // ROWS_PER_TASK)
+    return max(1, min(len(fragments), max(segments or 1, min(side_by_side, worth))))
+
+
+def merge_groups(built: int, segments: int | None) -> list[range]:
+    """Which of the segments that tasks built are merged into one, by their places."""
+    most = min(built, segments or MOST_SEGMENTS)
+    return [range(built * at // most, built * (at + 1) // most) for at in range(most)]
+
+
+def _filled(rows: Rows) -> frozenset[int]:
+    return frozenset(fragment for fragment, count in rows.items() if count)
+
+
+def _count(fragments: Iterable[int], rows: Rows) -> int:
+    return sum(rows.get(fragment, 0) for fragment in fragments)
+
+
+def lost_coverage(
+    before: Iterable[IndexRecord], old: Collection[int], after: Iterable[IndexRecord], new: Collection[int]
+) -> tuple[str, ...]:
+    """Names of the indexes that knew rows of old fragments, and do not know all of the new ones that have them now."""
+    known: dict[str, set[int]] = {}
+    for index in after:
+        known.setdefault(index.name, set()).update(index.fragments or ())
+    names = {index.name for index in before if not index.is_internal and not (index.fragments or set()).isdisjoint(old)}
+    return tuple(sorted(name for name in names if not known.get(name, set()).issuperset(new)))
+
+
+# --- How a vector index is trained on so many rows
+# Pure.
+
+_SAMPLE_RATE = 256
+_LEAST_RATE = 2
+"""pylance refuses fewer sampled rows for each centroid."""
+_MOST_PARTITIONS = 4096
+_ITERATIONS = 50
+_BITS = 8
+
+
+class Training(NamedTuple):
+    """What a model is trained with. A sample has ``sample_rate`` rows for each centroid."""
+
+    metric: str
+    partitions: int
+    sample_rate: int
+    max_iters: int
+    sub_vectors: int | None = None
+    """Of kinds with a codebook."""
+    bits: int = _BITS
+    codebook_rate: int = _SAMPLE_RATE
+
+
+def least_rows(kind: Kind, settings: Mapping[str, Any]) -> int:
+    """The fewest rows that a model of the kind can be trained on."""
+    if kind.has_codebook:
+        return int(_LEAST_RATE * 2 ** settings.get("num_bits", _BITS))
+    return _LEAST_RATE
+
+
+def plan_training(kind: Kind, settings: Mapping[str, Any], dimension: int, rows: int) -> Training:
+    """Raises InvalidOption for settings that do not fit the vectors, and Refused for too few rows."""
+    least = least_rows(kind, settings)
+    if rows < least:
+        raise Refused(
+            f"An index of kind '{kind.name}' is trained on at least {least:,} rows, and there are {rows:,}.",
+            hint="Make an index of kind 'ivf_flat', or none: so few rows are searched one by one.",
+        )
+    partitions = settings.get("num_partitions") or min(_MOST_PARTITIONS, max(1, round(math.sqrt(rows))))
+    partitions = partitions if "num_partitions" in settings else min(partitions, rows // _LEAST_RATE)
+    if partitions * _LEAST_RATE > rows:
+        raise InvalidOption(
+            f"There are {rows:,} rows, too few for {partitions:,} partitions.",
+            hint=f"Leave num_partitions out, or give at most {rows // _LEAST_RATE:,}.",
+        )
+    wanted = max(_LEAST_RATE, settings.get("sample_rate", _SAMPLE_RATE))
+    training = Training(
+        metric=settings.get("metric", METRIC),
+        partitions=partitions,
+        sample_rate=min(wanted, rows // partitions),
+        max_iters=settings.get("max_iters", _ITERATIONS),
+        bits=settings.get("num_bits", _BITS if kind.has_codebook else 1),
+    )
+    if not kind.has_codebook:
+        return training
+    return training._replace(
+        sub_vectors=_sub_vectors(settings.get("num_sub_vectors"), dimension),
+        codebook_rate=min(wanted, rows // 2**training.bits),
+    )
+
+
+METRIC = "l2"
+"""The metric where none is given, as in pylance."""
+
+
+def _sub_vectors(given: int | None, dimension: int) -> int:
+    if given is None:
+        size = next((size for size in (16, 8) if dimension % size == 0), None)
+        if size is not None:
+            return dimension // size
+    elif dimension % given == 0:
+        return given
+    raise InvalidOption(
+        f"Vectors of length {dimension} cannot be cut into {given or 'sub-vectors of 16 or 8'} parts.",
+        hint=f"Give num_sub_vectors, a divisor of {dimension}.",
+    )
+
+
+# --- How the indexes of a version show themselves
+# Pure.
+
+_HEADER = ("index", "kind", "columns", "covered", "rows left", "segments", "size")
+
+
+def indexes_card(what: str, uri: str, version: str, indexes: Sequence[IndexInfo]) -> Card:
+    """A card with a line for each index."""
+    rows = tuple(
+        (
+            index.name,
+            index.kind,
+            ", ".join(index.columns),
+            f"{int(index.percent * 10) / 10:.1f}%",
+            f"{index.rows_uncovered:,}",
+            f"{index.segments:,}",
+            readable(index.bytes),
+        )
+        for index in indexes
+    )
+    summary = f"{counted(len(indexes), 'index', 'indexes')} of {version}"
+    return Card(what, uri, summary, grids=(Grid(_HEADER, rows, frozenset({3, 4, 5, 6})),))

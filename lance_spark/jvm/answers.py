@@ -1,0 +1,184 @@
+"""What Python knows of its objects before Spark asks, and how that gets into the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import LongType, StructType
+
+from lance_spark.jvm import names
+
+if TYPE_CHECKING:
+    from lance_spark.jvm.bridge import Bridge
+    from lance_spark.pushdown.order import Statistics
+
+
+@dataclass(frozen=True)
+class RowBytes:
+    """Rows in the bytes of Spark's ``UnsafeRow``."""
+
+    fields: int
+    contents: Sequence[bytes]
+
+
+@dataclass(frozen=True)
+class Factory:
+    """What makes the readers on executors: the function of Spark's worker, pickled, and the schema of its answers."""
+
+    function: bytes
+    schema: StructType
+    unix: bool | None
+    """Whether batches come through a socket of the file system, or of the loopback interface; None for rows."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer, by a kind that ``java/Answers.java`` knows."""
+
+    kind: str
+    value: Any = None
+
+
+def text(value: str) -> Answer:
+    """A string."""
+    return Answer("text", value)
+
+
+def flag(value: bool) -> Answer:
+    """A boolean."""
+    return Answer("flag", value)
+
+
+def schema(value: StructType) -> Answer:
+    """Spark's ``StructType``."""
+    return Answer("schema", value)
+
+
+def statistics(value: Statistics) -> Answer:
+    """Spark's ``Statistics``."""
+    return Answer("statistics", (value.bytes, value.rows))
+
+
+def references(columns: Sequence[str]) -> Answer:
+    """Spark's ``NamedReference[]`` of columns."""
+    return Answer("references", [*columns])
+
+
+def capabilities(supported: Sequence[str]) -> Answer:
+    """What Spark may do with a table, by names of its ``TableCapability``."""
+    return Answer("capabilities", [*supported])
+
+
+def row_columns(columns: Sequence[str]) -> Answer:
+    """Spark's ``MetadataColumn[]``: numbers that each row has."""
+    return Answer("row columns", [*columns])
+
+
+def columnar(supported: bool) -> Answer:
+    """Whether a scan hands over batches."""
+    return Answer("columnar", supported)
+
+
+def partitions(pickled: Sequence[bytes]) -> Answer:
+    """Spark's ``InputPartition[]`` of its Python data sources."""
+    return Answer("partitions", [*pickled])
+
+
+PYTHON_METRICS = Answer("python metrics")
+"""What Spark's Python data sources measure."""
+
+
+def for_java(answer: Answer, content: bytearray) -> Any:
+    """The answer as JSON can hold it. Bytes go behind the content, and their place and length stand for them."""
+
+    def placed(data: bytes) -> list[int]:
+        content.extend(data)
+        return [len(content) - len(data), len(data)]
+
+    value = answer.value
+    if isinstance(value, StructType):
+        value = value.json()
+    elif isinstance(value, RowBytes):
+        value = [value.fields, [placed(each) for each in value.contents]]
+    elif isinstance(value, Factory):
+        value = [placed(value.function), value.schema.json(), value.unix]
+    elif answer.kind == "partitions":
+        value = [placed(each) for each in value]
+    return [answer.kind, value]
+
+
+def in_java(bridge: Bridge, answer: Answer, known: Callable[..., Any]) -> Any:
+    """The answer as an object of Java, made step by step. ``known`` makes implementations of interfaces."""
+    make = _MAKERS.get(answer.kind)
+    return answer.value if make is None else make(bridge, answer.value, known)
+
+
+def _references(bridge: Bridge, columns: Sequence[str], _: Any) -> Any:
+    found = [bridge.call(f"{names.FIELD_REFERENCE}.apply", bridge.seq([name])) for name in columns]
+    return bridge.array(names.NAMED_REFERENCE, found)
+
+
+def _capabilities(bridge: Bridge, supported: Sequence[str], _: Any) -> Any:
+    found = bridge.new("java.util.HashSet")
+    for name in supported:
+        found.add(bridge.find(f"{names.CAPABILITY}.{name}"))
+    return found
+
+
+def _row_columns(bridge: Bridge, columns: Sequence[str], known: Callable[..., Any]) -> Any:
+    kind = bridge.call(f"{names.DATA_TYPE}.fromJson", LongType().json())
+    made = [
+        known(
+            bridge,
+            names.METADATA_COLUMN,
+            {"name": text(name), "dataType": Answer("java", kind), "isNullable": flag(False)},
+        ).java()
+        for name in columns
+    ]
+    return bridge.array(names.METADATA_COLUMN, made)
+
+
+def _statistics(bridge: Bridge, value: tuple[int, int], known: Callable[..., Any]) -> Any:
+    size, rows = (Answer("java", bridge.long(each)) for each in value)
+    return known(bridge, names.STATISTICS, {"sizeInBytes": size, "numRows": rows}).java()
+
+
+def _rows(bridge: Bridge, value: RowBytes, _: Any) -> Any:
+    made = []
+    for content in value.contents:
+        row = bridge.new(names.UNSAFE_ROW, value.fields)
+        row.pointTo(content, len(content))
+        made.append(row)
+    return bridge.array(names.INTERNAL_ROW, made)
+
+
+def _partitions(bridge: Bridge, pickled: Sequence[bytes], _: Any) -> Any:
+    made = [bridge.new(names.PYTHON_PARTITION, index, part) for index, part in enumerate(pickled)]
+    return bridge.array(names.INPUT_PARTITION, made)
+
+
+def _factory(bridge: Bridge, value: Factory, _: Any) -> Any:
+    artifacts = bridge.call(f"{names.ARTIFACTS}.getCurrentJobArtifactState")
+    job = bridge.option(artifacts.get().uuid() if artifacts.isDefined() else None)
+    given = [bridge.python_source, value.function, bridge.schema(value.schema), job]
+    if bridge.factory_arguments > len(given):
+        given.append(bridge.option(None))  # a session whose workers' logs are kept: for Spark's own sources
+    return bridge.new(names.PYTHON_READER_FACTORY, *given)
+
+
+_MAKERS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "schema": lambda bridge, value, _: bridge.schema(value),
+    "columnar": lambda bridge, value, _: bridge.find(
+        f"{names.SCAN}.ColumnarSupportMode.{'SUPPORTED' if value else 'UNSUPPORTED'}"
+    ),
+    "python metrics": lambda bridge, _, __: bridge.python_source.createPythonMetrics(),
+    "references": _references,
+    "capabilities": _capabilities,
+    "row columns": _row_columns,
+    "statistics": _statistics,
+    "rows": _rows,
+    "partitions": _partitions,
+    "factory": _factory,
+}

@@ -1,0 +1,414 @@
+"""The way into the JVM of one classic session: its classes, arrays and small values."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from lance_spark.engine.workers_spark import own_error
+from lance_spark.errors import LanceSparkError
+from lance_spark.hints import Language, said
+from lance_spark.jvm import names
+from lance_spark.pushdown.aggregates import Aggregate
+from lance_spark.pushdown.filters import Call, Cast, Column, Expression, Literal
+from lance_spark.pushdown.order import SortKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lance_spark.core.location import DatasetLocation
+
+_SCHEMAS = 256
+"""Schemas of the JVM that are kept: a query asks for the same one several times."""
+
+
+class Bridge:
+    """What is reached through py4j of one session. Threads may share it.
+
+    Looking up a class or a static method asks the JVM, so each is asked for once.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        self.spark = spark
+        context: Any = spark.sparkContext
+        self.gateway: Any = context._gateway
+        self.session: Any = spark._jsparkSession
+        self.cores = max(1, int(context.defaultParallelism))
+        self._jvm: Any = context._jvm
+        ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
+        self.factory_arguments = self.relation_arguments = 0  # set when the session is looked at
+        self.no_row_changes: str | None = None
+        """Why statements cannot change rows; None where they can."""
+        self.maker: Any = None
+        """The object of Java that makes those that answer for Python; None where the session has no classes of ours."""
+        self.batches = False
+        """Whether scans hand over batches."""
+        self.no_batches: str | None = None
+        """Why Spark gets rows; None where it gets batches."""
+        self.plans_merges = False
+        """Whether ``df.mergeInto`` tells its plan (4.3)."""
+        self.caches_by_name = False
+        """Whether Spark finds what is cached of a table by the table's name (4.3), and not by its version."""
+        self.names_of: Callable[[DatasetLocation], Sequence[str]] = lambda _: ()
+        """The names by which SQL has asked for branches of a dataset, where the session has catalogs."""
+        self.loader: Any = self.session.getClass().getClassLoader()
+        self._found: dict[str, Any] = {}
+        self._classes: dict[str, Any] = {}
+        self._empty: dict[str, Any] = {}
+        self._schemas: dict[str, Any] = {}
+        self._interfaces: dict[tuple[str, ...], Any] = {}
+        self._methods: dict[tuple[tuple[str, ...], str, int], Any] = {}
+
+    def load(self, name: str) -> Any:
+        """A ``java.lang.Class`` by its name. Raises Py4JJavaError where there is none."""
+        if name not in self._classes:
+            self._classes[name] = self.call("java.lang.Class.forName", name, False, self.loader)
+        return self._classes[name]
+
+    def new(self, name: str, *arguments: Any) -> Any:
+        """A new object of a class."""
+        return self.find(name)(*arguments)
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a static method, by the names of its class and its own."""
+        return self.find(name)(*arguments)
+
+    def find(self, name: str) -> Any:
+        """A class, a static method or a static field by its full name. ``Object$`` is Scala's object."""
+        if name not in self._found:
+            head, _, last = name.rpartition(".")
+            member = getattr(self.find(head) if head else self._jvm, last)
+            self._found[name] = getattr(member, "MODULE$") if last.endswith("$") else member
+        return self._found[name]
+
+    @cached_property
+    def python_source(self) -> Any:
+        """What makes Spark start our workers. It is not looked up by a name: that is one of the active session."""
+        from pyspark.sql.udf import _wrap_function
+
+        # Of the class only where it runs matters, the interpreter and its environment.
+        return self.new(names.PYTHON_SOURCE, _wrap_function(self.spark.sparkContext, DataSource))
+
+    def array(self, of: str, items: Sequence[Any]) -> Any:
+        """A Java array of objects of a class."""
+        array = self.call("java.lang.reflect.Array.newInstance", self.load(of), len(items))
+        for index, item in enumerate(items):
+            array[index] = item
+        return array
+
+    def empty(self, of: str) -> Any:
+        """An empty Java array of a class, made once."""
+        if of not in self._empty:
+            self._empty[of] = self.array(of, [])
+        return self._empty[of]
+
+    def interfaces(self, names: tuple[str, ...]) -> Any:
+        """A ``Class[]`` of interfaces, made once."""
+        if names not in self._interfaces:
+            self._interfaces[names] = self.array("java.lang.Class", [self.load(name) for name in names])
+        return self._interfaces[names]
+
+    def map(self, values: Mapping[str, str]) -> Any:
+        """A ``java.util.Map``."""
+        made = self.new("java.util.HashMap")
+        for key, value in values.items():
+            made.put(key, value)
+        return made
+
+    def options(self, values: Mapping[str, str]) -> Any:
+        """Spark's case-insensitive map of options."""
+        return self.new(names.OPTIONS, self.map(values))
+
+    def seq(self, items: Sequence[Any]) -> Any:
+        """Scala's Seq."""
+        return self.call("scala.jdk.javaapi.CollectionConverters.asScala", [*items]).toSeq()
+
+    def items(self, found: Any) -> list[Any]:
+        """What is in a Seq of Scala's."""
+        return list(self.call("scala.jdk.javaapi.CollectionConverters.asJava", found))
+
+    def thread(self) -> int:
+        """Java's thread that runs what this thread of Python asks for, and also what calls it back from there."""
+        return int(self.call("java.lang.Thread.currentThread").getId())
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let the session be the active one of this thread, whose settings Spark's parser follows."""
+        before = self.call(f"{names.SESSION}.getActiveSession")
+        self.call(f"{names.SESSION}.setActiveSession", self.session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                self.call(f"{names.SESSION}.setActiveSession", before.get())
+            else:
+                self.call(f"{names.SESSION}.clearActiveSession")
+
+    def option(self, value: Any) -> Any:
+        """Scala's Option of a value, or of none."""
+        return self.call("scala.Option.apply", value)
+
+    def long(self, value: int) -> Any:
+        """A ``java.util.OptionalLong``."""
+        return self.call("java.util.OptionalLong.of", value)
+
+    def schema(self, schema: StructType) -> Any:
+        """Spark's schema in the JVM, for one of Python."""
+        text = schema.json()
+        made = self._schemas.get(text)
+        if made is None:
+            if len(self._schemas) >= _SCHEMAS:
+                self._schemas.clear()
+            made = self._schemas[text] = self.call(f"{names.DATA_TYPE}.fromJson", text)
+        return made
+
+    def default_method(self, interfaces: tuple[str, ...], name: str, arguments: Sequence[Any]) -> Any:
+        """The default method of that name that takes the arguments; None where there is none."""
+        key = (interfaces, name, len(arguments))
+        if key not in self._methods:
+            self._methods[key] = [
+                method
+                for interface in interfaces
+                for method in self.load(interface).getMethods()
+                if method.getName() == name and method.getParameterCount() == len(arguments) and method.isDefault()
+            ]
+        methods = self._methods[key]
+        if len(methods) < 2:
+            return methods[0] if methods else None
+        return next((method for method in methods if _takes(method, arguments)), None)
+
+
+def propagate_exceptions(gateway: Any, enabled: bool) -> None:
+    """Let Java get the exceptions of callbacks as such, not as text, from which nothing of Spark's can be told."""
+    gateway.callback_server_parameters.propagate_java_exceptions = enabled
+
+
+def _takes(method: Any, arguments: Sequence[Any]) -> bool:
+    return all(
+        kind.isPrimitive() or argument is None or kind.isInstance(argument)
+        for kind, argument in zip(method.getParameterTypes(), arguments, strict=True)
+    )
+
+
+@lru_cache(maxsize=256)
+def parsed_schema(text: str) -> StructType:
+    """Python's schema for the JSON of one."""
+    return StructType.fromJson(json.loads(text))
+
+
+def from_java(schema: Any) -> StructType:
+    """Python's schema for one in the JVM."""
+    return parsed_schema(schema.json())
+
+
+# --- Python's errors as Java's, on their way through Spark's planner to the user
+
+_PREFIX = f"{LanceSparkError.__module__}."
+
+
+class Spoken(NamedTuple):
+    """What the user typed, for hints in the same language."""
+
+    language: Language
+    catalog: str | None = None
+    table: str | None = None
+
+
+PYTHON = Spoken("python")
+
+
+def java_error(exception: Any) -> Py4JJavaError:
+    """What to raise in a callback, so that Java throws the exception."""
+    return Py4JJavaError("", exception)
+
+
+@contextmanager
+def thrown(bridge: Bridge, spoken: Callable[[], Spoken] = lambda: PYTHON) -> Iterator[None]:
+    """Let Java throw an error of ours as one of Spark's, with the text that the plain data source gives."""
+    try:
+        yield
+    except LanceSparkError as error:
+        raise java_error(spark_error(bridge, error, spoken=spoken())) from error
+    except CapturedException as error:  # what a call of ours into Java threw, as PySpark made it
+        if error._origin is None:
+            raise
+        raise java_error(error._origin) from error
+
+
+def spark_error(
+    bridge: Bridge, error: LanceSparkError, kind: str = "java.lang.IllegalArgumentException", spoken: Spoken = PYTHON
+) -> Any:
+    """Spark's exception for one of ours: unchecked, as the methods of a scan declare none."""
+    text = f"{type(error).__module__}.{type(error).__qualname__}: {error.told(*spoken)}"
+    return bridge.new(kind, text)
+
+
+def as_spark(error: LanceSparkError, spoken: Spoken = PYTHON) -> LanceSparkError:
+    """The error as one that is also Spark's: whoever catches what the plain data source raises catches it as well."""
+    return _both(type(error))(error.message, said(error.hint, *spoken) if error.hint else None)
+
+
+def recovered(converted: Exception) -> Exception:
+    """What a user gets to see of an exception of Spark's: ours, if it is one that went through Java."""
+    text = str(converted)
+    ours = own_error(text) if text.startswith(_PREFIX) else None
+    return converted if ours is None else as_spark(ours)
+
+
+_made: dict[type[LanceSparkError], type[LanceSparkError]] = {}
+
+
+def _both(kind: type[LanceSparkError]) -> type[LanceSparkError]:
+    if kind not in _made:
+
+        def initialise(self: Any, message: str, hint: str | None = None) -> None:
+            AnalysisException.__init__(self, message)
+            kind.__init__(self, message, hint)
+
+        names = {"__init__": initialise, "__module__": kind.__module__, "__str__": kind.__str__}
+        _made[kind] = type(kind.__name__, (kind, AnalysisException), names)
+    return _made[kind]
+
+
+# --- What Spark's planner says, as plain values: lists and texts that JSON can hold
+# No JVM in what reads them.
+#
+# ``java/Answers.java`` makes such values of whatever Spark passes, in one text; ``plain`` makes the same ones where the
+# session has no Java classes of ours, one question after the other.
+
+_FUNCTIONS = {"CountStar": "COUNT_STAR", "Count": "COUNT", "Sum": "SUM", "Min": "MIN", "Max": "MAX", "Avg": "AVG"}
+_LITERALS: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda value: value,
+    "float": float,
+    "decimal": Decimal,
+    "bytes": base64.b64decode,
+}
+_CALLS = frozenset({"GeneralScalarExpression", "Predicate", "And", "Or", "Not", "AlwaysTrue", "AlwaysFalse"})
+"""Classes whose name and children say all."""
+
+
+def expression(node: Any) -> Expression | None:
+    """The expression; None for one of a kind that is not known here, or that holds one."""
+    kind, *parts = node
+    if kind == "column":
+        return Column(tuple(parts[0]))
+    if kind == "literal":
+        form, value, name = parts
+        return Literal(_LITERALS[form](value), name)
+    if kind == "cast":
+        argument = expression(parts[0])
+        return None if argument is None else Cast(argument, parts[1], parts[2])
+    if kind == "call":
+        arguments = [expression(each) for each in parts[1]]
+        known = [each for each in arguments if each is not None]
+        return Call(parts[0], tuple(known)) if len(known) == len(arguments) else None
+    return None
+
+
+def columns(nodes: Any) -> list[Column] | None:
+    """The columns; None where one of the expressions is something else."""
+    found = [Column(tuple(node[1])) for node in nodes if node[0] == "column"]
+    return found if len(found) == len(nodes) else None
+
+
+def aggregates(nodes: Any) -> list[Aggregate] | None:
+    """The aggregate functions; None where one of them is not known here."""
+    translated = [_aggregate(*each) for each in nodes]
+    known = [each for each in translated if each is not None]
+    return known if len(known) == len(translated) else None
+
+
+def _aggregate(name: str, over: Any, distinct: bool) -> Aggregate | None:
+    function = _FUNCTIONS.get(name)
+    if function is None or function == "COUNT_STAR":
+        return None if function is None else Aggregate("COUNT_STAR")
+    named = columns([over])
+    return None if named is None else Aggregate(function, named[0], distinct)  # type: ignore[arg-type]
+
+
+def sort_key(over: Any, direction: str, nulls: str) -> SortKey | None:
+    """A key to sort by; None where it is not a column of the table."""
+    named = columns([over])
+    if named is None or len(named[0].path) != 1:
+        return None
+    return SortKey(named[0].path[0], direction == "ASC", nulls == "NULLS FIRST")
+
+
+def plain(bridge: Bridge, given: Any) -> Any:
+    """The value of something that Spark passed: of a predicate, a schema, an aggregation, an order or of options."""
+    if given is None or isinstance(given, bool | int | float | str):
+        return given
+    if bridge.maker is not None:
+        return json.loads(bridge.maker.text(given))
+    name = given.getClass().getSimpleName()
+    if name.endswith("[]"):
+        return [plain(bridge, each) for each in given]
+    kind: Callable[[Bridge, Any], Any] = _KINDS.get(name, _other)
+    return kind(bridge, given)
+
+
+def _other(bridge: Bridge, given: Any) -> Any:
+    if given.getClass().getSimpleName() in _CALLS:
+        return ["call", given.name(), [plain(bridge, each) for each in given.children()]]
+    return ["other"]
+
+
+def _cast(bridge: Bridge, given: Any) -> Any:
+    source = given.expressionDataType()
+    name = "" if source is None else source.simpleString()
+    return ["cast", plain(bridge, given.expression()), name, given.dataType().simpleString()]
+
+
+def _aggregation(bridge: Bridge, given: Any) -> Any:
+    functions = []
+    for each in given.aggregateExpressions():
+        name = each.getClass().getSimpleName()
+        over = plain(bridge, each.column()) if name in _FUNCTIONS and name != "CountStar" else None
+        functions.append([name, over, name in ("Count", "Sum", "Avg") and bool(each.isDistinct())])
+    return [functions, plain(bridge, given.groupByExpressions())]
+
+
+def _order(bridge: Bridge, given: Any) -> Any:
+    return [plain(bridge, given.expression()), given.direction().toString(), given.nullOrdering().toString()]
+
+
+def _literal(_: Bridge, given: Any) -> Any:
+    value, name = given.value(), given.dataType().simpleString()
+    if value is None or isinstance(value, bool | int | str):
+        return ["literal", "plain", value, name]
+    if isinstance(value, float):
+        return ["literal", "float", value, name]
+    if isinstance(value, bytes):
+        return ["literal", "bytes", base64.b64encode(value).decode(), name]
+    decimal = isinstance(value, Decimal) or value.getClass().getSimpleName() == "Decimal"
+    return ["literal", "decimal" if decimal else "plain", str(value) if decimal else value.toString(), name]
+
+
+def _identifier(_: Bridge, given: Any) -> Any:
+    return [[*given.namespace(), given.name()], given.toString()]
+
+
+_KINDS: dict[str, Callable[[Any, Any], Any]] = {
+    "FieldReference": lambda _, given: ["column", [*given.fieldNames()]],
+    "LiteralValue": _literal,
+    "Cast": _cast,
+    "Aggregation": _aggregation,
+    "SortValue": _order,
+    "StructType": lambda _, given: given.json(),
+    "CaseInsensitiveStringMap": lambda _, given: dict(given.asCaseSensitiveMap()),
+    "IdentifierImpl": _identifier,
+    "SampleMethod": lambda _, given: given.toString(),
+}

@@ -1,0 +1,194 @@
+"""Looks for everything that this room needs from Spark, before any of it is used."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from py4j.clientserver import ClientServer
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from lance_spark.engine.session_spark import is_connect
+from lance_spark.errors import Refused
+from lance_spark.jvm import names
+from lance_spark.jvm.bridge import Bridge
+from lance_spark.jvm.java.compiled import maker
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+SWITCH = "LANCE_SPARK_NATIVE"
+"""Environment variable that switches this room off: 0, false, no or off."""
+BY_ROWS = "LANCE_SPARK_COLUMNAR"
+"""Environment variable that makes scans hand over rows: 0, false, no or off."""
+_OFF = ("0", "false", "no", "off")
+
+_SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
+"""As Java shows a method: ``public int java.lang.String.indexOf(java.lang.String,int) throws ...``."""
+
+connected: WeakKeyDictionary[SparkSession, Bridge] = WeakKeyDictionary()
+"""The ways into the JVM that are in use, by session."""
+
+
+def connect(spark: SparkSession) -> Bridge:
+    """The way into a session's JVM. Raises Refused, with what is missing, where the plain data source is to be used."""
+    if os.environ.get(SWITCH, "").lower() in _OFF:
+        raise Refused(f"{SWITCH} is {os.environ[SWITCH]!r}.")
+    if is_connect(spark):
+        raise Refused("the session is one of Spark Connect, which has no JVM here.")
+    try:
+        bridge = Bridge(spark)
+        missing = [name for name in names.CLASSES if not _loads(bridge, name)]
+        if missing:
+            raise Refused(f"this Spark has no {missing[0]}.")
+        bridge.factory_arguments = _constructor(bridge, names.PYTHON_READER_FACTORY, (4, 5))
+        bridge.relation_arguments = _method(bridge, names.RELATION, "create", (4, 5))
+        _method(bridge, names.DATASET, "ofRows", (2,))
+        _method(bridge, "java.lang.reflect.InvocationHandler", "invokeDefault", (3,))
+        catalogs(bridge)
+        bridge.no_row_changes = _why_no_row_changes(bridge)
+        bridge.no_batches = _why_no_batches(bridge)
+    except (Py4JError, PySparkException, AttributeError, TypeError) as problem:
+        raise Refused(f"this session's JVM cannot be used: {str(problem).splitlines()[0]}") from problem
+    return bridge
+
+
+def catalogs(bridge: Bridge) -> Any:
+    """The map in which Spark keeps the catalogs of the session that were loaded."""
+    manager = bridge.session.sessionState().catalogManager()
+    field = manager.getClass().getDeclaredField("catalogs")
+    field.setAccessible(True)
+    return field.get(manager)
+
+
+def _why_no_row_changes(bridge: Bridge) -> str | None:
+    if not isinstance(bridge.gateway, ClientServer):
+        return "PYSPARK_PIN_THREAD is off, so that threads of Python and Java do not belong together."
+    missing = [name for name in names.FOR_CHANGES if not _loads(bridge, name)]
+    if missing:
+        return f"this Spark has no {missing[0]}."
+    try:
+        _method(bridge, names.CHANGES_STATE, "executePlan", (2,))
+        _method(bridge, names.CHANGES_MERGE_ROWS, "copy", (8,))
+        _method(bridge, names.CHANGES_CACHE, "recacheByPlan", (2,))
+        bridge.plans_merges = "mergeCommand" in _methods(bridge, names.MAYBE_MERGE_WRITER)
+        bridge.caches_by_name = "recacheTableOrView" in _methods(bridge, names.CHANGES_CACHE)
+    except Refused as reason:
+        return reason.message
+    return None
+
+
+def _why_no_batches(bridge: Bridge) -> str | None:
+    try:
+        bridge.maker = maker(bridge)
+    except Refused as reason:
+        return reason.message
+    if os.environ.get(BY_ROWS, "").lower() in _OFF:
+        return f"{BY_ROWS} is {os.environ[BY_ROWS]!r}."
+    bridge.batches = True
+    return None
+
+
+def _loads(bridge: Bridge, name: str) -> bool:
+    try:
+        bridge.load(name)
+    except Py4JError:
+        return False
+    return True
+
+
+def _constructor(bridge: Bridge, name: str, known: tuple[int, ...]) -> int:
+    counts = [count for _, count in _signatures(bridge, bridge.load(name).getConstructors())]
+    return _one_of(counts, known, name)
+
+
+def _methods(bridge: Bridge, name: str) -> set[str]:
+    if not _loads(bridge, name):
+        return set()
+    return {found for found, _ in _signatures(bridge, bridge.load(name).getMethods())}
+
+
+def _method(bridge: Bridge, name: str, method: str, known: tuple[int, ...]) -> int:
+    found = _signatures(bridge, bridge.load(name).getMethods())
+    return _one_of([count for each, count in found if each == method], known, f"{name}.{method}")
+
+
+def _signatures(bridge: Bridge, members: Any) -> list[tuple[str, int]]:
+    """Name and number of parameters of methods, or constructors.
+
+    In one call: each answer of the JVM takes a tenth of a millisecond, and these classes have hundreds of methods.
+    """
+    text = bridge.call("scala.runtime.ScalaRunTime.stringOf", members)
+    return [(name, len(given.split(",")) if given else 0) for name, given in _SIGNATURE.findall(text)]
+
+
+def _one_of(counts: list[int], known: tuple[int, ...], name: str) -> int:
+    for count in known:
+        if count in counts:
+            return count
+    raise Refused(f"{name} of this Spark takes other arguments.")
+
+
+# --- Which session Spark takes for the one of a thread
+
+
+@contextmanager
+def activity(spark: SparkSession) -> Iterator[None]:
+    """Make a session the active one of this thread for a while, where that can be done.
+
+    Spark looks names of Python data sources up in the active session, whichever session is asked.
+    """
+    try:
+        bridge = connected.get(spark) or connect(spark)
+    except Refused:
+        yield
+        return
+    before = bridge.call(f"{names.SESSION}.getActiveSession")
+    bridge.call(f"{names.SESSION}.setActiveSession", bridge.session)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            bridge.call(f"{names.SESSION}.setActiveSession", before.get())
+        else:
+            bridge.call(f"{names.SESSION}.clearActiveSession")
+
+
+# --- Keeps one warning of Spark's from users: that a data source of ours takes the place of ours
+
+_silenced: WeakKeyDictionary[SparkContext, set[str]] = WeakKeyDictionary()
+
+
+def expect_replacement(spark: SparkSession, name: str) -> None:
+    """Let Spark not log that the data source of this name replaced another one; all else is logged as before.
+
+    Spark finds our source by itself before it is registered, and copies what is registered for each streaming query and
+    each new session, always with that warning. Nothing is done on Spark Connect, and where Spark logs by other means.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return
+    known = _silenced.setdefault(spark.sparkContext, set())
+    if name not in known:
+        known.add(name)
+        try:
+            _refuse(spark.sparkContext, name)
+        except (Py4JError, PySparkException, AttributeError, TypeError):
+            return  # the warning is harmless
+
+
+def _refuse(context: Any, name: str) -> None:
+    jvm = context._jvm
+    log4j = jvm.org.apache.logging.log4j
+    results = log4j.core.Filter.Result
+    text = f"The data source {re.escape(name)} replaced a (statically|previously) registered data source\\.?"
+    no_flags = context._gateway.new_array(jvm.java.lang.String, 0)
+    refusing = log4j.core.filter.RegexFilter.createFilter(text, no_flags, False, results.DENY, results.NEUTRAL)
+    root = log4j.LogManager.getContext(False).getConfiguration().getRootLogger()
+    for appender in root.getAppenders().values():  # a filter of a logger would change what Spark's shells show of it
+        appender.addFilter(refusing)

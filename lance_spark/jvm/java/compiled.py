@@ -1,0 +1,85 @@
+"""Compiles the Java files beside it, once for a JVM, and hands the classes to the session and to every executor."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import zipfile
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from lance_spark.errors import Refused
+
+if TYPE_CHECKING:
+    from lance_spark.jvm.bridge import Bridge
+
+_PACKAGE = "lance_spark"
+_MAKER = "Answers$Maker"
+_COMPILER = "org.codehaus.janino.SimpleCompiler"
+_lock = threading.Lock()
+
+
+@cache
+def sources() -> dict[str, str]:
+    """The Java files, by the names of their classes."""
+    found = sorted(files("lance_spark.jvm.java").iterdir(), key=lambda file: file.name)
+    return {file.name[:-5]: file.read_text("utf-8") for file in found if file.name.endswith(".java")}
+
+
+def maker(bridge: Bridge) -> Any:
+    """The object of Java that makes all others. Raises Refused, with the reason, where it cannot be had."""
+    if not sources():
+        raise Refused("the Java files of this package are not installed.")
+    try:
+        with _lock:  # of two sessions that begin at the same time, the second one finds what the first one made
+            jar = f"{_PACKAGE}-{_digest()}.jar"
+            if jar not in bridge.session.sparkContext().listJars().mkString(" "):
+                _add(bridge, jar)
+            loader = bridge.session.sharedState().jarClassLoader()
+            for name in sources():
+                bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, loader)
+            made = bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_MAKER}", True, loader)
+            return made.getConstructors()[0].newInstance(bridge.array("java.lang.Object", []))
+    except (Py4JError, PySparkException, OSError, TypeError) as problem:  # py4j's of a class that is not there
+        told = problem.java_exception.toString() if isinstance(problem, Py4JJavaError) else str(problem)
+        raise Refused(f"its Java classes cannot be made: {told.splitlines()[0]}") from problem
+
+
+def compiled(bridge: Bridge) -> dict[str, bytes]:
+    """The bytes of all classes, by their full names. Raises Py4JError for what does not compile."""
+    made: dict[str, bytes] = {}
+    for text in sources().values():
+        compiler = bridge.new(_COMPILER)
+        compiler.setTargetVersion(8)
+        compiler.setParentClassLoader(bridge.loader)
+        compiler.cook(text)
+        codes = compiler.getBytecodes()
+        made |= {str(name): bytes(codes[name]) for name in codes}
+    return made
+
+
+def _add(bridge: Bridge, name: str) -> None:
+    """Let the session's class loader find the classes, and every executor, also one that joins later.
+
+    The file stays as long as this process: it is from here that executors get it.
+    """
+    directory = tempfile.mkdtemp(prefix="lance-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    path = os.path.join(directory, name)
+    with zipfile.ZipFile(path, "w") as jar:
+        for each, code in compiled(bridge).items():
+            jar.writestr(each.replace(".", "/") + ".class", code)
+    bridge.session.sessionState().resourceLoader().addJar(path)
+
+
+@cache
+def _digest() -> str:
+    return hashlib.sha256(repr(sorted(sources().items())).encode()).hexdigest()[:16]

@@ -1,0 +1,535 @@
+"""Lists of branches and tags, as people see them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lance_spark.changes.diff_rules import ADDED, DELETED, Diff, RowExample, plain_row
+from lance_spark.core.refs import (
+    MAIN,
+    Branch,
+    Lifetime,
+    PinnedVersion,
+    RefSpec,
+    RefTable,
+    Tag,
+    VersionInfo,
+    is_plan,
+    is_service_tag,
+)
+from lance_spark.core.show import (
+    BRANCH,
+    CHANGE,
+    FAINT,
+    GRAPH,
+    MINUS,
+    PLAIN,
+    PLUS,
+    TAG,
+    VERSION,
+    Card,
+    Grid,
+    Line,
+    Shown,
+    aligned,
+    counted,
+    few,
+    moment,
+    plain_text,
+    readable,
+    safe,
+)
+from lance_spark.format.operations import LogEntry, Stat, VersionDetail
+from lance_spark.log.graph_rules import ROW, GraphRow, draw, lay_out, svg
+
+SHOWN = 20
+"""How many of a dataset's branches or tags are shown."""
+
+
+def branch_grid(branches: Iterable[Branch]) -> Grid:
+    """Branches as a table."""
+    return _grid(("branch", "made from", "made"), [(branch.row, branch.lifetime) for branch in branches])
+
+
+def tag_grid(tags: Iterable[Tag]) -> Grid:
+    """Tags as a table."""
+    return _grid(("tag", "version", "made"), [(tag.row, tag.lifetime) for tag in tags])
+
+
+def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], Lifetime]]) -> Grid:
+    """With a column for lifetimes if there is one."""
+    told = [str(lifetime) for _, lifetime in rows]
+    if not any(told):
+        return Grid(header, tuple(row for row, _ in rows))
+    return Grid((*header, "lifetime"), tuple((*row, said) for (row, _), said in zip(rows, told, strict=True)))
+
+
+def more(count: int, shown: int) -> tuple[str, ...]:
+    """A note on how many are not shown."""
+    return (f"{count - shown:,} more: list() has all",) if count > shown else ()
+
+
+class BranchList(Shown, list[Branch]):
+    """A list of branches that prints as a table."""
+
+    hidden = 0
+    """How many are left out, as they are the plans of frozen sets."""
+
+    def __repr__(self) -> str:
+        return _listed(self)
+
+    def __str__(self) -> str:
+        return _with_notes(branch_grid(self).text() or "no branches", self._notes())
+
+    def _card(self) -> Card:
+        grids = (branch_grid(self),)
+        return Card(counted(len(self), "branch", "branches"), grids=grids, notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        return (f"{self.hidden:,} more of frozen sets: list(all=True) has them",) if self.hidden else ()
+
+
+class TagList(Shown, list[Tag]):
+    """A list of tags that prints as a table."""
+
+    hidden = 0
+    """How many are left out, as clones, merges, streams and frozen sets need them."""
+
+    def __repr__(self) -> str:
+        return _listed(self)
+
+    def __str__(self) -> str:
+        return _with_notes(tag_grid(self).text() or "no tags", self._notes())
+
+    def _card(self) -> Card:
+        return Card(counted(len(self), "tag"), grids=(tag_grid(self),), notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        of = "clones, merges, streams and frozen sets"
+        return (f"{self.hidden:,} more of {of}: list(all=True) has them",) if self.hidden else ()
+
+
+def listed_branches(refs: RefTable, everything: bool) -> BranchList:
+    """The branches of a dataset, by name; those that this package made for itself only with ``everything``."""
+    found = [branch for _, branch in sorted(refs.branches.items())]
+    made = BranchList(branch for branch in found if everything or not is_plan(branch.name, refs.tags))
+    made.hidden = len(found) - len(made)
+    return made
+
+
+def listed_tags(refs: RefTable, everything: bool) -> TagList:
+    """The tags of a dataset, by name; those that this package made for itself only with ``everything``."""
+    found = [tag for _, tag in sorted(refs.tags.items())]
+    made = TagList(tag for tag in found if everything or not is_service_tag(tag.name, refs.tags))
+    made.hidden = len(found) - len(made)
+    return made
+
+
+def _with_notes(text: str, notes: Iterable[str]) -> str:
+    return "\n\n".join([text, *(f"note: {note}" for note in notes)])
+
+
+def _listed(values: Iterable[object]) -> str:
+    inside = ",\n ".join(map(repr, values))
+    return f"[{inside}]"
+
+
+# --- A table, its branches, tags and remotes at a glance, as cards
+# Pure.
+
+_COLUMNS = 6
+"""How many names of columns are shown."""
+
+
+@dataclass(frozen=True)
+class TableGlance:
+    """A version of a table as its manifest has it."""
+
+    pin: PinnedVersion
+    info: VersionInfo
+    columns: tuple[str, ...]
+
+    def number(self, name: str) -> int | None:
+        """A number of pylance's summary; None where it has none."""
+        text = self.info.metadata.get(name, "")
+        return int(text) if text.isdecimal() else None
+
+
+def unknown_card(what: str, uri: str, why: str, ref: RefSpec | None = None) -> Card:
+    """What is known without the store; ``why`` is what it said."""
+    where = "" if ref is None else _asked(ref)
+    summary = "; ".join(part for part in (f"at {where}" if where else "", why) if part)
+    return Card(what, uri, summary, (("at", where), ("unknown", why)))
+
+
+def table_card(what: str, uri: str, ref: RefSpec, seen: TableGlance) -> Card:
+    """A table at a ref."""
+    follows = "" if _stands_still(ref) else ", the newest version"
+    rows, size = seen.number("total_rows"), _size(seen)
+    facts = (
+        ("at", f"{seen.pin}{follows}"),
+        ("committed", moment(seen.info.timestamp)),
+        ("rows", "" if rows is None else f"{rows:,}"),
+        ("size", size),
+        ("columns", f"{len(seen.columns):,}: {few(seen.columns, _COLUMNS)}" if seen.columns else ""),
+    )
+    parts = (f"at {seen.pin}", "" if rows is None else counted(rows, "row"), size.partition(" in ")[0])
+    return Card(what, uri, ", ".join(part for part in parts if part), facts)
+
+
+def _size(seen: TableGlance) -> str:
+    size, files = seen.number("total_files_size"), seen.number("total_data_files")
+    if size is None or files is None:
+        return ""
+    deletions = seen.number("total_deletion_files")
+    also = f" and {counted(deletions, 'deletion file')}" if deletions else ""
+    return f"{readable(size)} in {counted(files, 'data file')}{also}"
+
+
+def _stands_still(ref: RefSpec) -> bool:
+    return ref.tag is not None or ref.version is not None or ref.as_of is not None
+
+
+def _asked(ref: RefSpec) -> str:
+    """The ref as the user named it."""
+    if ref.tag is not None:
+        return f"tag {ref.tag}"
+    branch = ref.branch or MAIN
+    if ref.as_of is not None:
+        return f"{branch} as of {moment(ref.as_of)}"
+    return f"the newest version of {branch}" if ref.version is None else f"{branch}@{ref.version}"
+
+
+@dataclass(frozen=True)
+class RefNames:
+    """The branches or tags of a dataset: how many there are, and some of them."""
+
+    listed: Sequence[str]
+    """Without those that this package made for itself."""
+    own: int = 0
+    """How many it made for itself."""
+
+    @classmethod
+    def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
+        """Branches; the tags say which of them are plans of frozen sets."""
+        known = set(tags)
+        return cls._of(branches, lambda name: is_plan(name, known))
+
+    @classmethod
+    def of_tags(cls, tags: Sequence[str]) -> RefNames:
+        """Tags."""
+        known = set(tags)
+        return cls._of(tags, lambda name: is_service_tag(name, known))
+
+    @classmethod
+    def _of(cls, names: Sequence[str], is_own: Callable[[str], bool]) -> RefNames:
+        listed = tuple(name for name in names if not is_own(name))
+        return cls(listed, len(names) - len(listed))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Those that are looked at."""
+        return tuple(self.listed[:SHOWN])
+
+
+def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[Branch]) -> Card:
+    """All branches except for main; only the branches that are shown were read."""
+    count = len(listed.listed)
+    summary = f"{MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{MAIN} only"
+    summary += f", and {listed.own:,} of frozen sets" if listed.own else ""
+    return Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=more(count, len(listed.shown)))
+
+
+def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[Tag]) -> Card:
+    """All tags; those that are shown were read."""
+    count = len(listed.listed)
+    also = f", and {listed.own:,} that clones, merges, streams and frozen sets need" if listed.own else ""
+    notes = more(count, len(listed.shown))
+    return Card(f"{what} of", uri, f"{counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
+
+
+def remotes_card(what: str, uri: str, known: Mapping[str, str]) -> Card:
+    """The remotes that were fetched from, by name."""
+    grid = Grid(("remote", "uri"), tuple(known.items()))
+    summary = ", ".join(known) or "none was fetched from yet"
+    return Card(f"{what} of", uri, summary, grids=(grid,))
+
+
+# --- A log as a value: text as of ``lance-git log --graph``, and in notebooks a drawn graph with the versions
+# Pure.
+
+_EDGE = "1px solid rgba(128,128,128,.45)"
+_CELL = f"border:none;padding:0 14px 0 0;height:{ROW}px;line-height:{ROW}px;white-space:nowrap;color:inherit"
+_MOST = 500
+"""Versions that are drawn."""
+_LONGEST = 60
+"""Letters of a message in the table; all of it shows below the pointer."""
+
+
+@dataclass(frozen=True, repr=False)
+class History(Shown):
+    """The versions of a branch, newest first, with those that merges took in. Iterating gives the entries."""
+
+    uri: str
+    start: PinnedVersion
+    entries: tuple[LogEntry, ...]
+    older: bool = False
+    """Whether there are versions older than these."""
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __str__(self) -> str:
+        """As ``lance-git log --graph`` prints it."""
+        return plain_text(graph_lines(self.entries))
+
+    def _card(self) -> Card:
+        more = ", and there are older ones" if self.older else ""
+        hidden = len(self) - _MOST
+        notes = (f"the {hidden:,} oldest of these are not drawn",) if hidden > 0 else ()
+        summary = f"{counted(len(self.entries), 'version')} from {self.start}{more}"
+        return Card(type(self).__name__, self.uri, summary, notes=notes)
+
+    def _repr_html_(self) -> str:
+        """The graph, drawn, next to a table of the versions."""
+        shown = self.entries[:_MOST]
+        graph = f'<td rowspan="{len(shown)}" style="border:none;padding:0;vertical-align:top">{{}}</td>'
+        drawn = graph.format(svg(lay_out(shown))) if shown else ""
+        stat = any(entry.stat for entry in shown)
+        rows = [f"<tr>{'' if number else drawn}{_row(entry, stat)}</tr>" for number, entry in enumerate(shown)]
+        names = ("version", "what", "rows", *(("changed",) if stat else ()), "committed", "message")
+        head = "".join(_cell("th", name, name) for name in ("", *names))
+        table = "border-collapse:collapse;border:none;font-size:inherit;color:inherit;background:none;margin:4px 0"
+        return (
+            f'{self._card().html()}<div style="overflow-x:auto"><table style="{table}">'
+            f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        )
+
+
+def _row(entry: LogEntry, stat: bool) -> str:
+    rows = "" if entry.total_rows is None else f"{entry.total_rows:,}"
+    told = {"version": safe(str(entry.pin)), "what": safe(happened(entry)), "rows": rows}
+    if stat:
+        told["changed"] = "" if entry.stat is None else safe(plain_text([stat_line(entry.stat)]))
+    told |= {"committed": safe(moment(entry.timestamp)), "message": _message(entry.message or "")}
+    return "".join(_cell("td", name, html) for name, html in told.items())
+
+
+def _message(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return safe(text)
+    return f'<span title="{safe(text)}">{safe(text[: _LONGEST - 1])}…</span>'
+
+
+def _cell(tag: str, name: str, html: str) -> str:
+    style = f"{_CELL};text-align:{'right' if name == 'rows' else 'left'};background:none"
+    style += f";border-bottom:{_EDGE};font-weight:bold" if tag == "th" else ""
+    return f'<{tag} style="{style}">{html}</{tag}>'
+
+
+# --- Lays out logs, versions and diffs as lines of text
+# A line is a list of (style, text); printing adds colour.
+
+_LONGEST_VALUE = 60
+
+
+def log_lines(entries: Iterable[LogEntry]) -> Iterator[Line]:
+    """A log, entry by entry as they come: a line for each, and one for its message and its stat if it has them."""
+    for entry in entries:
+        yield _head(entry)
+        yield from (_indented(line) for line in _further(entry))
+
+
+def graph_lines(entries: Iterable[LogEntry]) -> Iterator[Line]:
+    """A log next to its graph."""
+    rows = list(draw(entries))
+    width = max((len(row.graph) for row in rows), default=0)
+    for row in rows:
+        if row.entry is None:
+            yield [(GRAPH, row.graph)]
+            continue
+        yield [(GRAPH, _padded(row.graph, width)), (PLAIN, " "), *_head(row.entry)]
+        yield from _beside(row, _further(row.entry), width)
+
+
+def _beside(row: GraphRow, lines: Iterable[Line], width: int) -> Iterator[Line]:
+    return ([(GRAPH, _padded(row.below, width)), (PLAIN, " "), *_indented(line)] for line in lines)
+
+
+def _padded(text: str, width: int) -> str:
+    return text.ljust(width)
+
+
+def _head(entry: LogEntry) -> Line:
+    line = [(VERSION, str(entry.pin)), *_names(entry), (PLAIN, f"  {happened(entry)}")]
+    if entry.total_rows is not None:
+        line.append((PLAIN, f"  {counted(entry.total_rows, 'row')}"))
+    return [*line, (FAINT, f"  {entry.timestamp:%Y-%m-%d %H:%M:%S}")]
+
+
+def happened(entry: LogEntry) -> str:
+    """What made the version, and of what: ``merge (append) of exp@3``."""
+    return entry.words if entry.source is None else f"{entry.words} of {entry.source}{_remote(entry)}"
+
+
+def _remote(entry: LogEntry) -> str:
+    """Where the source of a fetched version is: its number is not one of here."""
+    source = (entry.source or "").rpartition("@")[0]
+    if entry.action != "fetch" or not (entry.branch or "").endswith(f"/{source}"):
+        return ""
+    return f" at {(entry.branch or '').removesuffix(f'/{source}')}"
+
+
+def _names(entry: LogEntry) -> Line:
+    """Branches and tags at a version, in brackets; without the tags that protect what clones and merges read."""
+    spans: Line = [(BRANCH, name) for name in entry.heads]
+    spans += [(TAG, f"tag: {name}") for name in entry.tags if not is_service_tag(name)]
+    spans += [(BRANCH, f"fork: {name}") for name in entry.forks if name not in entry.heads]
+    if not spans:
+        return []
+    line: Line = [(PLAIN, " (")]
+    for number, span in enumerate(spans):
+        line += [(PLAIN, ", "), span] if number else [span]
+    return [*line, (PLAIN, ")")]
+
+
+def _further(entry: LogEntry) -> Iterator[Line]:
+    if entry.message:
+        yield from ([(PLAIN, line)] for line in entry.message.splitlines())
+    if entry.stat is not None:
+        yield stat_line(entry.stat)
+
+
+def _indented(line: Line) -> Line:
+    return [(PLAIN, "    "), *line]
+
+
+def stat_line(stat: Stat) -> Line:
+    """What a version added and removed."""
+    parts: list[Line] = []
+    if stat.rows_added is not None and stat.rows_removed is not None:
+        parts.append(_both(f"{stat.rows_added:,}", f"{stat.rows_removed:,}", "rows"))
+    parts.append(_both(f"{stat.files_added:,}", f"{stat.files_removed:,}", "files"))
+    parts.append(_both(readable(stat.bytes_added), readable(stat.bytes_removed), ""))
+    line: Line = []
+    for number, part in enumerate(parts):
+        line += [(PLAIN, ", "), *part] if number else part
+    return line
+
+
+def _both(added: str, removed: str, what: str) -> Line:
+    spans: Line = [(PLUS, f"+{added}"), (PLAIN, " "), (MINUS, f"-{removed}")]
+    return [*spans, (PLAIN, f" {what}")] if what else spans
+
+
+def show_lines(detail: VersionDetail) -> Iterator[Line]:
+    """One version in full."""
+    yield from log_lines([detail.entry])
+    yield []
+    files = [
+        counted(detail.fragments, "fragment"),
+        f"{counted(detail.data_files, 'data file')}, {readable(detail.bytes)}",
+    ]
+    if detail.deletion_files:
+        files.append(
+            f"{counted(detail.deleted_rows, 'deleted row')} in {counted(detail.deletion_files, 'deletion file')}"
+        )
+    row_ids = ", stable row ids" if detail.stable_row_ids else ""
+    facts = {
+        "parents": ", ".join(map(str, detail.entry.parents)) or "none",
+        "files": ", ".join(files),
+        "format": f"{detail.storage_version or 'before 1.0'}{row_ids}",
+    }
+    yield from (_fact(name, value) for name, value in facts.items())
+    yield from (_fact("base", base) for base in detail.bases)
+    yield []
+    rows = [(column.path, column.type, "" if column.nullable else "not null") for column in detail.columns]
+    yield from _section("columns", rows)
+    yield from _section("indexes", [(index.name, ", ".join(index.columns)) for index in detail.indexes])
+    changes = [(each.key, f"{_value(each.before)} -> {_value(each.after)}") for each in detail.config_changes]
+    yield from _section("config", changes)
+
+
+def _fact(name: str, value: str) -> Line:
+    return [(FAINT, f"{name:<8}"), (PLAIN, value)]
+
+
+def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[Line]:
+    if rows:
+        yield [(FAINT, title)]
+        yield from ([(PLAIN, f"  {line}")] for line in aligned(rows))
+
+
+def diff_lines(diff: Diff, stat_only: bool = False) -> Iterator[Line]:
+    """A diff; with ``stat_only`` its last lines, which sum it up."""
+    if not stat_only:
+        yield [(VERSION, str(diff.before)), (PLAIN, " .. "), (VERSION, str(diff.after))]
+        yield from _columns(diff)
+        yield from _values(diff)
+        for example in diff.examples:
+            yield from _example(example)
+    yield _summary(diff)
+    yield [*stat_line(diff.stat)[_rows_end(diff.stat) :], (PLAIN, f", {_fragments(diff)}")]
+    yield from ([(FAINT, f"note: {note}")] for note in diff.notes)
+
+
+def _rows_end(stat: Stat) -> int:
+    """Rows are in the summary already."""
+    return 0 if stat.rows_added is None else 5
+
+
+def _columns(diff: Diff) -> Iterator[Line]:
+    for change in diff.columns:
+        style, mark = {"added": (PLUS, "+"), "dropped": (MINUS, "-")}.get(change.kind, (CHANGE, "~"))
+        said = change.after or change.before or ""
+        if change.before is not None and change.after is not None:
+            said = f"{change.kind}: {change.before} -> {change.after}"
+        yield [(style, f"{mark} column {change.column}"), (PLAIN, f"  {said}")]
+
+
+def _values(diff: Diff) -> Iterator[Line]:
+    for values in diff.values:
+        told = f"written again in {counted(values.fragments, 'fragment')}, {counted(values.rows, 'row')}"
+        yield [(CHANGE, f"~ values of {values.column}"), (PLAIN, f"  {told}")]
+
+
+def _example(example: RowExample) -> Iterator[Line]:
+    if example.kind == ADDED:
+        yield [(PLUS, f"+ {_text_row(example.after)}")]
+    elif example.kind == DELETED:
+        yield [(MINUS, f"- {_text_row(example.before)}")]
+    else:
+        before, after = plain_row(example.before) or {}, plain_row(example.after) or {}
+        names = [name for name in after if name not in before or before[name] == after[name]]
+        changed = [f"{name}: {_value(before[name])} -> {_value(after[name])}" for name in after if name not in names]
+        same = [f"{name}: {_value(after[name])}" for name in names]
+        yield [(CHANGE, f"~ {', '.join([*changed, *same])}")]
+
+
+def _text_row(row: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{name}: {_value(value)}" for name, value in (plain_row(row) or {}).items())
+
+
+def _summary(diff: Diff) -> Line:
+    rows = diff.rows
+    line: Line = [(PLUS, f"+{rows.added:,}"), (PLAIN, " "), (MINUS, f"-{rows.deleted:,}"), (PLAIN, " ")]
+    if rows.changed is not None:
+        line += [(CHANGE, f"~{rows.changed:,}"), (PLAIN, " ")]
+    return [*line, (PLAIN, f"rows ({rows.before:,} -> {rows.after:,})")]
+
+
+def _fragments(diff: Diff) -> str:
+    counts = diff.fragments
+    return f"{counted(counts.same, 'fragment')} in common, {counts.added:,} new, {counts.removed:,} gone, " + (
+        f"{counts.changed:,} changed"
+    )
+
+
+def _value(value: Any) -> str:
+    said = "null" if value is None else str(value)
+    return said if len(said) <= _LONGEST_VALUE else said[: _LONGEST_VALUE - 3] + "..."

@@ -1,0 +1,230 @@
+"""Branches and tags that have come to their end: look, decide, look again, and only then warn or delete."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, Tag, with_warning
+from lance_spark.core.show import moment_at
+from lance_spark.core.tracking import read_follows
+from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
+from lance_spark.format.versions import RESTORE, REVERT, read_trace
+from lance_spark.maintenance.expiry_rules import (
+    BRANCH,
+    DELETED,
+    DELETED_BRANCH,
+    STAYED,
+    TAG,
+    TOLD,
+    ExpiryEntry,
+    ExpiryOptions,
+    ExpiryOutcome,
+    ExpiryPlan,
+    ExpiryReport,
+    RefRecord,
+    decide,
+    decide_deleted,
+    is_due,
+    warning,
+)
+from lance_spark.merge.ancestry import Graph
+from lance_spark.refs.reflog import forget_branch, prune
+from lance_spark.refs.refs import check_unneeded, delete_tag
+from lance_spark.refs.rules import check_delete_branch
+from lance_spark.storage import refs
+from lance_spark.storage.datasets import find_latest, pin_latest
+from lance_spark.storage.files import each
+from lance_spark.storage.refs import drop_branch, read_change, read_changes
+from lance_spark.storage.versions import version_numbers
+from lance_spark.workspace.status import changes_since
+
+_CHANGED = "it was changed since the plan"
+
+
+def plan_expiry(location: DatasetLocation, now: datetime, options: ExpiryOptions | None = None) -> ExpiryPlan:
+    """What would become of all branches and tags by a time (UTC). Nothing is changed, and nothing written down.
+
+    Raises NotFound, CorruptData for a ref file that cannot be understood, StorageFailure.
+    """
+    options = options or ExpiryOptions()
+    table = refs.read_refs(location)
+    ending = [branch for branch in table.branches.values() if branch.lifetime.expire_after is not None]
+    heads = dict(zip([branch.name for branch in ending], each(location, partial(_head, location), ending), strict=True))
+    records = [_of_branch(branch, heads.get(branch.name)) for _, branch in sorted(table.branches.items())]
+    records += [_of_tag(tag) for _, tag in sorted(table.tags.items())]
+    due = [record.name for record in records if record.kind == BRANCH and is_due(record, now, options)]
+    unmerged = _unmerged(location, table, due)
+    entries = decide(records, table, unmerged, now, options)
+    deleted = decide_deleted(read_changes(location), table, now, options.undo_window)
+    return ExpiryPlan(location.uri, now, (*entries, *deleted), options)
+
+
+def carry_out(location: DatasetLocation, plan: ExpiryPlan, now: datetime) -> ExpiryReport:
+    """Warn of what the plan warns of, and delete what it says is expired, if all is still as it was.
+
+    ``now`` is the time by which the warnings are written, and by which the dataset is looked at again. What changed
+    since the plan stays, and so does what something else needs by now; the report says why. Raises InvalidOption for
+    the plan of another dataset, NotFound, CorruptData, StorageFailure.
+    """
+    if plan.dataset != location.uri:
+        raise InvalidOption(
+            f"The plan is for {plan.dataset}, not for {location.uri}.", hint="Make a plan for this one."
+        )
+    if not (plan.expired or plan.to_warn):
+        prune(location, now, plan.options.undo_window)  # every survey reads all records: they must not pile up
+        return ExpiryReport(plan, ())
+    # By the time of the plan: what has expired since then was in nobody's plan.
+    fresh = {entry.key: entry for entry in plan_expiry(location, min(now, plan.now), plan.options).entries}
+    outcomes = [_warn(location, entry, fresh.get(entry.key), now) for entry in plan.to_warn]
+    outcomes += [_delete(location, entry, fresh.get(entry.key)) for entry in plan.expired]
+    prune(location, now, plan.options.undo_window)
+    return ExpiryReport(plan, tuple(outcomes))
+
+
+def _warn(location: DatasetLocation, planned: ExpiryEntry, fresh: ExpiryEntry | None, now: datetime) -> ExpiryOutcome:
+    why = _difference(planned, fresh)
+    if not why:
+        name, warned = planned.record.name, warning(planned, now)
+        try:
+            if planned.record.kind == TAG:
+                tag = refs.read_tags(location, [name])[name]
+                refs.replace_tag_metadata(location, name, with_warning(tag.metadata, warned))
+            else:
+                branch = refs.read_branches(location, [name]).branches[name]
+                refs.replace_metadata(location, name, with_warning(branch.metadata, warned))
+        except (KeyError, NotFound):
+            why = _CHANGED
+    return _outcome(planned, STAYED if why else TOLD, why)
+
+
+def _delete(location: DatasetLocation, planned: ExpiryEntry, fresh: ExpiryEntry | None) -> ExpiryOutcome:
+    why = _difference(planned, fresh)
+    if not why:
+        try:
+            if planned.record.kind == TAG:
+                _delete_tag(location, planned.record)
+            elif planned.record.kind == DELETED_BRANCH:
+                _forget(location, planned.record)
+            else:
+                _delete_branch(location, planned.record)
+        except (Refused, NotFound, Conflict) as problem:
+            why = problem.message
+    return _outcome(planned, STAYED if why else DELETED, why)
+
+
+def _outcome(planned: ExpiryEntry, outcome: str, why: str) -> ExpiryOutcome:
+    return ExpiryOutcome(planned.record.kind, planned.record.name, planned.record.at, outcome, why)
+
+
+def _difference(planned: ExpiryEntry, fresh: ExpiryEntry | None) -> str:
+    """Why an entry of a plan is not carried out; "" if it is as it was."""
+    if fresh is None:
+        return "it is gone"
+    if fresh.record != planned.record:
+        return _CHANGED
+    return "" if fresh.state == planned.state else fresh.why or f"it is {fresh.state} by now"
+
+
+def _delete_tag(location: DatasetLocation, record: RefRecord) -> None:
+    tag = refs.read_tag(location, record.name)
+    if tag is None or _of_tag(tag) != record:
+        raise Refused(f"Tag '{record.name}': {_CHANGED}.")
+    delete_tag(location, record.name)
+
+
+def _delete_branch(location: DatasetLocation, record: RefRecord) -> None:
+    table = refs.read_refs(location)
+    check_delete_branch(table, record.name)
+    branch = table.branches[record.name]
+
+    def check() -> None:
+        """Once the ref file is gone: nothing needs the branch, and nobody wrote to it."""
+        check_unneeded(location, branch)
+        if _of_branch(branch, find_latest(location, branch.name)) != record:
+            raise Refused(f"Branch '{record.name}': {_CHANGED}.")
+
+    drop_branch(location, record.name, check)
+
+
+def _forget(location: DatasetLocation, record: RefRecord) -> None:
+    change = read_change(location, record.identity)
+    if change is None or not forget_branch(location, change):
+        raise Refused(f"The directory of branch '{record.name}': {_CHANGED}.")
+
+
+def _head(location: DatasetLocation, branch: Branch) -> PinnedVersion | None:
+    return find_latest(location, branch.name)
+
+
+def _of_branch(branch: Branch, head: PinnedVersion | None) -> RefRecord:
+    follows = read_follows(branch)
+    moment = None
+    if head is not None and head.stamp is not None:
+        # A branch without versions of its own begins with a copy of a version that may be old.
+        moment = max(branch.created_at, moment_at(head.stamp))
+    return RefRecord(
+        kind=BRANCH,
+        name=branch.name,
+        at="" if head is None else str(head),
+        moment=moment,
+        lifetime=branch.lifetime,
+        identity=branch.identity,
+        follows="" if follows is None else f"{follows.branch or MAIN} of {follows.remote}",
+    )
+
+
+def _of_tag(tag: Tag) -> RefRecord:
+    return RefRecord(TAG, tag.name, str(tag.target), tag.changed_at, tag.lifetime)
+
+
+def _unmerged(location: DatasetLocation, table: RefTable, names: list[str]) -> dict[str, str]:
+    """Which of the branches have changes that neither main nor their parent has, or where that is not known."""
+    graph = Graph(location, table)
+    found = {}
+    for name in names:
+        parent = table.branches[name].parent_branch
+        says = [_missing_in(location, graph, name, other) for other in dict.fromkeys((None, parent))]
+        if all(says):
+            found[name] = says[-1]
+    return found
+
+
+def _undone(location: DatasetLocation, graph: Graph, newest: PinnedVersion, beside: PinnedVersion) -> str:
+    """In words, that a branch was restored or reverted since it took in another one; "" if that is not known of it.
+
+    Its history has the merge, but its rows may not: then the merged branch is the only place that has them.
+    """
+    merged = graph.numbering(beside, graph.node(newest), newest)
+    if merged is None:
+        return ""
+    for span in graph.path(beside, graph.node(merged), newest):
+        since = graph.reader.versions(location, span.branch, span.after, span.until)
+        for version, transaction in graph.reader.transactions(location, span.branch, since).items():
+            trace = None if transaction is None else read_trace(transaction.properties)
+            taken_back = trace is not None and trace.action in (REVERT, RESTORE)
+            if taken_back or (transaction is not None and transaction.operation == "Restore"):
+                return (
+                    f"it was merged as {merged}, and {span.branch or MAIN}@{version} took back something since, "
+                    "perhaps that"
+                )
+    return ""
+
+
+def _missing_in(location: DatasetLocation, graph: Graph, name: str, other: str | None) -> str:
+    """In words, what a branch has that another one does not have; "" if that is nothing."""
+    try:
+        newest, beside = pin_latest(location, name), pin_latest(location, other)
+        held = graph.held(beside, newest).get(graph.identity(name), -1)
+        if held >= newest.version:
+            return _undone(location, graph, newest, beside)
+        fork = graph.fork(name)
+        known = max(held, -1 if fork is None else fork.version)
+        there = [version for version in version_numbers(location, name) if known < version <= newest.version]
+        if len(there) < newest.version - max(known, 0):
+            return f"versions of it were cleaned up, so nobody knows whether {other or MAIN} has its changes"
+        changes = changes_since(location, graph, newest, beside)
+    except (Refused, NotFound, Conflict, CorruptData) as problem:
+        return f"nobody knows whether {other or MAIN} has its changes: {problem.message}"
+    return f"{changes} of its versions are not in {other or MAIN}" if changes else ""

@@ -1,0 +1,415 @@
+"""Which branches and tags have come to their end: a decision over what is known of them and the time. Pure.
+
+A ref goes in two steps. The first run that sees its end coming writes a warning down, in the ref itself. A later run
+deletes it, once the end and the warning period are both over. A branch that got a new version meanwhile, a tag that was
+moved, and a ref with another ``expire_after`` end at another time, which nobody was warned of: they begin again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, kept_branches
+from lance_spark.core.refs import Lifetime, RefTable, Warned, is_own_tag, is_stream_tag
+from lance_spark.core.show import Card, Grid, Shown, counted, from_span, moment, to_span
+from lance_spark.errors import CorruptData, Refused
+from lance_spark.refs.rules import check_delete_branch, frozen_set_of
+
+
+def is_due(record: RefRecord, now: datetime, options: ExpiryOptions) -> bool:
+    """Whether the end of a ref is so near that more must be known of it."""
+    end = record.expires_at
+    return end is not None and now >= _before(end, options.warn)
+
+
+def decide(
+    records: Sequence[RefRecord],
+    table: RefTable,
+    unmerged: Mapping[str, str],
+    now: datetime,
+    options: ExpiryOptions,
+) -> tuple[ExpiryEntry, ...]:
+    """What becomes of each ref; expired ones come last, in the order in which they can be deleted.
+
+    ``table`` has all refs of the dataset. ``unmerged`` says, by the branch's name, which branches that are due have
+    changes that nothing else has, or that this is not known, in words. A branch that another ref needs stays, unless
+    that ref goes as well.
+    """
+    frozen = {name: of for name in table.tags if (of := frozen_set_of(table, name)) is not None}
+    alone = [_unless_frozen(_alone(record, unmerged, now, options), frozen) for record in records]
+    stay = [entry for entry in alone if entry.state != EXPIRED]
+    tags = [entry for entry in alone if entry.state == EXPIRED and entry.record.kind == TAG]
+    gone = {entry.record.name for entry in tags}
+    left = RefTable(table.branches, {name: tag for name, tag in table.tags.items() if name not in gone})
+    branches = [entry for entry in alone if entry.state == EXPIRED and entry.record.kind == BRANCH]
+    ordered, needed = _in_order(branches, left)
+    return (*stay, *needed, *tags, *ordered)
+
+
+def decide_deleted(
+    changes: Iterable[RefChange], table: RefTable, now: datetime, window: timedelta
+) -> tuple[ExpiryEntry, ...]:
+    """What becomes of the files of branches that were deleted, those of branches made from others first.
+
+    ``table`` has all refs of the dataset. A branch in it is none of them, even if a process that was about to delete it
+    was killed or refused.
+    """
+    kept, now_ns = kept_branches(changes, table.branches), int(now.timestamp() * 1e6) * 1000
+    tagged = {tag.branch: name for name, tag in table.tags.items()}
+    entries = []
+    for change in sorted(kept, key=lambda change: change.name, reverse=True):
+        record = RefRecord(DELETED_BRANCH, change.name, change.was, change.at, Lifetime(window), change.id)
+        if change.keeps(now_ns, window):
+            entries.append(ExpiryEntry(record, KEPT, "it can be restored until then"))
+        elif is_wanted(change, kept, now_ns, window):
+            entries.append(ExpiryEntry(record, NEEDED, "a deleted branch that was made from it can be restored"))
+        elif change.name in tagged:
+            entries.append(ExpiryEntry(record, NEEDED, f"tag '{tagged[change.name]}' is on it"))
+        else:
+            entries.append(ExpiryEntry(record, EXPIRED))
+    return tuple(entries)
+
+
+def _in_order(branches: list[ExpiryEntry], left: RefTable) -> tuple[list[ExpiryEntry], list[ExpiryEntry]]:
+    """Branches that can go, children first; and those that something needs, with what it is."""
+    ordered: list[ExpiryEntry] = []
+    while True:
+        needed = []
+        for entry in branches:
+            try:
+                check_delete_branch(left, entry.record.name)
+            except Refused as problem:
+                needed.append(replace(entry, state=NEEDED, why=problem.message))
+                continue
+            others = {name: branch for name, branch in left.branches.items() if name != entry.record.name}
+            left = RefTable(others, left.tags)
+            ordered.append(entry)
+        if len(needed) == len(branches):
+            return ordered, needed
+        waiting = {entry.key for entry in needed}
+        branches = [entry for entry in branches if entry.key in waiting]
+
+
+def _unless_frozen(entry: ExpiryEntry, frozen: Mapping[str, str]) -> ExpiryEntry:
+    """The entry of a ref; a tag of a frozen set, named by ``frozen``, is needed however old it is."""
+    name = entry.record.name
+    if entry.record.kind != TAG or name not in frozen or entry.state in (KEPT, UNKNOWN):
+        return entry
+    return replace(entry, state=NEEDED, why=f"it belongs to the frozen set '{frozen[name]}'")
+
+
+def _needing(record: RefRecord) -> str:
+    """What a tag that this package made is for; "" for all other refs."""
+    if record.kind == TAG and is_own_tag(record.name):
+        return "it protects what a clone or another branch reads"
+    if record.kind == TAG and is_stream_tag(record.name):
+        return "a streaming query goes on from it; delete it once the query is over"
+    return ""
+
+
+def _alone(record: RefRecord, unmerged: Mapping[str, str], now: datetime, options: ExpiryOptions) -> ExpiryEntry:
+    """What becomes of a ref, as far as no other ref needs it."""
+    lifetime, end = record.lifetime, record.expires_at
+    if "expire_after" in lifetime.unreadable:
+        return ExpiryEntry(record, UNKNOWN, "its expire_after cannot be understood")
+    if lifetime.expire_after is None:
+        return ExpiryEntry(record, KEPT)
+    if end is None:
+        return ExpiryEntry(record, UNKNOWN, "nothing says when it was last changed")
+    if not is_due(record, now, options):
+        return ExpiryEntry(record, KEPT)
+    if needing := _needing(record):
+        return ExpiryEntry(record, NEEDED, needing)
+    if record.follows:
+        return ExpiryEntry(record, NEEDED, f"it follows {record.follows}")
+    if lifetime.protected:
+        return ExpiryEntry(record, PROTECTED, "the protection has to go first")
+    why = unmerged.get(record.name, "") if record.kind == BRANCH and not options.force else ""
+    warned = lifetime.warned
+    if options.warn and (warned is None or warned.of != end):
+        return ExpiryEntry(record, WARN, why)
+    if now < max(end, end if warned is None or not options.warn else _after(warned.since, options.warn)):
+        return ExpiryEntry(record, WARNED, why)
+    return ExpiryEntry(record, UNMERGED if why else EXPIRED, why)
+
+
+def warning(entry: ExpiryEntry, now: datetime) -> Warned:
+    """What is written into a ref that is to be warned of."""
+    end = entry.record.expires_at
+    if end is None:
+        raise ValueError(f"{entry.record.name} has no end")
+    return Warned(now, end)
+
+
+def _before(when: datetime, span: timedelta) -> datetime:
+    try:
+        return when - span
+    except OverflowError:
+        return datetime.min.replace(tzinfo=timezone.utc)
+
+
+def _after(when: datetime, span: timedelta) -> datetime:
+    try:
+        return when + span
+    except OverflowError:
+        return datetime.max.replace(tzinfo=timezone.utc)
+
+
+# --- What is known of branches and tags that may expire, and what becomes of them: values that can be stored
+# Pure.
+
+BRANCH, TAG, DELETED_BRANCH = "branch", "tag", "deleted branch"
+"""Kinds. The files of a deleted branch are kept for a while, so that it can be restored."""
+KEPT, WARN, WARNED, EXPIRED, UNMERGED, NEEDED, PROTECTED, UNKNOWN = (
+    "kept",
+    "to be warned of",
+    "warned of",
+    "expired",
+    "unmerged",
+    "needed",
+    "protected",
+    "not known",
+)
+"""States of refs. Only what is expired goes."""
+DELETED, TOLD, STAYED = "deleted", "warned of", "stayed"
+"""What became of a ref."""
+DEFAULT_WARN = timedelta(days=7)
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ExpiryOptions:
+    """How refs expire."""
+
+    warn: timedelta = DEFAULT_WARN
+    """How long a warning stands before its ref goes. Zero deletes without any."""
+    undo_window: timedelta = DEFAULT_UNDO_WINDOW
+    """How long the files of a deleted branch are kept."""
+    force: bool = False
+    """Delete branches although nothing else has their changes, or although that is not known."""
+
+
+@dataclass(frozen=True)
+class RefRecord:
+    """What is known of a branch or tag."""
+
+    kind: str
+    name: str
+    at: str = ""
+    """``branch@version``: a branch's newest version, or the one that is tagged; "" if there is none to be found."""
+    moment: datetime | None = None
+    """When it was last changed: the commit of a branch's newest version, or when the tag was put there. UTC; None if
+    nothing says it."""
+    lifetime: Lifetime = field(default_factory=Lifetime)
+    identity: str = ""
+    """Tells a branch from a later one of the same name."""
+    follows: str = ""
+    """What the branch follows, ``main of origin``; "" for the user's own."""
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """Its end; None if it has none, or it is not known."""
+        if self.moment is None or self.lifetime.expire_after is None:
+            return None
+        try:
+            return self.moment + self.lifetime.expire_after
+        except OverflowError:
+            return None
+
+
+@dataclass(frozen=True)
+class ExpiryEntry:
+    """What becomes of a ref."""
+
+    record: RefRecord
+    state: str
+    why: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Kind and name."""
+        return self.record.kind, self.record.name
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """As a row of a table: ref, version, expires, warned since, state, why."""
+        end, warned = self.record.expires_at, self.record.lifetime.warned
+        since = "" if warned is None or warned.of != end else moment(warned.since)
+        return (
+            f"{self.record.kind} {self.record.name}",
+            self.record.at,
+            moment(end) if end else "never",
+            since,
+            self.state,
+            self.why,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class ExpiryPlan(Shown):
+    """What would become of all branches and tags of a dataset. It can be printed, stored and carried out."""
+
+    dataset: str
+    """URI."""
+    now: datetime
+    """The time by which the ends were counted, UTC."""
+    entries: tuple[ExpiryEntry, ...]
+    options: ExpiryOptions = ExpiryOptions()
+
+    def of(self, *states: str) -> tuple[ExpiryEntry, ...]:
+        """The refs in some states."""
+        return tuple(entry for entry in self.entries if entry.state in states)
+
+    @property
+    def expired(self) -> tuple[ExpiryEntry, ...]:
+        """The refs that go, in the order in which they can."""
+        return self.of(EXPIRED)
+
+    @property
+    def to_warn(self) -> tuple[ExpiryEntry, ...]:
+        """The refs that get a warning."""
+        return self.of(WARN)
+
+    def as_document(self) -> dict[str, Any]:
+        """As JSON values; :func:`from_document` reads them."""
+        return {
+            "format": _FORMAT,
+            "dataset": self.dataset,
+            "now": self.now.isoformat(),
+            "warn": from_span(self.options.warn),
+            "undo_window": from_span(self.options.undo_window),
+            "force": self.options.force,
+            "refs": [_entry_document(entry) for entry in self.entries],
+        }
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.as_document(), indent=2)
+
+    def grid(self, everything: bool = False) -> Grid:
+        """The refs that have an end as a table, or all."""
+        rows = (entry.row for entry in self.entries if everything or entry.state != KEPT or entry.record.expires_at)
+        return Grid(("ref", "at", "expires", "warned since", "state", "why"), tuple(rows))
+
+    @property
+    def summary(self) -> str:
+        """How many refs are in which state."""
+        return _counts(entry.state for entry in self.entries) or "no branches and no tags"
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, self.dataset, self.summary, grids=(self.grid(),))
+
+
+@dataclass(frozen=True)
+class ExpiryOutcome:
+    """What became of one ref."""
+
+    kind: str
+    name: str
+    at: str
+    outcome: str
+    why: str = ""
+    """Why it stayed."""
+
+
+@dataclass(frozen=True, repr=False)
+class ExpiryReport(Shown):
+    """What was done."""
+
+    plan: ExpiryPlan
+    outcomes: tuple[ExpiryOutcome, ...]
+    """Of the refs that were to be deleted or warned of."""
+
+    def of(self, outcome: str) -> tuple[ExpiryOutcome, ...]:
+        """Those that ended so."""
+        return tuple(each for each in self.outcomes if each.outcome == outcome)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was done that was planned."""
+        return not self.of(STAYED)
+
+    def to_json(self) -> str:
+        """Plan and outcomes as text."""
+        done = [dict(vars(outcome)) for outcome in self.outcomes]
+        return json.dumps({**self.plan.as_document(), "outcomes": done}, indent=2)
+
+    @property
+    def summary(self) -> str:
+        """How many refs ended how."""
+        return _counts(each.outcome for each in self.outcomes) or "nothing to do"
+
+    def _card(self) -> Card:
+        rows = ((f"{each.kind} {each.name}", each.at, each.outcome, each.why) for each in self.outcomes)
+        done = {(each.kind, each.name) for each in self.outcomes}
+        others = replace(self.plan, entries=tuple(entry for entry in self.plan.entries if entry.key not in done))
+        grids = (Grid(("ref", "at", "outcome", "why"), tuple(rows)), others.grid())
+        return Card(type(self).__name__, self.plan.dataset, self.summary, grids=grids)
+
+
+def from_document(document: Mapping[str, Any]) -> ExpiryPlan:
+    """A plan that was stored. Raises CorruptData."""
+    try:
+        if document["format"] != _FORMAT:
+            raise ValueError(f"it has format {document['format']}, not {_FORMAT}")
+        return ExpiryPlan(
+            dataset=str(document["dataset"]),
+            now=_time(document["now"]),
+            entries=tuple(_read_entry(entry) for entry in document["refs"]),
+            options=ExpiryOptions(
+                to_span("warn", document["warn"]),
+                to_span("undo_window", document["undo_window"]),
+                bool(document["force"]),
+            ),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise CorruptData(f"The expiry plan cannot be read: {problem}.", hint="Make the plan again.") from None
+
+
+def _entry_document(entry: ExpiryEntry) -> dict[str, Any]:
+    record = entry.record
+    warned, end = record.lifetime.warned, record.expires_at
+    return {
+        "kind": record.kind,
+        "name": record.name,
+        "at": record.at,
+        "changed": None if record.moment is None else record.moment.isoformat(),
+        "expires": None if end is None else end.isoformat(),
+        "state": entry.state,
+        "why": entry.why,
+        **record.lifetime.as_record(),
+        "warned": None if warned is None else str(warned),
+        "unreadable": list(record.lifetime.unreadable),
+        "identity": record.identity,
+        "follows": record.follows,
+    }
+
+
+def _read_entry(entry: Mapping[str, Any]) -> ExpiryEntry:
+    span, warned = entry["expire_after"], entry["warned"]
+    lifetime = Lifetime(
+        expire_after=None if span is None else to_span("expire_after", span),
+        retain_versions=entry["retain_versions"],
+        owner=entry["owner"],
+        protected=bool(entry["protected"]),
+        warned=None if warned is None else Warned(*map(_time, warned.split())),
+        unreadable=tuple(entry["unreadable"]),
+    )
+    changed = None if entry["changed"] is None else _time(entry["changed"])
+    record = RefRecord(
+        entry["kind"], entry["name"], entry["at"], changed, lifetime, entry["identity"], entry["follows"]
+    )
+    return ExpiryEntry(record, entry["state"], entry["why"])
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(timezone.utc)
+
+
+def _counts(words: Iterable[str]) -> str:
+    return ", ".join(f"{counted(number, 'ref')} {word}" for word, number in Counter(words).items())

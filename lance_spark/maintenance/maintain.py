@@ -1,0 +1,760 @@
+"""Looks after a dataset, or after all tables of a catalog: check, compaction, indexes, expiry of refs, cleanup."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+from lance_spark.catalog.rules import Catalog
+from lance_spark.cleanup.cleanup import CleanupPlan, plan_cleanup
+from lance_spark.cleanup.lake import clean_itself, find_tables
+from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, look_at, looks_at
+from lance_spark.cleanup.report import clones_among, held_back, unreadable
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.cleanup.sweep_rules import DELETE, DELETED
+from lance_spark.core.finding_codes import BASE_ABSENT, ERROR, UNREACHABLE
+from lance_spark.core.location import DatasetLocation, is_within
+from lance_spark.core.refs import MAIN, branch_or_none, is_plan
+from lance_spark.core.show import counted, few, moment_at, readable
+from lance_spark.engine.local import Engine
+from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
+from lance_spark.fsck.fsck import FsckOptions
+from lance_spark.fsck.fsck import fsck as run_fsck
+from lance_spark.fsck.rules import CheckFinding
+from lance_spark.indexes.indexes import list_indexes, optimize_indexes
+from lance_spark.maintenance import rules
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry_rules import (
+    BRANCH,
+    EXPIRED,
+    STAYED,
+    TAG,
+    UNMERGED,
+    WARN,
+    WARNED,
+    ExpiryEntry,
+    ExpiryPlan,
+)
+from lance_spark.maintenance.expiry_rules import (
+    DELETED as REF_DELETED,
+)
+from lance_spark.maintenance.report import CatalogRecord, MaintenanceReport
+from lance_spark.maintenance.rules import (
+    CLEANUP,
+    COMPACTION,
+    DONE,
+    EXPIRY,
+    FAILED,
+    FSCK,
+    INDEXES,
+    LEFT,
+    NOTHING,
+    OF_BRANCHES,
+    STEPS,
+    STOPPED,
+    WOULD,
+    CompactionRule,
+    KindSize,
+    MaintenancePolicy,
+    Memory,
+    StepRecord,
+    TablePolicy,
+    TableRecord,
+    check_due,
+    in_safe_order,
+    left_first,
+    most_valuable_first,
+    not_looked_at,
+    nothing_freed,
+    obstacle,
+    read_memory,
+    remember,
+    worth_again,
+)
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.storage import refs, versions
+from lance_spark.storage.commits import following
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.small_files import read_report, write_report
+from lance_spark.survey.survey import take_survey
+
+
+def maintain(catalog: Catalog, options: UpkeepOptions, engine: Engine, now_ns: int) -> MaintenanceReport:
+    """Look after what is in a directory: one dataset, or the tables of a catalog; see the functions below."""
+    if versions.version_numbers(catalog.root, None):
+        return maintain_dataset(catalog.root, options, engine, now_ns)
+    return maintain_catalog(catalog, options, engine, now_ns)
+
+
+def maintain_dataset(
+    location: DatasetLocation, options: UpkeepOptions, engine: Engine, now_ns: int
+) -> MaintenanceReport:
+    """Look after one dataset, which policies and reports know by the name of its directory.
+
+    ``now_ns`` is the time, nanoseconds since the epoch, by which all ages are counted. Whatever goes wrong is in the
+    report. Raises NotFound if there is no dataset, or it is not a wanted one, StorageFailure if the store does not
+    answer.
+    """
+    began = time.monotonic()
+    if not versions.version_numbers(location, None):
+        raise NotFound(f"There is no dataset in {location.uri}.", hint="Check the path.")
+    name = location.uri.rpartition("/")[2].removesuffix(".lance")
+    options.selection.check([name])
+    job = _telling(Job(options, engine, now_ns), location.uri, 1, began)
+    records = maintain_tables(job, [UpkeepTable(name, location)])
+    return _report(location.uri, options, records, now_ns, began)
+
+
+def maintain_catalog(catalog: Catalog, options: UpkeepOptions, engine: Engine, now_ns: int) -> MaintenanceReport:
+    """Look after all tables of a catalog side by side, then after the catalog's own table and stray directories.
+
+    Nothing of one table stops another, except that nothing is deleted while a table cannot be looked at: it may be a
+    clone that reads any other one. Raises only if the catalog itself cannot be read, or if nothing is there.
+    """
+    began = time.monotonic()
+    lake = find_tables(catalog)
+    options.selection.check([*(table.name for table in lake.tables), *lake.lost])
+    wanted = [table for table in lake.tables if options.selection.has(table.name)]
+    job = _job(options, engine, now_ns, (*lake.tables, *lake.readers))
+    job = _telling(job, catalog.uri, len(wanted), began)
+    records = maintain_tables(job, [UpkeepTable(table.name, table.location) for table in wanted])
+    records += [
+        TableRecord(name, "", error="its row leads to no directory below the catalog", exit_code=CorruptData.exit_code)
+        for name in lake.lost
+        if options.selection.has(name)
+    ]
+    report = _report(catalog.uri, options, records, now_ns, began)
+    steps = options.selection.steps - options.policy.everywhere.skip
+    whole = len(wanted) == len(lake.tables) and CLEANUP in steps
+    if job.held_back:
+        return replace(report, notes=(*lake.notes, f"nothing was deleted: every table is {job.held_back}"))
+    if not whole or (options.time_left is not None and not options.time_left()):
+        return replace(report, notes=lake.notes)
+    fleet = FleetOptions(options.policy.cleanup, options.execute, max_deletes_per_second=options.max_deletes_per_second)
+    upkeep, notes = clean_itself(catalog, fleet, engine, moment_at(now_ns))
+    told = tuple(
+        CatalogRecord(each.kind, each.name, each.state, each.files, each.bytes, each.what, each.error)
+        for each in upkeep
+    )
+    seconds = round(time.monotonic() - began, 3)
+    return replace(report, catalog=told, notes=(*lake.notes, *notes), seconds=seconds)
+
+
+def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[FleetTable, ...]) -> Job:
+    """With what tables need of one another."""
+    looks = looks_at(tables, engine)
+    bases = frozenset(row["base"] for row in looks if row["base"])
+    blind = unreadable(looks)
+    if blind:
+        return Job(options, engine, now_ns, bases=bases, held_back=held_back(blind)[0])
+    clones = clones_among(looks, {table.name: table.location.uri for table in tables})
+    return Job(options, engine, now_ns, clones, bases)
+
+
+def _telling(job: Job, root: str, tables: int, began: float) -> Job:
+    """The job, which tells its report while it runs if somebody wants to know."""
+    options = job.options
+    if options.progress is None:
+        return job
+    running = RunningReport(
+        lambda records: replace(_report(root, options, records, job.now_ns, began), expected=tables), options.progress
+    )
+    return replace(job, told=running.add)
+
+
+def _report(
+    root: str, options: UpkeepOptions, records: Sequence[TableRecord], now_ns: int, began: float
+) -> MaintenanceReport:
+    return MaintenanceReport(
+        root=root,
+        executed=options.execute,
+        tables=tuple(records),
+        started=moment_at(now_ns),
+        seconds=round(time.monotonic() - began, 3),
+        memory=remember(options.memory, records, now_ns) if options.execute else options.memory,
+    )
+
+
+# --- What all tables of one maintenance share
+
+_FEW = 5
+"""Tables that an error names."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which steps and tables are wanted, beside what the policy says."""
+
+    only: frozenset[str] = frozenset()
+    """Steps; none stands for all."""
+    skip: frozenset[str] = frozenset()
+    """Steps that are left out."""
+    tables: tuple[str, ...] = ()
+    """Names or patterns of tables; none stands for all."""
+    not_tables: tuple[str, ...] = ()
+    """Those that are left out."""
+
+    def __post_init__(self) -> None:
+        for step in sorted(self.only | self.skip):
+            if step not in STEPS:
+                raise InvalidOption(f"There is no step '{step}'.", hint=f"There are {', '.join(STEPS)}.")
+
+    @property
+    def steps(self) -> frozenset[str]:
+        """The steps that are wanted."""
+        return (self.only or frozenset(STEPS)) - self.skip
+
+    def check(self, tables: Sequence[str]) -> None:
+        """Raise NotFound if there are tables and none of them is wanted: a job with a misspelled name does nothing."""
+        if tables and not any(map(self.has, tables)):
+            raise NotFound(
+                f"No table is wanted of the {counted(len(tables), 'table')} there.",
+                hint=f"There are {few(sorted(tables), _FEW)}.",
+            )
+
+    def has(self, table: str) -> bool:
+        """Whether a table is wanted."""
+        if any(fnmatchcase(table, pattern) for pattern in self.not_tables):
+            return False
+        return not self.tables or any(fnmatchcase(table, pattern) for pattern in self.tables)
+
+
+@dataclass(frozen=True)
+class UpkeepOptions:
+    """How a maintenance is done."""
+
+    policy: MaintenancePolicy = field(default_factory=MaintenancePolicy)
+    execute: bool = False
+    selection: Selection = field(default_factory=Selection)
+    memory: Memory = field(default_factory=Memory)
+    side_by_side: int = 4
+    """Tables that are worked on at a time."""
+    time_left: Callable[[], bool] | None = None
+    """Whether another step may begin; None if time does not matter. With it the most valuable table is first."""
+    time_to_plan: Callable[[], bool] | None = None
+    """Whether another table may be planned; None if time does not matter. It has to be over sooner: a lake that takes
+    longer to look at than there is time would never be worked on."""
+    max_deletes_per_second: float | None = None
+    """Over all tables together."""
+    say: Callable[[str], object] = str
+    """Is told what becomes of each table."""
+    ended: Callable[[TableRecord], object] = bool
+    """Is given the record of each table as soon as it has ended, by several threads; not in a dry run."""
+    progress: Callable[[MaintenanceReport], object] | None = None
+    """Is given the report as it stands, marked as unfinished, when the tables are known and then after each of them."""
+
+    def __post_init__(self) -> None:
+        if self.side_by_side < 1:
+            raise InvalidOption("At least one table has to be worked on at a time.")
+
+    @property
+    def estimates(self) -> bool:
+        """Whether the cleanup is planned before it is done, which lists all files once more."""
+        return not self.execute or self.time_left is not None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One maintenance."""
+
+    options: UpkeepOptions
+    engine: Engine
+    now_ns: int
+    """When it began, nanoseconds since the epoch; ages are counted by it."""
+    clones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By table, URIs of other tables that read its files."""
+    bases: frozenset[str] = frozenset()
+    """Places that any of the tables read files from, beside their own."""
+    held_back: str = ""
+    """Why nothing may be deleted from any table."""
+    told: Callable[[TableRecord], object] = bool
+    """Is given the last record of each table, by several threads; in a dry run as well."""
+
+
+@dataclass(frozen=True)
+class UpkeepTable:
+    """A table to look after."""
+
+    name: str
+    location: DatasetLocation
+
+
+# --- Maintenance of many tables side by side: plan each, then do it, the most valuable first where time is short
+
+_LOG = logging.getLogger("lance_spark.maintain")
+
+
+def maintain_tables(job: Job, tables: Sequence[UpkeepTable]) -> list[TableRecord]:
+    """Plan the tables, and carry the plans out if that is wanted; a record for each, by name."""
+    if not job.options.execute:
+        return sorted(_each(job, tables, lambda table: _planned_table(job, table)), key=lambda record: record.name)
+    if job.options.time_left is None:
+        done = _each(job, tables, lambda table: _ended_table(job, table, plan_table(job, table)))
+        return sorted(done, key=lambda record: record.name)
+    by_name = {table.name: table for table in tables}
+    order = left_first({table.name: table.location.uri for table in tables}, job.options.memory)
+    plans = most_valuable_first(_each(job, [by_name[name] for name in order], lambda table: _in_time(job, table)))
+    done = _each(job, plans, lambda plan: _ended_table(job, by_name[plan.name], plan))
+    return sorted(done, key=lambda record: record.name)
+
+
+def _planned_table(job: Job, table: UpkeepTable) -> TableRecord:
+    record = plan_table(job, table)
+    job.told(record)
+    return record
+
+
+def _ended_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
+    record = carry_out_table(job, table, plan)
+    job.options.ended(record)
+    job.told(record)
+    return record
+
+
+def _in_time(job: Job, table: UpkeepTable) -> TableRecord:
+    """The plan of a table, if there is time for it."""
+    enough = job.options.time_to_plan
+    return plan_table(job, table) if enough is None or enough() else not_looked_at(_record(job, table))
+
+
+def _record(job: Job, table: UpkeepTable) -> TableRecord:
+    uri = table.location.uri
+    return TableRecord(table.name, uri, left_before=job.options.memory.of(uri).left)
+
+
+def _each(job: Job, items: Iterable[object], function: Callable[..., TableRecord]) -> list[TableRecord]:
+    """The function's records, a few side by side, begun in the order of the items."""
+    with ThreadPoolExecutor(job.options.side_by_side, "maintain") as pool:
+        return list(pool.map(function, items))
+
+
+def plan_table(job: Job, table: UpkeepTable) -> TableRecord:
+    """What is to be done to a table. Whatever goes wrong is in the record."""
+    record = _record(job, table)
+    try:
+        if not versions.version_numbers(table.location, None):
+            return record  # declared, and not written yet; or dropped meanwhile
+        steps = TableSteps(job, table)
+        branches = steps.branches()
+    except LanceSparkError as problem:
+        return replace(record, error=problem.message, exit_code=problem.exit_code)
+    wanted = job.options.selection.steps - steps.policy.skip
+    for step in STEPS:
+        for branch in branches if step in OF_BRANCHES else [None]:
+            if step in wanted and step not in steps.policy.for_branch(branch).skip:
+                record = _with(record, _planned(steps, step, branch, record.steps, job))
+    return record
+
+
+def _planned(steps: TableSteps, step: str, branch: str | None, before: Sequence[StepRecord], job: Job) -> Looked:
+    with _failing(StepRecord(step, (branch or MAIN) if step in OF_BRANCHES else None)) as ended:
+        looked = steps.plan(step, branch)
+        if looked.step.state == WOULD and not job.options.execute:
+            reason = obstacle(looked.step, before, steps.remembered, job.held_back)
+            # A check that is due comes first, and may find that all is well by now.
+            if reason and not any(each.state == WOULD and each.step == FSCK for each in before):
+                looked = replace(looked, step=looked.step.undone(STOPPED, reason))
+        ended.append(looked)
+    return ended[-1]
+
+
+def carry_out_table(job: Job, table: UpkeepTable, plan: TableRecord) -> TableRecord:
+    """Do what is planned for a table, step by step. Whatever goes wrong is in the record."""
+    if not any(step.state in (WOULD, NOTHING) for step in plan.steps):
+        return plan
+    steps = TableSteps(job, table)
+    record = replace(plan, steps=(), kinds=nothing_freed(plan.kinds), told=())
+    for planned in in_safe_order(plan.steps):
+        record = _with(record, _ended(job, steps, planned, record.steps))
+    job.options.say(f"{table.name}: {record.state}")
+    return record
+
+
+def _ended(job: Job, steps: TableSteps, planned: StepRecord, before: Sequence[StepRecord]) -> Looked:
+    if planned.state == NOTHING and not worth_again(planned, before):
+        return Looked(planned)
+    if planned.state not in (WOULD, NOTHING):
+        return Looked(planned)
+    reason = obstacle(planned, before, steps.remembered, job.held_back)
+    if reason:
+        return Looked(planned.undone(STOPPED, reason))
+    time_left = job.options.time_left
+    if time_left is not None and not time_left():
+        return Looked(planned.undone(LEFT))
+    began = time.monotonic()
+    with _failing(planned) as ended:
+        ended.append(steps.carry_out(planned))
+    looked = ended[-1]
+    return replace(looked, step=replace(looked.step, seconds=round(time.monotonic() - began, 3)))
+
+
+@contextmanager
+def _failing(step: StepRecord) -> Iterator[list[Looked]]:
+    """What a step raised, as a record of its own."""
+    ended: list[Looked] = []
+    try:
+        yield ended
+    except LanceSparkError as problem:
+        ended.append(Looked(step.undone(FAILED, error=problem.message, exit_code=problem.exit_code)))
+    except Exception as problem:  # noqa: BLE001 - of one table: it is reported, and must not end what others need
+        _LOG.exception("%s failed", step.name)
+        error = f"{type(problem).__name__}: {problem}"
+        ended.append(Looked(step.undone(FAILED, error=error, exit_code=LanceSparkError.exit_code)))
+
+
+def _with(record: TableRecord, looked: Looked) -> TableRecord:
+    return replace(
+        record,
+        steps=(*record.steps, looked.step),
+        kinds=record.kinds if looked.kinds is None else looked.kinds,
+        findings=record.findings if looked.findings is None else looked.findings,
+        told=(*record.told, *looked.told),
+    )
+
+
+# --- The steps of a maintenance on one table: planned, and carried out, by the verbs that they are named after
+
+_EXAMPLES = 3
+"""Findings that a report shows of a table."""
+_ABOUT_TO_GO = (WARN, WARNED, EXPIRED, UNMERGED)
+_ENDING = "its time is over soon, and a commit would prolong it"
+_STOPPING = frozenset({ERROR, UNREACHABLE})
+"""Severities of findings that keep everything that deletes from a table."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a step saw of the table beside its own record."""
+
+    step: StepRecord
+    kinds: Mapping[str, KindSize] | None = None
+    findings: Mapping[str, int] | None = None
+    told: tuple[str, ...] = ()
+    """What is worth a line of its own."""
+
+
+class TableSteps:
+    """The steps of one table."""
+
+    def __init__(self, job: Job, table: UpkeepTable) -> None:
+        self._job, self._table = job, table
+        self._location, self._engine = table.location, job.engine
+        self.policy: TablePolicy = job.options.policy.for_table(table.name)
+        self.remembered = job.options.memory.of(table.location.uri)
+
+    def branches(self) -> list[str | None]:
+        """Main and the branches that may be written to: what follows a remote's branch is left to fetches.
+
+        The plans of frozen sets are as large as they have to be: compaction would only store each a second time.
+        """
+        table = refs.read_refs(self._location)
+        plans = {name for name in table.branches if is_plan(name, table.tags)}
+        return [None, *sorted(table.branches.keys() - following(table).keys() - plans)]
+
+    def plan(self, step: str, branch: str | None) -> Looked:
+        """What a step would do. Raises what the verb raises."""
+        plans: dict[str, Callable[[str | None], Looked]] = {
+            FSCK: self._plan_fsck,
+            COMPACTION: self._plan_compaction,
+            INDEXES: self._plan_indexes,
+            EXPIRY: self._plan_expiry,
+            CLEANUP: self._plan_cleanup,
+        }
+        return plans[step](branch)
+
+    def carry_out(self, planned: StepRecord) -> Looked:
+        """Do it. Raises what the verb raises; whatever is found is a record."""
+        verbs: dict[str, Callable[[StepRecord], Looked]] = {
+            FSCK: self._do_fsck,
+            COMPACTION: self._do_compaction,
+            INDEXES: self._do_indexes,
+            EXPIRY: self._do_expiry,
+            CLEANUP: self._do_cleanup,
+        }
+        return verbs[planned.step](planned)
+
+    # --- fsck
+
+    def _plan_fsck(self, _: str | None) -> Looked:
+        return Looked(rules.fsck(check_due(self.remembered, self.policy.fsck, self._job.now_ns)))
+
+    def _do_fsck(self, planned: StepRecord) -> Looked:
+        cleanup = self._cleanup_policy()
+        options = FsckOptions(self.policy.fsck.deep, cleanup.clones, cleanup.clones_from)
+        report = run_fsck(self._location, options, self._engine, self._job.now_ns)
+        findings = [finding for finding in report.findings if not _is_known(finding, cleanup)]
+        stopping = [finding for finding in findings if finding.severity in _STOPPING]
+        state = STOPPED if stopping else DONE
+        why = f"{stopping[0].path}: {stopping[0].says}" if stopping else report.summary()
+        if len(stopping) > 1:
+            why += f" And {len(stopping) - 1:,} more."
+        told = tuple(f"{each.severity}: {each.path}: {each.says}" for each in findings[:_EXAMPLES])
+        counts = Counter(finding.severity for finding in findings)
+        return Looked(replace(planned, state=state, why=why), findings=dict(counts), told=told)
+
+    # --- compaction
+
+    def _plan_compaction(self, branch: str | None) -> Looked:
+        if branch in self._ending:
+            return Looked(StepRecord(COMPACTION, branch, NOTHING, _ENDING))
+        rule = self.policy.for_branch(branch).compaction
+        plan = optimize(self._location, branch, _options(rule, dry_run=True), self._engine).plan
+        told = rules.compaction(branch, plan.sources, plan.parts or len(plan.tasks), plan.bytes, rule.small_fragments)
+        return Looked(told)
+
+    def _do_compaction(self, planned: StepRecord) -> Looked:
+        branch = branch_or_none(str(planned.branch))
+        rule = self.policy.for_branch(branch).compaction
+        result = optimize(self._location, branch, _options(rule, dry_run=False), self._engine)
+        made = f"{counted(result.fragments_removed, 'fragment')} became {result.fragments_added:,}"
+        if result.conflicts:
+            made += f"; {counted(len(result.conflicts), 'task')} overtaken by other commits, for the next time"
+        return Looked(replace(planned, state=DONE, why=made, fragments=result.fragments_removed, written=result.bytes))
+
+    # --- indexes
+
+    def _plan_indexes(self, branch: str | None) -> Looked:
+        if branch in self._ending:
+            return Looked(StepRecord(INDEXES, branch, NOTHING, _ENDING))
+        rule = self.policy.for_branch(branch).indexes
+        infos = list_indexes(self._location, pin_latest(self._location, branch))
+        rows = max((info.rows_covered + info.rows_uncovered for info in infos), default=0)
+        stale = {info.name: info.rows_uncovered for info in infos}
+        return Looked(rules.indexes(branch, stale, rows, rule.stale_rows, rule.stale_percent))
+
+    def _do_indexes(self, planned: StepRecord) -> Looked:
+        branch = branch_or_none(str(planned.branch))
+        rule = self.policy.for_branch(branch).indexes
+        infos = list_indexes(self._location, pin_latest(self._location, branch))
+        results = []
+        for info in infos:
+            rows = info.rows_covered + info.rows_uncovered
+            if info.rows_uncovered >= rule.stale_rows and 100 * info.rows_uncovered >= rule.stale_percent * rows:
+                results += optimize_indexes(self._location, branch, info.name, self._engine)
+        why = "; ".join(
+            f"{result.name}: {counted(result.rows, 'row')} in {counted(result.segments, 'segment')}"
+            if result.changed
+            else f"{result.name}: {result.left or 'nothing to index'}"
+            for result in results
+        )
+        changed = any(result.changed for result in results)
+        written = sum(result.bytes for result in results)
+        rows = sum(result.rows for result in results)
+        return Looked(replace(planned, state=DONE if changed else NOTHING, why=why, rows=rows, written=written))
+
+    # --- expiry
+
+    @cached_property
+    def _expiry(self) -> ExpiryPlan:
+        return plan_expiry(self._location, self._now, self.policy.expiry)
+
+    @cached_property
+    def _ending(self) -> frozenset[str]:
+        """Branches that are about to go. A commit, also one that changes no row, would let them live on."""
+        return frozenset(entry.record.name for entry in self._expiry.of(*_ABOUT_TO_GO) if entry.record.kind == BRANCH)
+
+    @property
+    def _now(self) -> datetime:
+        return moment_at(self._job.now_ns)
+
+    def _plan_expiry(self, _: str | None) -> Looked:
+        plan = self._expiry
+        told = tuple(
+            f"{entry.record.kind} {entry.record.name} is over and stays: {entry.why}" for entry in plan.of(UNMERGED)
+        )
+        return Looked(rules.expiry(_names(plan.expired), _names(plan.to_warn)), told=told)
+
+    def _do_expiry(self, planned: StepRecord) -> Looked:
+        plan = plan_expiry(self._location, self._now, self.policy.expiry)
+        read = self._read_by_clones() if plan.expired else frozenset()
+        held = [entry for entry in plan.expired if entry.record.kind != TAG and entry.record.name in read]
+        plan = replace(plan, entries=tuple(entry for entry in plan.entries if entry not in held))
+        report = carry_out(self._location, plan, self._now)
+        told = [f"{entry.record.kind} {entry.record.name} is over and stays: a clone reads its files" for entry in held]
+        told += [f"{each.kind} {each.name} stays: {each.why}" for each in report.of(STAYED)]
+        told += [f"branch {entry.record.name} is over and stays: {entry.why}" for entry in plan.of(UNMERGED)]
+        deleted = report.of(REF_DELETED)
+        return Looked(replace(planned, state=DONE, why=report.summary, refs=len(deleted)), told=tuple(told))
+
+    def _read_by_clones(self) -> frozenset[str]:
+        """Branches whose files a clone reads, whether it is recorded, named by the policy, or a table of the lake."""
+        cleanup = self._cleanup_policy()
+        survey = take_survey(self._location, cleanup.clones, cleanup.clones_from)
+        clones = [FleetTable(place.uri, place) for place in survey.repositories[1:]]
+        bases = set(self._job.bases)
+        for row in (row for batch in look_at(clones) for row in batch.to_pylist()):
+            if row["error"]:
+                raise Refused(f"A clone cannot be looked at: {row['error']}", hint="Branches may be what it reads.")
+            bases.add(row["base"])
+        names = [chain.branch for _, chain in survey.owned() if chain.branch is not None]
+        return frozenset(
+            name for name in names if any(base and is_within(base, self._location.branch_uri(name)) for base in bases)
+        )
+
+    # --- cleanup
+
+    def _plan_cleanup(self, _: str | None) -> Looked:
+        if not self._job.options.estimates:
+            return Looked(StepRecord(CLEANUP, why="what no version or ref needs"))
+        plan = self._cleanup()
+        try:
+            return Looked(_planned_step(plan), kinds=_kinds(plan))
+        finally:
+            plan.runner.release()
+
+    def _do_cleanup(self, planned: StepRecord) -> Looked:
+        plan = self._cleanup()
+        try:
+            would = _planned_step(plan)
+            if would.state == NOTHING:
+                return Looked(would, kinds=_kinds(plan))
+            options = self._job.options
+            share = options.max_deletes_per_second
+            report = plan.apply(None if share is None else share / options.side_by_side)
+        finally:
+            plan.runner.release()
+        (files, freed), (failed, _) = report.count(DELETED), report.count(FAILED)
+        why = f"{counted(files, 'file')}, {readable(freed)} freed"
+        error = f"{counted(failed, 'file')} could not be deleted; the next run finishes" if failed else ""
+        step = replace(planned, state=FAILED if failed else DONE, why=why, error=error, files=files, freed=freed)
+        return Looked(step, kinds=_kinds(plan, _freed(report.outcomes)))
+
+    def _cleanup(self) -> CleanupPlan:
+        return plan_cleanup(self._location, self._cleanup_policy(), self._engine, self._job.now_ns)
+
+    def _cleanup_policy(self) -> CleanupPolicy:
+        """That of the table; other tables that read its files are clones."""
+        policy = self.policy.kept_for_undo
+        return replace(policy, clones=(*policy.clones, *self._job.clones.get(self._table.name, ())))
+
+
+def _names(entries: Sequence[ExpiryEntry]) -> list[str]:
+    return [f"{entry.record.kind} {entry.record.name}" for entry in entries]
+
+
+def _options(rule: CompactionRule, dry_run: bool) -> OptimizeOptions:
+    return OptimizeOptions(rule.target_rows, own_only=rule.own_only, dry_run=dry_run, order=rule.order)
+
+
+def _is_known(finding: CheckFinding, policy: CleanupPolicy) -> bool:
+    """Whether the policy says that this base path needs no looking after."""
+    return finding.code == BASE_ABSENT and finding.path.rstrip("/") in {base.rstrip("/") for base in policy.known_bases}
+
+
+def _planned_step(plan: CleanupPlan) -> StepRecord:
+    report = plan.report()
+    files, freed = report.to_delete
+    return rules.cleanup(sum(counts.get("removed", 0) for counts in report.versions.values()), files, freed)
+
+
+def _kinds(plan: CleanupPlan, freed: Mapping[str, int] | None = None) -> dict[str, KindSize]:
+    """Bytes by kind of file, of all files there are, and of those that go; or that went, if they are given."""
+    owned: Counter[str] = Counter()
+    goes: Counter[str] = Counter()
+    for row in plan.report().planned:
+        owned[row["kind"]] += row["bytes"]
+        if row["action"] == DELETE:
+            goes[row["kind"]] += row["bytes"]
+    told = goes if freed is None else freed
+    return {kind: KindSize(size, told.get(kind, 0)) for kind, size in sorted(owned.items())}
+
+
+def _freed(outcomes: Sequence[Mapping[str, Any]]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for row in outcomes:
+        if row["outcome"] == DELETED:
+            sums[row["kind"]] += row["bytes"]
+    return sums
+
+
+# --- The report of a maintenance while it runs: what was done is told as well by a run that is killed or out of time
+
+_QUICK = 0.5
+"""Seconds that a telling may take without a pause after it."""
+_SHARE = 10
+"""So many times as long as a slow telling took, none follows: a page of 50,000 tables is not written for each."""
+
+
+class RunningReport:
+    """Tells the report after each table; threads share one."""
+
+    def __init__(
+        self, report: Callable[[Sequence[TableRecord]], MaintenanceReport], tell: Callable[[MaintenanceReport], object]
+    ) -> None:
+        """``report`` makes the report of some records. The first one, of no table, is told at once."""
+        self._report, self._tell = report, tell
+        self._lock = threading.Lock()
+        self._ended: list[TableRecord] = []
+        self._next = 0.0
+        self._told()
+
+    def add(self, record: TableRecord) -> None:
+        """Tell how a table ended. That a store fails meanwhile is no error: the last report says what is wrong."""
+        with self._lock:
+            self._ended.append(record)
+            if time.monotonic() >= self._next:
+                self._told()
+
+    def _told(self) -> None:
+        began = time.monotonic()
+        with suppress(LanceSparkError):
+            self._tell(self._report(sorted(self._ended, key=lambda record: record.name)))
+        took = time.monotonic() - began
+        self._next = began + took + _SHARE * took if took > _QUICK else began
+
+
+# --- The file of what runs remember, written while a run goes on: a killed one has not checked its tables for nothing
+
+_PAUSE = 60
+"""Seconds between two writes. The file names all tables of a lake: written for each of 50,000 it would cost hours."""
+
+
+class StateFile:
+    """What runs remember of tables, by path or URI; threads share one."""
+
+    def __init__(self, path: str, storage: Mapping[str, str], now_ns: int) -> None:
+        """``now_ns`` is when the run began, nanoseconds since the epoch: checks count from then."""
+        self._path, self._storage, self._now_ns = path, storage, now_ns
+        self._lock = threading.Lock()
+        self._ended: list[TableRecord] = []
+        self._next = time.monotonic() + _PAUSE
+
+    def load(self) -> Memory:
+        """What the last run left; nothing where there is no file. Raises CorruptData, StorageFailure."""
+        text = read_report(self._path, self._storage)
+        return Memory() if text is None else read_memory(text)
+
+    def add(self, record: TableRecord) -> None:
+        """Remember how a table ended; it is written with the next write. A store that fails meanwhile is no error."""
+        with self._lock:
+            self._ended.append(record)
+            if time.monotonic() < self._next:
+                return
+            try:
+                self._write()
+            except LanceSparkError:
+                self._next = time.monotonic() + _PAUSE  # the write at the end says what is wrong
+
+    def close(self) -> None:
+        """Write what was not written yet. Raises CorruptData, StorageFailure."""
+        with self._lock:
+            if self._ended:
+                self._write()
+
+    def _write(self) -> None:
+        """On top of what is there by now: another run, of other tables, may have written meanwhile."""
+        memory = remember(self.load(), self._ended, self._now_ns)
+        write_report(self._path, memory.to_json(), self._storage)
+        self._ended.clear()
+        self._next = time.monotonic() + _PAUSE

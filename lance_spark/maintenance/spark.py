@@ -1,0 +1,93 @@
+"""Maintenance from Python, for a table and for a catalog; and the session that its threads share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from lance_spark.core.options import to_span
+from lance_spark.core.show import Tell, untold
+from lance_spark.engine.session_spark import engine_for, engine_of, session_or_none
+from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain_catalog, maintain_dataset
+from lance_spark.maintenance.rules import MaintenancePolicy, maintenance_policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lance_spark.catalog.rules import Catalog
+    from lance_spark.core.location import DatasetLocation
+    from lance_spark.engine.local import Engine
+    from lance_spark.engine.session_spark import Where
+    from lance_spark.maintenance.report import MaintenanceReport
+
+Policy = MaintenancePolicy | Mapping[str, Any]
+"""A policy, or the words of a policy file as a dictionary."""
+
+
+def maintain_table(
+    spark: SparkSession | None, location: DatasetLocation, policy: Policy | None, execute: bool, where: Where
+) -> MaintenanceReport:
+    """Of one dataset."""
+    options = UpkeepOptions(policy_of(policy), execute)
+    return maintain_dataset(location, options, engine_of(session_or_none(spark), where), time.time_ns())
+
+
+def maintain_tables_of(
+    spark: SparkSession | None,
+    catalog: Catalog,
+    policy: Policy | None,
+    execute: bool,
+    where: Where,
+    limit: str | timedelta | None,
+) -> MaintenanceReport:
+    """Of all tables of a catalog."""
+    options = UpkeepOptions(policy_of(policy), execute, Selection(), **clocks(limit))
+    session = session_or_none(spark)  # threads of a pool have no active session
+    return maintain_catalog(catalog, options, engine_of(session, where), time.time_ns())
+
+
+def policy_of(policy: Policy | None) -> MaintenancePolicy:
+    """The policy. Raises InvalidOption for a dictionary with other words."""
+    if policy is None:
+        return MaintenancePolicy()
+    return policy if isinstance(policy, MaintenancePolicy) else maintenance_policy(policy)
+
+
+class Clocks(TypedDict, total=False):
+    """What an UpkeepOptions needs to know about time."""
+
+    time_left: Callable[[], bool]
+    time_to_plan: Callable[[], bool]
+
+
+def clocks(limit: str | timedelta | None) -> Clocks:
+    """For a span of time that begins now, of which half may go into plans. Raises InvalidOption."""
+    if limit is None:
+        return {}
+    span = to_span("for", limit) if isinstance(limit, str) else limit
+    now = time.monotonic()
+    half, end = now + span.total_seconds() / 2, now + span.total_seconds()
+    return {"time_left": lambda: time.monotonic() < end, "time_to_plan": lambda: time.monotonic() < half}
+
+
+def shared_engine(
+    where: Where,
+    session: Callable[[], SparkSession],
+    parallelism: int | None = None,
+    tell: Tell = untold,
+) -> Engine:
+    """The engine of a job whose threads share a session.
+
+    A thread does not see the session that is active in another one. It would take the one that is there for its own,
+    and stop it at the end.
+    """
+    active, lock = session_or_none(None), threading.Lock()
+
+    def shared() -> SparkSession:
+        with lock:
+            return session() if active is None else active
+
+    return engine_for(where, shared, parallelism, tell)

@@ -1,0 +1,482 @@
+"""The conflict matrix, as data: what becomes of a change of theirs where ours changed the same thing. Pure.
+
+A side may have changed one fragment, or one column, in several ways at once. Then every pair of ways counts, and one
+pair that is a conflict makes the whole a conflict. A change that both sides made counts for neither.
+docs/branches-and-merges.md shows both tables to users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, NamedTuple, TypeVar
+
+from lance_spark.errors import NotCommittable
+from lance_spark.format.contents import Field, Fragment
+from lance_spark.format.operations import Steps
+from lance_spark.format.row_ids import Rewrite
+from lance_spark.format.versions import Snapshot
+
+
+class Decision(NamedTuple):
+    """One cell of a matrix."""
+
+    outcome: str
+    """What the result has: the change of ours, of theirs, both, or none because it is a conflict."""
+    reason: str = ""
+    """Why it is a conflict. For "both, if ...": why it is one otherwise."""
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether the two never combine."""
+        return self.outcome == "conflict"
+
+
+def _conflict(reason: str) -> Decision:
+    return Decision("conflict", reason)
+
+
+class FragmentChange(Enum):
+    """What a side did to a fragment of the base. The values are the headings in the documentation."""
+
+    UNCHANGED = "unchanged"
+    ROWS_DELETED = "rows deleted"
+    ROWS_UPDATED = "rows updated"
+    """Or may have been updated: a version in between is gone."""
+    COLUMNS_WRITTEN = "columns written"
+    COMPACTED = "compacted"
+    """Its rows are in another fragment, and it is known where."""
+    GONE = "gone"
+    """All its rows were deleted or updated, or nobody knows where they are."""
+
+
+class ColumnEdit(Enum):
+    """What a side did to a column of the base. The values are the headings in the documentation."""
+
+    UNCHANGED = "unchanged"
+    COMMENTED = "comment changed"
+    """Any metadata of the column was changed."""
+    ALTERED = "altered"
+    DROPPED = "dropped or cast"
+
+
+_OURS, _THEIRS, _BOTH = Decision("ours"), Decision("theirs"), Decision("both")
+OTHER_ROWS = Decision("both, if other rows", "both sides deleted or updated the same rows")
+OTHER_COLUMNS = Decision("both, if other columns", "both sides wrote the same column of the same rows")
+# An updated row is a deleted one and a new one: the new copy would lack the values that the other side wrote.
+_OURS_UPDATED = _conflict("ours updated rows of which theirs wrote a column")
+_THEIRS_UPDATED = _conflict("theirs updated rows of which ours wrote a column")
+COMPACTED_OURS = _conflict("theirs wrote a column of rows that ours compacted")
+GONE_OURS = _conflict("rows that ours rewrote or removed were changed")
+GONE_THEIRS = _conflict("both sides changed rows that theirs rewrote or removed")
+_COMMENTED = _conflict("the comment of column '{}' was changed on both sides")
+_ALTERED = _conflict("column '{}' was altered on one side and altered or dropped on the other")
+
+Kind = TypeVar("Kind", FragmentChange, ColumnEdit)
+Matrix = Mapping[tuple[Kind, Kind], Decision]
+"""Decisions by (change of theirs, change of ours)."""
+
+
+def _matrix(rows: Mapping[Kind, tuple[Decision, ...]]) -> Matrix[Kind]:
+    """A row for each change of theirs; its cells are by the change of ours, in the same order."""
+    return {(theirs, ours): cell for theirs, row in rows.items() for ours, cell in zip(rows, row, strict=True)}
+
+
+_MOVED, _LOST, _GONE = COMPACTED_OURS, GONE_OURS, GONE_THEIRS  # short, so that the table fits
+# fmt: off
+FRAGMENTS: Matrix[FragmentChange] = _matrix({
+    # of ours:                       UNCHANGED  ROWS_DELETED  ROWS_UPDATED   COLUMNS_WRITTEN   COMPACTED  GONE
+    FragmentChange.UNCHANGED:       (_OURS,     _OURS,        _OURS,         _OURS,            _OURS,     _OURS),
+    FragmentChange.ROWS_DELETED:    (_THEIRS,   OTHER_ROWS,   OTHER_ROWS,    _BOTH,            _BOTH,     _LOST),
+    FragmentChange.ROWS_UPDATED:    (_THEIRS,   OTHER_ROWS,   OTHER_ROWS,    _THEIRS_UPDATED,  _BOTH,     _LOST),
+    FragmentChange.COLUMNS_WRITTEN: (_THEIRS,   _BOTH,        _OURS_UPDATED, OTHER_COLUMNS,    _MOVED,    _LOST),
+    FragmentChange.COMPACTED:       (_THEIRS,   _BOTH,        _BOTH,         _BOTH,            _BOTH,     _OURS),
+    FragmentChange.GONE:            (_THEIRS,   _GONE,        _GONE,         _GONE,            _BOTH,     _GONE),
+})
+COLUMNS: Matrix[ColumnEdit] = _matrix({
+    # of ours:                       UNCHANGED  COMMENTED      ALTERED         DROPPED
+    ColumnEdit.UNCHANGED:           (_OURS,     _OURS,         _OURS,          _OURS),
+    ColumnEdit.COMMENTED:           (_THEIRS,   _COMMENTED,    _BOTH,          _ALTERED),
+    ColumnEdit.ALTERED:             (_THEIRS,   _BOTH,         _ALTERED,       _ALTERED),
+    ColumnEdit.DROPPED:             (_THEIRS,   _ALTERED,      _ALTERED,       _ALTERED),
+})
+# fmt: on
+
+
+def decide(matrix: Matrix[Kind], theirs: Collection[Kind], ours: Collection[Kind]) -> list[Decision]:
+    """The decisions for everything that the two sides did to one fragment or column, in the order of the matrix."""
+    return [decision for (their, our), decision in matrix.items() if their in theirs and our in ours]
+
+
+# --- What two sides did to the columns of a table, and whether the two combine
+# Pure.
+
+Metadata = tuple[tuple[str, bytes], ...]
+"""Metadata of a column, sorted by key; a comment is part of it."""
+
+
+@dataclass(frozen=True)
+class ColumnChanges:
+    """What to do to the columns of ours so that they have the changes of theirs as well."""
+
+    drop: tuple[str, ...] = ()
+    """Columns of ours, by their names there."""
+    rename: tuple[tuple[str, str], ...] = ()
+    """(name in ours, new name)."""
+    relax: tuple[str, ...] = ()
+    """Columns, by new name, that may be null from now on."""
+    add: tuple[str, ...] = ()
+    """Columns of theirs."""
+    comment: tuple[tuple[str, Metadata], ...] = ()
+    """(column, by new name; its metadata in theirs)."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.drop or self.rename or self.relax or self.add or self.comment)
+
+
+@dataclass(frozen=True)
+class ColumnMerge:
+    """The outcome of a three-way comparison of columns."""
+
+    changes: ColumnChanges = field(default_factory=ColumnChanges)
+    conflicts: tuple[str, ...] = ()
+
+
+Tree = tuple[Field, ...]
+"""A column with the fields inside it, depth first."""
+
+
+def merge_columns(base: Sequence[Field], ours: Sequence[Field], theirs: Sequence[Field]) -> ColumnMerge:
+    """Compare the columns of three versions, by field id: a renamed column is the same one, a cast one is not."""
+    before, mine, other = trees(base), trees(ours), trees(theirs)
+    merged = [_merge_column(tree, mine.get(key), other.get(key)) for key, tree in before.items()]
+    new = [tree[0] for key, tree in other.items() if key not in before and mine.get(key) != tree]
+    changes = ColumnChanges(
+        drop=tuple(name for column in merged for name in column.changes.drop),
+        rename=tuple(names for column in merged for names in column.changes.rename),
+        relax=tuple(name for column in merged for name in column.changes.relax),
+        comment=tuple(comment for column in merged for comment in column.changes.comment),
+        add=tuple(column.name for column in new),
+    )
+    conflicts = [reason for column in merged for reason in column.conflicts]
+    conflicts += [
+        f"column '{column.name}', which cannot be null, was added on one side" for column in new if not column.nullable
+    ]
+    kept = {tree[0].name for tree in mine.values()} - {*changes.drop, *(old for old, _ in changes.rename)}
+    names = [*changes.add, *(name for _, name in changes.rename)]
+    conflicts += [f"both sides have a new column '{name}'" for name in names if name in kept]
+    return ColumnMerge(changes, tuple(conflicts))
+
+
+def _merge_column(base: Tree, ours: Tree | None, theirs: Tree | None) -> ColumnMerge:
+    """What to do to one column of the base, by the matrix."""
+    before, kinds = base[0], _kinds(base, theirs, ours)
+    reasons = [cell.reason for cell in decide(COLUMNS, kinds, _kinds(base, ours, theirs)) if cell.is_conflict]
+    if theirs is not None and ColumnEdit.ALTERED in kinds:
+        reasons = reasons or _impossible(base, theirs)
+    if reasons:
+        return ColumnMerge(conflicts=tuple(reason.format(before.name) for reason in reasons))
+    if ColumnEdit.DROPPED in kinds:
+        return ColumnMerge(ColumnChanges(drop=(before.name,)))
+    if ours is None or theirs is None:
+        return ColumnMerge()
+    after = theirs[0] if ColumnEdit.ALTERED in kinds else ours[0]
+    changes = ColumnChanges(
+        rename=((before.name, after.name),) if ours[0].name != after.name else (),
+        relax=(after.name,) if after.nullable and not ours[0].nullable else (),
+        comment=((after.name, theirs[0].metadata),) if ColumnEdit.COMMENTED in kinds else (),
+    )
+    return ColumnMerge(changes)
+
+
+def _kinds(base: Tree, side: Tree | None, other: Tree | None) -> set[ColumnEdit]:
+    """What a side did to a column, except for what the other side did as well."""
+    if side is None:
+        return {ColumnEdit.UNCHANGED if other is None else ColumnEdit.DROPPED}
+    known = [tree for tree in (base, other) if tree is not None]
+    kinds = set()
+    if all(side[0].metadata != tree[0].metadata for tree in known):
+        kinds.add(ColumnEdit.COMMENTED)
+    if all(_shape(side) != _shape(tree) for tree in known):
+        kinds.add(ColumnEdit.ALTERED)
+    return kinds or {ColumnEdit.UNCHANGED}
+
+
+def _shape(tree: Tree) -> Tree:
+    """All of a column except for its metadata."""
+    return tree[0]._replace(metadata=()), *tree[1:]
+
+
+def _impossible(base: Tree, theirs: Tree) -> list[str]:
+    """Why pylance cannot alter a column in this way if ours has changed other columns."""
+    if base[1:] != theirs[1:] or base[0].type != theirs[0].type:
+        return ["the fields inside column '{}' were changed on one side and other columns on the other"]
+    return ["column '{}' may not be null any more on one side"] if base[0].nullable > theirs[0].nullable else []
+
+
+def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
+    """Columns that kept their names but got new ids: their values were rewritten in another type."""
+    before = {tree[0].name: key for key, tree in trees(base).items()}
+    after = {tree[0].name: key for key, tree in trees(side).items()}
+    return [name for name, key in before.items() if after.get(name, key) != key]
+
+
+def trees(fields: Sequence[Field]) -> dict[int, Tree]:
+    """The columns of a flattened schema, by id."""
+    columns: dict[int, list[Field]] = {}
+    column_of: dict[int, int] = {}
+    for entry in fields:
+        column = entry.id if entry.parent_id < 0 else column_of[entry.parent_id]
+        column_of[entry.id] = column
+        columns.setdefault(column, []).append(entry)
+    return {key: tuple(tree) for key, tree in columns.items()}
+
+
+def renumbered(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
+    """Columns whose id means another column on a side: an earlier merge had to give them new ids.
+
+    By their ids, the values of one column would be read as those of another.
+    """
+    before, after = trees(base), trees(side)
+    names = {tree[0].name: key for key, tree in after.items()}
+    return [
+        tree[0].name
+        for key, tree in before.items()
+        if key in after and after[key][0].name != tree[0].name and names.get(tree[0].name, key) != key
+    ]
+
+
+def match_fields(theirs: Sequence[Field], result: Sequence[Field]) -> dict[int, int]:
+    """Field ids of theirs to those of the result, by the path of names."""
+    there = {path: entry.id for path, entry in _paths(result).items()}
+    return {entry.id: there[path] for path, entry in _paths(theirs).items() if path in there}
+
+
+def strange_fields(result: Collection[int], theirs: Collection[int], matched: Mapping[int, int]) -> set[int]:
+    """Ids of a merged table that mean another column in files of theirs, or one that theirs dropped.
+
+    Read by its id, a new column of the result would have the values of that one. ``matched`` are ids of theirs to those
+    in the result.
+    """
+    given = set(matched.values())
+    return {key for key in result if key not in matched and (key in given or key not in theirs)}
+
+
+def _paths(fields: Sequence[Field]) -> dict[tuple[str, ...], Field]:
+    path_of: dict[int, tuple[str, ...]] = {}
+    fields_by_path = {}
+    for entry in fields:
+        path = (*path_of.get(entry.parent_id, ()), entry.name)
+        path_of[entry.id] = path
+        fields_by_path[path] = entry
+    return fields_by_path
+
+
+# --- What a merge compares, and the result: the two sides, and the change that ours has to take
+# Pure.
+
+
+@dataclass(frozen=True)
+class MergeConflict:
+    """Something both sides changed in ways that cannot be combined."""
+
+    reason: str
+    ours: str = ""
+    """Versions of ours that may have done it."""
+    theirs: str = ""
+    fragments: tuple[int, ...] = ()
+    """Ids of fragments in ours."""
+    rows: tuple[str, ...] = ()
+    """Examples of rows, by the table's key, if it has one."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        where = f" (fragment {', '.join(map(str, self.fragments[:5]))})" if self.fragments else ""
+        who = f": {self.ours} against {self.theirs}" if self.ours and self.theirs else ""
+        return f"{self.reason}{where}{who}"
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A fragment of ours that gets something of theirs."""
+
+    base: Fragment
+    ours: Fragment
+    theirs: Fragment
+    files: bool
+    """Whether theirs wrote columns."""
+    deletion: bool
+    """Whether theirs deleted rows."""
+    both_deleted: bool = False
+    """Whether ours deleted rows as well. Then they have to be other rows."""
+
+
+@dataclass(frozen=True)
+class Kinship:
+    """What the history says of rows that ours may have, where a single version is picked or reverted.
+
+    As it stands it is that of a merge: the base is all that both sides have in common.
+    """
+
+    shares: bool = False
+    """Whether ours took in versions that theirs has and the base has not."""
+    has_base: bool = True
+    """Whether ours took in the base."""
+    earlier: Steps = field(default_factory=lambda: Steps(None))
+    """The versions before the base that ours did not take in."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is compared. ``base_ours`` and ``base_theirs`` are one version, as the chain of each side has it."""
+
+    base_ours: Snapshot
+    ours: Snapshot
+    base_theirs: Snapshot
+    theirs: Snapshot
+    our_steps: Steps
+    their_steps: Steps
+    kinship: Kinship = field(default_factory=Kinship)
+    numbering: Snapshot | None = None
+    """A version with the rows of the base under their ids in theirs; None if both sides number rows alike, up to the
+    base's next row id."""
+
+    @property
+    def is_fast_forward(self) -> bool:
+        """Whether ours is the base: its result is theirs, and nothing can conflict."""
+        return _is_same_version(self.ours, self.base_ours)
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether theirs is the base: there is nothing to take."""
+        return _is_same_version(self.theirs, self.base_theirs)
+
+    @property
+    def is_backwards(self) -> bool:
+        """Whether theirs is older than the base, as in a revert."""
+        base, theirs = self.base_theirs.pin, self.theirs.pin
+        return base.branch == theirs.branch and theirs.version < base.version
+
+    @property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """All compactions that are known, of either side."""
+        return (*self.our_steps.rewrites, *self.their_steps.rewrites, *self.kinship.earlier.rewrites)
+
+    @property
+    def fields(self) -> tuple[tuple[Field, ...], tuple[Field, ...], tuple[Field, ...]]:
+        """The columns of the base, of ours and of theirs."""
+        return self.base_theirs.contents.fields, self.ours.contents.fields, self.theirs.contents.fields
+
+    def conflict(self, reason: str, fragments: Iterable[int] = (), rows: tuple[str, ...] = ()) -> MergeConflict:
+        """A conflict, with the versions of both sides that may have made it."""
+        ours, theirs = self.our_steps.described(), self.their_steps.described()
+        return MergeConflict(reason, ours, theirs, tuple(sorted(fragments)), rows)
+
+
+def _is_same_version(one: Snapshot, other: Snapshot) -> bool:
+    return one.pin.reference == other.pin.reference and one.root == other.root
+
+
+class BasePair(NamedTuple):
+    """A fragment of the base that theirs changed, compacted or removed."""
+
+    before: Fragment
+    """As the chain of theirs has it."""
+    base: Fragment
+    """As the chain of ours has it."""
+    after: Fragment | None
+    """In theirs; None if no fragment there has its files."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Fragments that both sides changed and one of them compacted: their rows have to be looked for one by one."""
+
+    pairs: tuple[BasePair, ...]
+    tied: tuple[Fragment, ...]
+    """New fragments of theirs that may have rows of them."""
+    ours: tuple[Fragment, ...]
+    """Fragments of ours that may have them."""
+    theirs: tuple[Fragment, ...]
+    rewrites: tuple[Rewrite, ...]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a contest came to."""
+
+    deletions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows to delete in fragments of ours, by id."""
+    masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """All rows that new fragments come without, by their ids in theirs: ours has these rows already."""
+    row_ids: Mapping[int, int] = field(default_factory=dict)
+    """Stable ids of rows in ours, by those in theirs."""
+    dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Deleted rows of other new fragments, by id in theirs, where stable ids depend on it."""
+
+
+@dataclass(frozen=True)
+class MergeChange:
+    """What ours has to take. Where files go is decided later."""
+
+    added: tuple[Fragment, ...] = ()
+    """Of theirs."""
+    replaced: tuple[Replacement, ...] = ()
+    removed: tuple[tuple[Fragment, Fragment], ...] = ()
+    """(in the base of theirs, in ours)."""
+    columns: ColumnChanges = field(default_factory=ColumnChanges)
+    columns_of_theirs: bool = False
+    """Whether the result has the columns of theirs, as they are."""
+    conflicts: tuple[MergeConflict, ...] = ()
+    notes: tuple[str, ...] = ()
+    contest: Contest | None = None
+    """What is to be decided row by row."""
+    followed: Followed = field(default_factory=Followed)
+
+    def __bool__(self) -> bool:
+        """Whether ours would become another version."""
+        rows = self.added or self.replaced or self.removed or self.followed.deletions
+        return bool(rows or self.columns or self.columns_of_theirs)
+
+
+# --- Which of pylance's operations commits a change
+# Each notices a concurrent commit that does not combine. Pure.
+
+Operation = Literal["Update", "Merge", "Overwrite"]
+
+
+def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False) -> Operation:
+    """The operation: Update for rows, Merge for columns, Overwrite if nothing of ours is left and columns differ.
+
+    ``emptied``: a fragment that stays has no rows left. Raises NotCommittable for a change that pylance 14.0.2 cannot
+    commit: its Merge takes no removed fragments, its Overwrite no deletion files.
+    """
+    if not (change.columns or change.columns_of_theirs):
+        return "Update"
+    replaces_all = len(change.removed) == ours.contents.fragment_count > 0 and not change.replaced
+    if replaces_all and change.columns_of_theirs and not any(fragment.deletion for fragment in change.added):
+        return "Overwrite"
+    if change.removed or emptied:
+        raise NotCommittable(
+            "Columns were changed and fragments compacted or removed since the last common version; pylance cannot "
+            "commit both at once.",
+            hint="Merge in two steps: first a version from before the columns changed, then the branch.",
+        )
+    return "Merge"
+
+
+def check_supported(sides: Sides, change: MergeChange) -> None:
+    """Raise NotCommittable for fragments that this release cannot take over."""
+    touched = [*change.added, *(each.theirs for each in change.replaced), *(each.ours for each in change.replaced)]
+    for fragment in touched:
+        if fragment.has_overlays:
+            raise NotCommittable(f"Fragment {fragment.id} has overlays, which this release cannot take over.")
+    stable = sides.ours.contents.has_stable_row_ids
+    if stable != sides.theirs.contents.has_stable_row_ids:
+        raise NotCommittable(f"Only one of {sides.ours.pin} and {sides.theirs.pin} has stable row ids.")
+    if stable and any(not fragment.row_ids for fragment in change.added):
+        raise NotCommittable(
+            "The row ids of new rows are kept in files of their own, which this release cannot take over."
+        )

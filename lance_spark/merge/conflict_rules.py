@@ -1,0 +1,474 @@
+"""Whether the id of a field still means the same column: pylance uses the id of a dropped column again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lance_spark.core.refs import MAIN
+from lance_spark.format.contents import Contents, Fragment
+from lance_spark.format.operations import Steps
+from lance_spark.format.row_ids import Connected
+from lance_spark.format.versions import Delta, Snapshot, by_file, columns, counterpart, delta, same_deletion, same_files
+from lance_spark.merge.change_rules import (
+    FRAGMENTS,
+    OTHER_COLUMNS,
+    OTHER_ROWS,
+    BasePair,
+    Contest,
+    Decision,
+    FragmentChange,
+    MergeChange,
+    MergeConflict,
+    Replacement,
+    Sides,
+    cast_columns,
+    decide,
+    merge_columns,
+    renumbered,
+)
+
+
+def reused(base: Snapshot, side: Snapshot, steps: Steps) -> list[str]:
+    """Columns of the base that a side dropped, and whose ids mean other columns there.
+
+    Otherwise rows of the other side would have their values in the wrong column, or bytes of one type would be read as
+    another type. A column that was only renamed has a new name under its id, too, but its values stay in their files. A
+    cast column gets a new id.
+    """
+    now = {entry.id: entry for entry in side.contents.fields}
+    both = [(entry, now[entry.id]) for entry in base.contents.fields if entry.id in now]
+    other_type = [before.name for before, after in both if before.type != after.type]
+    other_name = {
+        before.id: before.name for before, after in both if before.name != after.name and before.type == after.type
+    }
+    return other_type + (_not_renamed(base, side, other_name) if other_name and steps.may_add_columns else [])
+
+
+def _not_renamed(base: Snapshot, side: Snapshot, other: Mapping[int, str]) -> list[str]:
+    """The names of those columns, by their ids, whose values are in other files now."""
+    known, live = by_file(base.contents.fragments()), frozenset(other)
+    same, moved = set(), set()
+    for fragment in side.contents.fragments():
+        origin = counterpart(fragment, known)
+        before = {} if origin is None else columns(origin, live)
+        after = columns(fragment, live)
+        same |= {key for key, path in before.items() if after.get(key) == path}
+        moved |= {key for key, path in before.items() if after.get(key) != path}
+    return [name for key, name in other.items() if key in moved or key not in same]
+
+
+def are_free(new: Collection[int], side: Snapshot) -> bool:
+    """Whether field ids are higher than all ids in use: otherwise the values of a dropped column would come back."""
+    if not new:
+        return True
+    files = (file for fragment in side.contents.fragments() for file in fragment.files)
+    return min(new) > max((*side.live, *(key for file in files for key in file.fields)), default=-1)
+
+
+# --- The three-way comparison of columns, together with the rows that have values in them
+# Pure.
+
+_OTHER_ID = "was given another id by an earlier merge"
+
+
+def merge_schema(sides: Sides, our_rows: Delta, their_rows: Delta) -> MergeChange:
+    """What ours has to take of the columns of theirs, and what stands against it."""
+    before, ours, theirs = sides.fields
+    conflicts = _uncommittable(sides) if sides.is_fast_forward else _unreadable(sides, our_rows, their_rows)
+    if theirs in (ours, before):
+        return MergeChange(conflicts=tuple(conflicts))
+    if ours == before and are_free(sides.theirs.live - sides.base_theirs.live, sides.ours):
+        if our_rows.added:
+            conflicts += strict_columns(sides, sides.theirs, "ours")
+        return MergeChange(columns_of_theirs=True, conflicts=tuple(conflicts))
+    merged = merge_columns(before, ours, theirs)
+    conflicts += [sides.conflict(reason) for reason in merged.conflicts]
+    return MergeChange(columns=merged.changes, conflicts=tuple(conflicts))
+
+
+def _uncommittable(sides: Sides) -> list[MergeConflict]:
+    """Columns that have another id in theirs, where some rows have no values in them: pylance refuses that."""
+    before, _, theirs = sides.fields
+    names = renumbered(before, theirs)
+    if not names:
+        return []
+    ids = {entry.id: entry.name for entry in theirs if entry.name in names and entry.parent_id < 0}
+    written = [{key for file in entry.files for key in file.fields} for entry in sides.theirs.contents.fragments()]
+    lacking = {name for key, name in ids.items() if any(key not in fields for fields in written)}
+    return [sides.conflict(f"column '{name}' {_OTHER_ID}") for name in sorted(lacking)]
+
+
+def strict_columns(sides: Sides, side: Snapshot, without: str) -> list[MergeConflict]:
+    """A new column that cannot be null, where the other side has new rows, which have no values in it."""
+    other = sides.theirs if side is sides.ours else sides.ours
+    known = {(entry.id, entry.name) for entry in other.contents.fields}
+    strict = sorted(
+        entry.name
+        for entry in side.contents.fields
+        if not entry.nullable and entry.id not in sides.base_ours.live and (entry.id, entry.name) not in known
+    )
+    return [sides.conflict(f"column '{name}' cannot be null, and {without} has rows without it") for name in strict]
+
+
+def _unreadable(sides: Sides, our_rows: Delta, their_rows: Delta) -> list[MergeConflict]:
+    """Columns whose values on the other side would read as null, or as those of another column."""
+    before, ours, theirs = sides.fields
+    moved = {*renumbered(before, ours), *renumbered(before, theirs)}
+    cast = cast_columns(before, theirs) if our_rows else []
+    cast += cast_columns(before, ours) if their_rows else []
+    dropped = reused(sides.base_ours, sides.ours, sides.our_steps) if _writes(their_rows, sides.base_theirs) else []
+    dropped += reused(sides.base_theirs, sides.theirs, sides.their_steps) if _writes(our_rows, sides.base_ours) else []
+    reasons = (
+        (_OTHER_ID, moved),
+        ("was cast on one side and rows changed on the other", {*cast} - moved),
+        ("was dropped on one side, where its id is another column's now, and written on the other", {*dropped} - moved),
+    )
+    return [sides.conflict(f"column '{name}' {why}") for why, names in reasons for name in sorted(names)]
+
+
+def _writes(side: Delta, base: Snapshot) -> bool:
+    """Whether a side has values that it did not have in the base."""
+    return bool(side.added) or any(not same_files(before, after, base.live) for before, after in side.changed)
+
+
+# --- Which fragments are contested: both sides changed their rows, and one side compacted them
+# Pure.
+
+InOurs = Callable[[Iterable[Fragment]], Mapping[int, Fragment]]
+"""Fragments of the base as the chain of ours has them, by their ids in the chain of theirs."""
+
+
+def contest(sides: Sides, ours: Delta, theirs: Delta, in_ours: InOurs) -> Contest | None:
+    """The fragments to follow row by row; None if comparing fragments is enough.
+
+    Fragments that compactions connect go together: either theirs is taken with its layout, or ours keeps its own.
+    """
+    if sides.is_fast_forward or not sides.rewrites:
+        return None
+    connected = Connected(sides.rewrites)
+    changed = [*theirs.changed, *((before, None) for before in theirs.removed)]
+    touched = [(before, after, group) for before, after in changed if (group := connected.group(before)) is not None]
+    if not touched:
+        return None
+    bases = in_ours([before for before, _, _ in touched])
+    here = {before.id for before, _ in ours.changed} | {fragment.id for fragment in ours.removed}
+    moved = {connected.group(entry) for entry in (*ours.removed, *ours.added, *theirs.removed, *theirs.added)}
+    groups = {
+        group
+        for before, _, group in touched
+        if group in moved and ((base := bases.get(before.id)) is None or base.id in here)
+    }
+    if not groups:
+        return None
+    rewrites = connected.of(groups)
+    pairs = [
+        BasePair(before, bases.get(before.id, before), after) for before, after, group in touched if group in groups
+    ]
+    paths = {path for each in rewrites for path in each.paths}
+    paths |= {file.path for pair in pairs for file in pair.before.files}
+    return Contest(
+        pairs=tuple(pairs),
+        tied=tuple(entry for entry in theirs.added if connected.group(entry) in groups),
+        ours=tuple(sides.ours.contents.fragments_with(paths)),
+        theirs=tuple(sides.theirs.contents.fragments_with(paths)),
+        rewrites=rewrites,
+    )
+
+
+# --- The three-way comparison of fragments: which of theirs ours takes, by the matrix in ``matrix.py``
+# Pure.
+
+_ROWS = frozenset({FragmentChange.ROWS_DELETED, FragmentChange.ROWS_UPDATED})
+
+
+def merge_fragments(sides: Sides, ours: Delta, theirs: Delta) -> MergeChange:
+    """What ours has to take of the fragments of theirs, and what stands against it."""
+    replaced: list[Replacement] = []
+    removed: list[tuple[Fragment, Fragment]] = []
+    reasons: defaultdict[str, list[int]] = defaultdict(list)
+    added, reasons["both sides have the same new rows and changed them"] = _added(sides, ours, theirs)
+    contested = contest(sides, ours, theirs, lambda fragments: _in_ours(sides, [*fragments]))
+    aside = {pair.before.id for pair in contested.pairs} if contested is not None else set()
+    for meeting in _meetings(sides, ours, theirs):
+        if meeting.before.id in aside:
+            continue
+        clashes = [decision.reason for decision in meeting.decisions if meeting.clashes(decision)]
+        for reason in clashes:
+            reasons[reason].append((meeting.ours or meeting.before).id)
+        if not clashes and meeting.ours is not None:
+            if meeting.theirs is None:
+                removed.append((meeting.before, meeting.ours))
+            elif FragmentChange.UNCHANGED not in meeting.kinds_of_theirs:
+                replaced.append(meeting.replacement(meeting.ours, meeting.theirs))
+    conflicts = [sides.conflict(reason, fragments) for reason, fragments in reasons.items() if fragments]
+    return MergeChange(tuple(added), tuple(replaced), tuple(removed), conflicts=tuple(conflicts), contest=contested)
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """A fragment of the base that theirs changed or removed, as each version has it; None if it is gone."""
+
+    sides: Sides
+    before: Fragment
+    """In the base, as the chain of theirs has it."""
+    theirs: Fragment | None
+    base: Fragment
+    """In the base, as the chain of ours has it."""
+    ours: Fragment | None
+
+    @cached_property
+    def kinds_of_theirs(self) -> set[FragmentChange]:
+        """What theirs did, except for what ours did as well."""
+        sides = self.sides
+        versions = _Versions(self.before, self.theirs, self.ours, sides.base_theirs.live, sides.theirs, sides.ours)
+        return versions.kinds(sides.their_steps)
+
+    @cached_property
+    def decisions(self) -> list[Decision]:
+        """What the matrix says."""
+        sides = self.sides
+        versions = _Versions(self.base, self.ours, self.theirs, sides.base_ours.live, sides.ours, sides.theirs)
+        return decide(FRAGMENTS, self.kinds_of_theirs, versions.kinds(sides.our_steps))
+
+    def clashes(self, decision: Decision) -> bool:
+        """Whether a decision is a conflict. Only deletion files show whether rows differ; they are read later."""
+        return decision.is_conflict or (decision == OTHER_COLUMNS and self._wrote_the_same_column())
+
+    def _wrote_the_same_column(self) -> bool:
+        if self.ours is None or self.theirs is None:
+            return False
+        names = {entry.id: entry.name for entry in self.sides.ours.contents.fields}
+        # Two columns that were added meanwhile may have the same id.
+        shared = {entry.id for entry in self.sides.theirs.contents.fields if names.get(entry.id) == entry.name}
+        ours, theirs = _written(self.base, self.ours), _written(self.base, self.theirs)
+        return any(ours[key] != theirs[key] for key in ours.keys() & theirs.keys() & shared)
+
+    def replacement(self, ours: Fragment, theirs: Fragment) -> Replacement:
+        """What ours gets of theirs."""
+        return Replacement(
+            base=self.base,
+            ours=ours,
+            theirs=theirs,
+            files=FragmentChange.COLUMNS_WRITTEN in self.kinds_of_theirs,
+            deletion=bool(_ROWS & self.kinds_of_theirs),
+            both_deleted=OTHER_ROWS in self.decisions,
+        )
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """One fragment in three versions, with the columns that are live there."""
+
+    base: Fragment
+    here: Fragment | None
+    there: Fragment | None
+    live_in_base: frozenset[int]
+    side: Snapshot
+    """The version of ``here``."""
+    other: Snapshot
+
+    def kinds(self, steps: Steps) -> set[FragmentChange]:
+        """What the side did to it, by ``steps``, except for what the other side did as well."""
+        here = self.here
+        if here is None:
+            return {FragmentChange.GONE}
+        known = [(self.base, self.live_in_base)]
+        if self.there is not None:
+            known.append((self.there, known_columns(self.live_in_base, self.other)))
+        kinds = set()
+        if not any(same_deletion(here, fragment) for fragment, _ in known):
+            kinds.add(FragmentChange.ROWS_DELETED if steps.moves_no_rows else FragmentChange.ROWS_UPDATED)
+        if not any(same_files(here, fragment, self.side.live, live) for fragment, live in known):
+            kinds.add(FragmentChange.COLUMNS_WRITTEN)
+        return kinds or {FragmentChange.UNCHANGED}
+
+
+def known_columns(live_in_base: frozenset[int], side: Snapshot) -> frozenset[int]:
+    """Columns of which a side's files tell whether it has the same values: those it dropped are none it lacks."""
+    return live_in_base | side.live
+
+
+def _added(sides: Sides, ours: Delta, theirs: Delta) -> tuple[list[Fragment], list[int]]:
+    """New fragments of theirs, and ids of those that ours took over before and that one side changed since."""
+    twins, known = by_file(ours.added), known_columns(sides.base_theirs.live, sides.ours)
+    added, clashing = [], []
+    for fragment in theirs.added:
+        twin = counterpart(fragment, twins)
+        if twin is None:
+            added.append(fragment)
+        elif not (same_files(fragment, twin, sides.theirs.live, known) and same_deletion(twin, fragment)):
+            clashing.append(twin.id)
+    return added, clashing
+
+
+def _meetings(sides: Sides, ours: Delta, theirs: Delta) -> Iterable[_Meeting]:
+    gone = {fragment.id for fragment in ours.removed}
+    changed = {before.id: after for before, after in (*ours.changed, *ours.renumbered)}
+    pairs: list[tuple[Fragment, Fragment | None]] = [*theirs.changed, *((before, None) for before in theirs.removed)]
+    bases = _in_ours(sides, [before for before, _ in pairs])
+    for before, after in pairs:
+        base = bases.get(before.id)
+        if base is None or base.id in gone:
+            yield _Meeting(sides, before, after, base or before, None)
+        else:
+            yield _Meeting(sides, before, after, base, changed.get(base.id) or _as_in_ours(sides, base))
+
+
+def _in_ours(sides: Sides, fragments: Collection[Fragment]) -> dict[int, Fragment]:
+    """Fragments of the base as the chain of ours has them, by their ids in the chain of theirs."""
+    if sides.base_ours is sides.base_theirs:
+        return {fragment.id: fragment for fragment in fragments}
+    paths = {file.path for fragment in fragments for file in fragment.files}
+    known = by_file(sides.base_ours.contents.fragments_with(paths)) if paths else {}
+    pairs = ((fragment.id, counterpart(fragment, known)) for fragment in fragments)
+    return {key: fragment for key, fragment in pairs if fragment is not None}
+
+
+def _as_in_ours(sides: Sides, base: Fragment) -> Fragment:
+    """A fragment of the base that ours did not change. Only its id may differ there."""
+    if sides.base_ours.bases == sides.ours.bases:
+        return base
+    return sides.ours.contents.fragments_with({file.path for file in base.files})[0]
+
+
+def _written(base: Fragment, side: Fragment) -> dict[int, str]:
+    """Fields that a side wrote or added in a fragment, with the files they are in."""
+    every = frozenset(field for file in side.files for field in file.fields if field >= 0)
+    before = columns(base, every)
+    return {key: path for key, path in columns(side, every).items() if before.get(key) != path}
+
+
+# --- The three-way comparison: what theirs changed since the base, and whether ours can take it
+# Pure.
+#
+# Fragments are compared in ``fragments.py`` and columns in ``column_conflicts.py``, both by the matrix in
+# ``matrix.py``. This file decides about the table as a whole.
+
+BROUGHT_BEFORE = (
+    "rows that one side compacted are in the other one already, and no version says which merge brought them"
+)
+TAKEN_BEFORE = "rows that were picked, reverted or restored may be on both sides under other names"
+
+
+def compare(sides: Sides) -> MergeChange:
+    """What ours has to take of theirs, and what stands against it."""
+    if sides.is_up_to_date:
+        return MergeChange()
+    ours, theirs = delta(sides.base_ours, sides.ours), delta(sides.base_theirs, sides.theirs)
+    if not ours and sides.ours.contents.fields == sides.base_ours.contents.fields:
+        # Whatever ours did, it has the rows and columns of the base. Its fragments may have other ids by now: what the
+        # delta says of ids of the base must not be looked up by those of ours.
+        sides, ours = replace(sides, base_ours=sides.ours), Delta()
+    change, schema = merge_fragments(sides, ours, theirs), merge_schema(sides, ours, theirs)
+    conflicts = [*change.conflicts, *schema.conflicts]
+    if change.added:
+        conflicts += strict_columns(sides, sides.ours, "theirs")
+    if not sides.is_fast_forward:
+        # With a contest it is not known yet which fragments are added.
+        conflicts += taken_before(sides, change) if change.contest is None else []
+        conflicts += _overwrites(sides, ours, theirs)
+        conflicts += _brought_before(sides, ours, change)
+    return replace(
+        change,
+        columns=schema.columns,
+        columns_of_theirs=schema.columns_of_theirs,
+        conflicts=tuple(conflicts),
+        notes=(*_notes(sides, schema, ours), *(rows_without_values(sides, change) if change.contest is None else ())),
+    )
+
+
+def taken_before(sides: Sides, change: MergeChange) -> list[MergeConflict]:
+    """Rows that ours may have in other files already: the result would have them twice.
+
+    The change has no contest any more. What is still new in it is in no file of ours. Ours may have the rows all the
+    same, if it took them from theirs, or theirs from it, and one side rewrote or deleted rows since then.
+    """
+    if sides.is_up_to_date or sides.is_fast_forward:
+        return []
+    if _has_twins(sides, change) or (change.added and _is_hidden(sides)):
+        return [sides.conflict(TAKEN_BEFORE)]
+    return []
+
+
+def _brought_before(sides: Sides, ours: Delta, change: MergeChange) -> list[MergeConflict]:
+    """Files that both sides name, and the base does not, while a compaction of one side replaced them.
+
+    Ours took them in by a merge that is forgotten, as its version was cleaned up and the merged branch deleted. By the
+    names of files alone, the compacted rows look like new ones.
+    """
+    if not (change.added and ours.added and sides.rewrites):
+        return []
+    our_rewrites, their_rewrites = sides.our_steps.rewrites, sides.their_steps.rewrites
+    here = {path for each in our_rewrites for path in each.paths} | _paths(ours.added)
+    there = {path for each in their_rewrites for path in each.paths} | _paths(change.added)
+    both = here & there
+    if both:
+        both -= _paths(sides.base_theirs.contents.fragments_with(both))
+    return [sides.conflict(BROUGHT_BEFORE)] if both else []
+
+
+def _paths(fragments: Iterable[Fragment]) -> set[str]:
+    return {file.path for entry in fragments for file in entry.files}
+
+
+def _is_hidden(sides: Sides) -> bool:
+    """Whether rows that one side took by a cherry-pick, revert or restore may be on both sides."""
+    own = sides.ours.root == sides.theirs.root and sides.our_steps.changed_after(sides.theirs.pin.version)
+    # What a revert brings back was deleted in the base. Ours can have it only if it was brought back before.
+    own = own and (sides.our_steps.brings or not sides.our_steps.complete or not sides.is_backwards)
+    return own or sides.our_steps.may_hide(sides.their_steps) or sides.their_steps.may_hide(sides.our_steps)
+
+
+def _has_twins(sides: Sides, change: MergeChange) -> bool:
+    """Whether a single version may bring rows that ours has from versions which the two have in common."""
+    kinship, brings = sides.kinship, sides.their_steps.brings
+    if change.added and kinship.shares:
+        return True
+    if kinship.has_base:
+        return False
+    # Ours may still have rows that were deleted before the base. Theirs may have them back as they were even before.
+    back = any(each.deletion and each.base.deletion is not None for each in change.replaced)
+    if brings and (change.added or back) and kinship.earlier.changes_rows:
+        return True
+    return bool(change.added) and sides.is_backwards and (kinship.earlier.renames_rows or sides.our_steps.changes_rows)
+
+
+def _overwrites(sides: Sides, ours: Delta, theirs: Delta) -> list[MergeConflict]:
+    """A replaced table does not combine with any change of rows or columns on the other side."""
+    base, our_fields, their_fields = sides.fields
+    count = sides.base_ours.contents.fragment_count
+    for steps, here, is_other_changed in (
+        (sides.our_steps, ours, bool(theirs) or their_fields != base),
+        (sides.their_steps, theirs, bool(ours) or our_fields != sides.base_ours.contents.fields),
+    ):
+        name = steps.branch or MAIN
+        if is_other_changed and steps.replaces_all:
+            return [sides.conflict(f"'{name}' replaced the whole table")]
+        if is_other_changed and not steps.complete and here.removed and len(here.removed) == count:
+            why = "and versions that would tell whether it was compacted or replaced are gone"
+            return [sides.conflict(f"'{name}' has none of its files any more, {why}")]
+    return []
+
+
+def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:
+    settings = _changed_settings(sides.base_theirs.contents, sides.theirs.contents)
+    if settings:
+        yield f"settings are not taken over: {', '.join(settings)}"
+    if ours.added and (schema.columns.add or (schema.columns_of_theirs and sides.theirs.live - sides.base_theirs.live)):
+        yield f"rows that '{sides.our_steps.branch or MAIN}' added meanwhile have no values in new columns"
+
+
+def rows_without_values(sides: Sides, change: MergeChange) -> tuple[str, ...]:
+    """A note, if a change without contests brings rows that lack columns of ours."""
+    if not (change.added and sides.ours.live - sides.base_ours.live):
+        return ()
+    return (f"rows of '{sides.their_steps.branch or MAIN}' have no values in columns that were added meanwhile",)
+
+
+def _changed_settings(before: Contents, after: Contents) -> list[str]:
+    """Keys of the configuration and of the table's metadata that have other values."""
+    pairs = ((before.config, after.config), (before.table_metadata, after.table_metadata))
+    return sorted({key for old, new in pairs for key in old.keys() | new.keys() if old.get(key) != new.get(key)})

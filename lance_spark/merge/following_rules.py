@@ -1,0 +1,336 @@
+"""Decides a contest: follows rows through the compactions of both sides. Pure.
+
+Ours keeps its fragments. Rows that theirs deleted or updated are deleted where ours has them now. New fragments of
+theirs come without the rows that ours has already.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lance_spark import hints
+from lance_spark.errors import CorruptData
+from lance_spark.format import row_ids as of_runs
+from lance_spark.format.contents import DeletionFile, Fragment
+from lance_spark.format.operations import Steps
+from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Traced, read_row_ids, trace
+from lance_spark.format.versions import Snapshot, by_file, columns, counterpart
+from lance_spark.merge.change_rules import (
+    COMPACTED_OURS,
+    FRAGMENTS,
+    GONE_OURS,
+    GONE_THEIRS,
+    OTHER_ROWS,
+    BasePair,
+    Contest,
+    Followed,
+    FragmentChange,
+    MergeChange,
+    MergeConflict,
+    Sides,
+    decide,
+)
+from lance_spark.merge.conflict_rules import TAKEN_BEFORE
+
+BITMAP = 1
+"""Type of the deletion files that are written here."""
+COLUMNS_COMPACTED = "theirs wrote a column of rows that were compacted"
+BACK_TWICE = "theirs has rows back that ours has, too, or whose fragment ours changed"
+UNCERTAIN = "rows were compacted, and it is not certain where they are"
+
+
+class Clash(NamedTuple):
+    """Why a fragment of the base cannot be settled, and rows of it that show it."""
+
+    reason: str
+    pair: BasePair | None
+    offsets: tuple[int, ...] = ()
+
+
+class Settled(NamedTuple):
+    """The change without the contest, and what stands against it."""
+
+    change: MergeChange
+    clashes: tuple[Clash, ...]
+    ours_old: Mapping[int, Runs]
+    """Rows in new fragments of ours that come from fragments of the contest, by id."""
+
+
+def settle(sides: Sides, change: MergeChange, deleted: Deleted) -> Settled:
+    """Decide the contest of a change. ``deleted`` has the deleted rows of every fragment in it."""
+    contest = change.contest
+    if contest is None:
+        return Settled(change, (), {})
+    start = [
+        (pair.before, of_runs.live(of_runs.run(pair.before.physical_rows, at << 32), known(deleted, pair.before)))
+        for at, pair in enumerate(contest.pairs)
+    ]
+    traced = trace(start, contest.rewrites, deleted)
+    if traced.doubtful:
+        return Settled(change, tuple(Clash(f"{UNCERTAIN}: {why}", None) for why in traced.doubtful), {})
+    followers = [_Holding(traced, side, deleted) for side in (contest.ours, contest.theirs)]
+    if any(side.is_double for side in followers):
+        return Settled(change, (Clash(f"{UNCERTAIN}: a row would be in two fragments", None),), {})
+    return _Settling(sides, change, contest, deleted, traced, (followers[0], followers[1])).run()
+
+
+class _Holding:
+    """Where one side has the rows of the contest."""
+
+    def __init__(self, traced: Traced, fragments: Iterable[Fragment], deleted: Deleted) -> None:
+        self.live: dict[int, Runs] = {}
+        """By fragment: rows that are not deleted."""
+        self.fragments = {}
+        for fragment in fragments:
+            own = of_runs.live(traced.labels_of(fragment), known(deleted, fragment))
+            if len(own):
+                self.live[fragment.id], self.fragments[fragment.id] = own, fragment
+        self.labels = of_runs.sorted_by_row([of_runs.by_label(own) for own in self.live.values()])
+
+    @property
+    def is_double(self) -> bool:
+        return of_runs.overlap(self.labels)
+
+    def places(self, labels: Runs) -> dict[int, Offsets]:
+        """The rows with some labels, by fragment."""
+        found = {}
+        for key, own in self.live.items():
+            here = of_runs.within(of_runs.by_label(own), labels)
+            if len(here):
+                found[key] = np.sort(of_runs.rows_of(of_runs.by_label(here)))
+        return found
+
+
+class _Settling:
+    def __init__(
+        self,
+        sides: Sides,
+        change: MergeChange,
+        contest: Contest,
+        deleted: Deleted,
+        traced: Traced,
+        followers: tuple[_Holding, _Holding],
+    ) -> None:
+        self.sides, self.change, self.contest, self.deleted, self.traced = sides, change, contest, deleted, traced
+        self.ours, self.theirs = followers
+        self.base = of_runs.sorted_by_row(
+            [
+                of_runs.by_label(
+                    of_runs.live(of_runs.run(pair.base.physical_rows, at << 32), known(deleted, pair.base))
+                )
+                for at, pair in enumerate(contest.pairs)
+            ]
+        )
+        self.gone_ours = of_runs.without(self.base, self.ours.labels)
+        self.gone_theirs = of_runs.without(self.base, self.theirs.labels)
+        self.back = {
+            at: rows
+            for at, pair in enumerate(contest.pairs)
+            if pair.after is not None and len(rows := of_runs.rows_of(self._new(pair.after)))
+        }
+        """By pair: rows that the base has deleted and theirs has not."""
+
+    def _new(self, fragment: Fragment) -> Runs:
+        """The live rows of a fragment of theirs that are no live rows of the base."""
+        alive = of_runs.live(of_runs.run(fragment.physical_rows, 0), known(self.deleted, fragment))
+        return of_runs.without(alive, self.traced.labels_of(fragment))
+
+    def run(self) -> Settled:
+        clashes = [*self._clashes()]
+        tied = set(self.contest.tied)
+        added = [entry for entry in self.change.added if entry not in tied]
+        coming = [entry for entry in self.change.added if entry in tied]
+        back = [pair.after for at, pair in enumerate(self.contest.pairs) if pair.after is not None and at in self.back]
+        if self._are_in_ours([*coming, *back]):
+            clashes.append(Clash(BACK_TWICE, None))
+        masks: dict[int, tuple[int, ...]] = {}
+        for fragment in (*coming, *back):
+            new = self._new(fragment)
+            if not len(new):
+                continue
+            mask = of_runs.rows_of(of_runs.without(of_runs.run(fragment.physical_rows, 0), new))
+            if len(mask) > len(known(self.deleted, fragment)):
+                masks[fragment.id] = tuple(mask.tolist())
+                fragment = fragment._replace(deletion=DeletionFile(BITMAP, 0, 0, len(mask), None))
+            added.append(fragment)
+        deletions = {key: tuple(rows.tolist()) for key, rows in self.ours.places(self.gone_theirs).items()}
+        row_ids = self._row_ids(added) if self.sides.ours.contents.has_stable_row_ids else {}
+        change = replace(self.change, added=tuple(added), contest=None, followed=Followed(deletions, masks, row_ids))
+        return Settled(change, tuple(clashes), self.ours.live)
+
+    def _are_in_ours(self, fragments: Sequence[Fragment]) -> bool:
+        """Whether ours has rows already that theirs would bring, or a fragment with the same files."""
+        here = {self.traced.files.key(fragment) for fragment in self.contest.ours}
+        if any(self.traced.files.key(fragment) in here for fragment in fragments):
+            return True
+        start = []
+        for at, fragment in enumerate(fragments):
+            new = self._new(fragment)
+            start.append((fragment, np.column_stack([new[:, :2], new[:, 0] + (at << 32)])))
+        traced = trace(start, self.contest.rewrites, self.deleted)
+        return bool(traced.doubtful) or bool(_Holding(traced, self.contest.ours, self.deleted).live)
+
+    def _clashes(self) -> Iterable[Clash]:
+        states = _States(self.contest, self.traced)
+        sides = self.sides
+        ours = states.written(self.contest.ours, sides.our_steps.rewrites, (sides.base_ours, sides.ours))
+        theirs = states.written(self.contest.theirs, sides.their_steps.rewrites, (sides.base_theirs, sides.theirs))
+        our_kinds = _Kinds(self, self.ours, self.gone_ours, (), self.sides.our_steps, ours)
+        their_kinds = _Kinds(self, self.theirs, self.gone_theirs, self.back, self.sides.their_steps, theirs)
+        both = of_runs.within(self.gone_theirs, self.gone_ours)
+        for at, pair in enumerate(self.contest.pairs):
+            here, there = our_kinds.of(at, pair), their_kinds.of(at, pair)
+            for decision in decide(FRAGMENTS, there, here):
+                if decision.is_conflict:
+                    yield Clash(decision.reason, pair)
+            if FragmentChange.COLUMNS_WRITTEN in there:
+                yield Clash(COLUMNS_COMPACTED, pair)
+            shared = of_runs.rows_of(_of_pair(both, at)) - (at << 32)
+            if len(shared) and FragmentChange.GONE not in here | there:
+                yield Clash(OTHER_ROWS.reason, pair, tuple(shared[:5].tolist()))
+
+    def _row_ids(self, added: Sequence[Fragment]) -> dict[int, int]:
+        """Ids in ours of rows of the contest that new fragments of theirs have."""
+        wanted = np.array(sorted({row for entry in added for row in read_row_ids(entry.row_ids)}), np.int64)
+        numbering = self.sides.numbering
+        known_there = {} if numbering is None else by_file(numbering.contents.fragments())
+        labels, rows = [NONE[:, 0]], [NONE[:, 0]]
+        for at, pair in enumerate(self.contest.pairs):
+            named = pair.before if numbering is None else counterpart(pair.before, known_there)
+            ids = np.array(read_row_ids(named.row_ids) if named is not None else [], np.int64)
+            offsets = np.flatnonzero(np.isin(ids, wanted))
+            labels.append(offsets + (at << 32))
+            rows.append(ids[offsets])
+        label, row = np.concatenate(labels), np.concatenate(rows)
+        found: dict[int, int] = {}
+        for key, own in self.ours.live.items() if len(label) else ():
+            ids_here = read_row_ids(self.ours.fragments[key].row_ids)
+            for start, end, first in own.tolist():
+                low, high = np.searchsorted(label, [first, first + end - start])
+                places = (start + label[low:high] - first).tolist()
+                found |= {
+                    theirs: ids_here[place]
+                    for theirs, place in zip(row[low:high].tolist(), places, strict=True)
+                    if place < len(ids_here)
+                }
+        return found
+
+
+class _Kinds:
+    """What a side did to the fragments of a contest, now that its rows are known."""
+
+    def __init__(
+        self,
+        settling: _Settling,
+        side: _Holding,
+        gone: Runs,
+        back: Collection[int],
+        steps: Steps,
+        written: frozenset[int],
+    ) -> None:
+        self._base, self._gone, self._back, self._written = settling.base, gone, back, written
+        only_deleted = steps.moves_no_rows and settling.traced.complete
+        self._changed = FragmentChange.ROWS_DELETED if only_deleted else FragmentChange.ROWS_UPDATED
+        files = settling.traced.files
+        self._moved: defaultdict[int, set[str]] = defaultdict(set)
+        for key, own in side.live.items():
+            for pair in np.unique(own[:, 2] >> 32).tolist():
+                self._moved[pair].add(files.key(side.fragments[key]))
+        self._key = files.key
+
+    def of(self, at: int, pair: BasePair) -> set[FragmentChange]:
+        gone = _of_pair(self._gone, at)
+        if of_runs.count(gone) == of_runs.count(_of_pair(self._base, at)) and at not in self._back:
+            return {FragmentChange.GONE}
+        kinds = set()
+        if self._moved[at] - {self._key(pair.before)}:
+            kinds.add(FragmentChange.COMPACTED)
+        if len(gone) or at in self._back:
+            kinds.add(self._changed)
+        if at in self._written:
+            kinds.add(FragmentChange.COLUMNS_WRITTEN)
+        return kinds or {FragmentChange.UNCHANGED}
+
+
+class _States:
+    """Whether columns were written in files of the contest: then a fragment has other files than it had before."""
+
+    def __init__(self, contest: Contest, traced: Traced) -> None:
+        self._contest, self._traced = contest, traced
+
+    def written(
+        self, now: Iterable[Fragment], rewrites: Iterable[Rewrite], versions: tuple[Snapshot, Snapshot]
+    ) -> frozenset[int]:
+        """The numbers of the pairs of which a side wrote columns, or has dropped ones back, from base to newest."""
+        base, side = versions
+        before = [pair.before for pair in self._contest.pairs]
+        states: defaultdict[str, list[Fragment]] = defaultdict(list)
+        for fragment in (*before, *now):
+            states[self._traced.files.key(fragment)].append(fragment)
+        relevant = set(map(id, self._contest.rewrites))
+        for rewrite in rewrites:
+            for fragment in (*rewrite.old, *rewrite.new) if id(rewrite) in relevant else ():
+                states[self._traced.files.key(fragment)].append(fragment)
+        in_base = {self._traced.files.key(fragment) for fragment in before}
+        found: set[int] = set()
+        for key, several in states.items():
+            first = columns(several[0], side.live & base.live if key in in_base else side.live)
+            if any(columns(other, side.live) != first or other.has_overlays for other in several):
+                found.update(np.unique(self._traced.labels.get(key, NONE)[:, 2] >> 32).tolist())
+        return frozenset(found)
+
+
+def known(deleted: Deleted, fragment: Fragment) -> Offsets:
+    """The deleted rows of a fragment of a version that is there. Raises CorruptData."""
+    found = deleted(fragment)
+    if found is None:
+        raise CorruptData(f"The deleted rows of fragment {fragment.id} are not known.")
+    return found
+
+
+def _of_pair(labels: Runs, at: int) -> Runs:
+    """The part of some labels that belongs to one pair; labels of two pairs are never in one run."""
+    start, end = np.searchsorted(labels[:, 0], [at << 32, (at + 1) << 32])
+    return labels[start:end]
+
+
+# --- What to do about a conflict, by how its reason begins
+# Pure.
+
+_SETTLE = "Settle it on one side first, e.g. restore or delete there what should not win, then try again."
+_COLUMNS = hints.of(
+    "Write columns first, optimize afterwards: revert the compaction (",
+    hints.REVERT,
+    "), try again, and optimize then. Or write the column again on the compacted branch.",
+)
+_EVIDENCE = (
+    "Rows that optimize sorted (sort_by, zorder) are not followed: merge first, sort afterwards. "
+    "If a compaction moved these rows, the versions that tell where are gone, or their deletion files: let cleanups "
+    "keep versions until branches are merged. Otherwise settle it on one side first."
+)
+_TWICE = (
+    "Where the rows are there already, nothing is to be taken. Otherwise pick the version that first had them, from "
+    "the branch that made it, or write them again."
+)
+_HINTS = {
+    COMPACTED_OURS.reason: _COLUMNS,
+    COLUMNS_COMPACTED: _COLUMNS,
+    UNCERTAIN: "Nothing is wrong with either side. Write the changed rows again on top of the other side.",
+    GONE_OURS.reason: _EVIDENCE,
+    GONE_THEIRS.reason: _EVIDENCE,
+    TAKEN_BEFORE: _TWICE,
+}
+
+
+def hint_for(conflicts: Iterable[MergeConflict]) -> str:
+    """The way on."""
+    for conflict in conflicts:
+        for beginning, hint in _HINTS.items():
+            if conflict.reason.startswith(beginning):
+                return hint
+    return _SETTLE

@@ -1,0 +1,617 @@
+"""Commits a planned replay through pylance: one version, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from pyroaring import BitMap
+
+from lance_spark.core.layout import deletion_path
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable
+from lance_spark.format.contents import Contents, Field, Fragment, IndexSegment
+from lance_spark.format.row_ids import write_rewrites
+from lance_spark.format.versions import (
+    ADDS_ONLY,
+    BRINGING,
+    BRINGS,
+    MOVED,
+    REORDERED,
+    REPLACES,
+    Copy,
+    Root,
+    Snapshot,
+    columns,
+)
+from lance_spark.merge.change_rules import ColumnChanges, MergeChange, match_fields, operation_for, strange_fields
+from lance_spark.merge.placement_rules import InPlacePolicy, place
+from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
+from lance_spark.scan.lance import blob_columns, deleted_offsets
+from lance_spark.storage import copying, small_files, versions
+from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
+from lance_spark.storage.copying import composed, without_dead_files
+from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
+from lance_spark.storage.failures import translated
+
+if TYPE_CHECKING:
+    import lance
+    from lance.schema import LanceField, LanceSchema
+
+Json = dict[str, Any]
+_SAME_ID = "two fragments with id"
+
+
+def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Root]) -> None:
+    """Let a chain read files from other places. This makes a version in which no row changes."""
+    dataset = open_latest(location, branch)
+    with translated(location, "registering base paths"):
+        dataset.add_bases([base_path(root) for root in roots])
+
+
+def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> int:
+    """Commit a plan whose files are copied, and return the new version's number.
+
+    Raises Conflict when pylance cannot combine the plan with a concurrent commit; then nothing was committed, and the
+    plan has to be made again. Raises NotCommittable for a change that would leave a wrong index.
+    """
+    import lance
+
+    ours = open_pinned(location, plan.ours.pin)
+    returned = _fields_of_rows_that_come_back(location, theirs, plan)
+    operation = _operation(location, (ours, open_pinned(theirs, plan.sides.theirs.pin)), plan)
+    if returned and plan.ours.contents.indexes and isinstance(operation, lance.LanceOperation.Merge):
+        raise NotCommittable(
+            "Columns were changed, and rows that were deleted come back: with both at once, indexes would miss those "
+            "rows.",
+            hint="Drop the indexes first, or take over the versions before the columns changed first.",
+        )
+    if isinstance(operation, lance.LanceOperation.Update):
+        operation.fields_modified = sorted({*operation.fields_modified, *returned})
+    properties = {**plan.trace.properties(plan.message), **_told(plan)}
+    with translate_id_conflict():
+        return commit_on(location, plan.ours.pin, operation, properties).version
+
+
+def _told(plan: ReplayPlan) -> dict[str, str]:
+    """What later merges have to know of the version, as the operation does not say it."""
+    change, sides, rewrites = plan.change, plan.sides, write_rewrites(plan.rewrites)
+    # Rows that a fragment comes without are elsewhere in ours. Who is not told where must not take them for deleted.
+    hidden = bool(change.followed.masks) and not rewrites
+    told = {
+        MOVED: plan.moves_rows or hidden,
+        BRINGS: plan.trace.action in BRINGING or sides.their_steps.brings,
+        ADDS_ONLY: not (
+            change.removed or change.replaced or change.followed.deletions or sides.their_steps.changes_rows
+        ),
+        REPLACES: plan.replaces_all,
+    }
+    if plan.keeps_all_rows:
+        told[REORDERED] = True  # so that a change feed of the copy does not read it all, to find nothing
+    return {**{key: str(value).lower() for key, value in told.items()}, **rewrites}
+
+
+@contextmanager
+def translate_id_conflict() -> Iterator[None]:
+    """An id that a concurrent commit took meanwhile is a conflict as well."""
+    try:
+        yield
+    except LanceSparkError as problem:
+        if _SAME_ID in str(problem):
+            raise Conflict("A concurrent commit took the same fragment ids.", hint="Run it again.") from None
+        raise
+
+
+class _Fragments(NamedTuple):
+    """What becomes of fragments of ours, as pylance's JSON and by their ids."""
+
+    added: list[Json]
+    replaced: list[Json]
+    removed: list[int]
+
+
+def _operation(
+    location: DatasetLocation, sides: tuple[lance.LanceDataset, lance.LanceDataset], plan: ReplayPlan
+) -> Any:
+    import lance
+
+    ours, theirs = sides
+    schema, renumbered = _schema(ours, theirs, plan)
+    live = plan.ours.live if schema is None else frozenset(entry.id for entry in flattened(schema))
+    fields = {**renumbered, **dict.fromkeys(strange_fields(live, plan.sides.theirs.live, renumbered), REPLACED)}
+    changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, fields))
+    changes = changes._replace(added=_in_use(changes.added, live), replaced=_in_use(changes.replaced, live))
+    if schema is not None and operation_for(plan.change, plan.ours) == "Overwrite":
+        return lance.LanceOperation.Overwrite(schema, fragments_from(changes.added))
+    if schema is not None:
+        return _merge(ours, schema, plan, changes)
+    if not changes.replaced and not changes.removed:
+        # pylance combines concurrent appends: two merges of the same branch at once would add its rows twice. So an
+        # unchanged fragment is recorded as changed, which makes the second merge a conflict.
+        untouched = next(plan.ours.contents.fragments(), None)
+        if untouched is None:
+            return _merge(ours, ours.lance_schema, plan, changes)
+        changes = changes._replace(replaced=[fragment_json(ours, untouched)])
+    return lance.LanceOperation.Update(
+        removed_fragment_ids=changes.removed,
+        updated_fragments=fragments_from(changes.replaced),
+        new_fragments=fragments_from(changes.added),
+        fields_modified=_fields_modified(plan),
+    )
+
+
+def _changed(
+    location: DatasetLocation,
+    sides: tuple[lance.LanceDataset, lance.LanceDataset],
+    plan: ReplayPlan,
+    assembly: Assembly,
+) -> _Fragments:
+    """The fragments of a plan. pylance writes deletion files for rows that are deleted in fragments of ours."""
+    ours, theirs = sides
+    change = plan.change
+    added = []
+    for fragment in change.added:
+        entry = assembly.added(fragment, fragment_json(theirs, fragment))
+        if fragment.id in change.followed.masks:
+            entry["deletion_file"] = write_mask(
+                location, plan.ours.pin, entry["id"], change.followed.masks[fragment.id]
+            )
+        added.append(entry)
+    left: dict[int, Json | None] = {fragment.id: None for _, fragment in change.removed}
+    left |= {key: _with_deleted(ours, key, rows) for key, rows in change.followed.deletions.items()}
+    for replacement in change.replaced:
+        key = replacement.ours.id
+        mine: Any = fragment_json(ours, replacement.ours)
+        if replacement.both_deleted:
+            mine = _with_deleted(ours, key, plan.deletions[key])
+        if mine is not None:
+            mine = assembly.replaced(replacement, mine, fragment_json(theirs, replacement.theirs))
+        left[key] = mine
+    removed = [key for key, entry in left.items() if entry is None]
+    return _Fragments(added, [entry for entry in left.values() if entry is not None], removed)
+
+
+def _merge(ours: lance.LanceDataset, schema: LanceSchema, plan: ReplayPlan, changes: _Fragments) -> Any:
+    """With another schema, pylance wants the complete list of fragments."""
+    import lance
+
+    free = plan.ours.contents.max_fragment_id + 1
+    for count, entry in enumerate(changes.added):
+        entry["id"] = entry["id"] or free + count
+    changed = {entry["id"]: entry for entry in changes.replaced}
+    live = frozenset(entry.id for entry in flattened(schema))
+    final = []
+    for fragment in ours.get_fragments():
+        known: Json | None = changed.get(fragment.fragment_id)
+        if known is None and any(live.isdisjoint(file.fields) for file in fragment.metadata.files):
+            known = without_dead_files(fragment.metadata.to_json(), live)
+        final.append(fragment.metadata if known is None else fragments_from([known])[0])
+    return lance.LanceOperation.Merge([*final, *fragments_from(changes.added)], schema)
+
+
+def _in_use(fragments: list[Json], live: frozenset[int]) -> list[Json]:
+    return [without_dead_files(found, live) for found in fragments]
+
+
+def _with_deleted(dataset: lance.LanceDataset, key: int, offsets: Sequence[int]) -> dict[str, Any] | None:
+    """The fragment with more rows deleted; pylance writes the deletion file. None if no row is left."""
+    fragment = dataset.get_fragment(key)
+    before = fragment.count_rows()
+    left = fragment.delete_rows(list(offsets))
+    result: dict[str, Any] | None = None if left is None else left.to_json()
+    deletion = None if result is None else result["deletion_file"]
+    after = 0 if result is None else fragment.physical_rows - (deletion["num_deleted_rows"] if deletion else 0)
+    if before - after != len(offsets):
+        raise CorruptData(f"Of {len(offsets)} rows to delete in fragment {key}, {before - after} are there.")
+    return result
+
+
+def _fields_modified(plan: ReplayPlan) -> list[int]:
+    """Columns whose values change in fragments that stay: indexes must forget those fragments."""
+    modified: set[int] = set()
+    for replacement in plan.change.replaced:
+        if replacement.files:
+            live = plan.sides.theirs.live
+            before, after = columns(replacement.ours, live), columns(replacement.theirs, live)
+            modified |= {field for field, path in after.items() if before.get(field) != path}
+    return sorted(modified)
+
+
+def _fields_of_rows_that_come_back(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> set[int]:
+    """All columns, if rows come back in a fragment that stays; else none.
+
+    An index that was made while a row was deleted does not know the row, and queries through it would never find the
+    row. So all indexes must forget such fragments, also an index that another process is making now.
+    """
+    for replacement in plan.change.replaced:
+        if replacement.deletion and not replacement.both_deleted and replacement.ours.deletion is not None:
+            mine = deleted_offsets(location, plan.ours, replacement.ours).to_pylist()
+            if not {*deleted_offsets(theirs, plan.sides.theirs, replacement.theirs).to_pylist()}.issuperset(mine):
+                return {*plan.ours.live}
+    return set()
+
+
+def _schema(
+    ours: lance.LanceDataset, theirs: lance.LanceDataset, plan: ReplayPlan
+) -> tuple[LanceSchema | None, dict[int, int]]:
+    """The new schema, or None if ours stays, and the field ids of theirs that differ in the result."""
+    if plan.change.columns_of_theirs:
+        return theirs.lance_schema, {}
+    if not plan.change.columns:
+        return None, {}
+    schema = _composed(ours, theirs, plan.ours, plan.change.columns)
+    new = {entry.id for entry in plan.sides.theirs.contents.fields} - plan.sides.base_theirs.live
+    matched = match_fields(plan.sides.theirs.contents.fields, flattened(schema))
+    return schema, {key: field for key, field in matched.items() if key in new}
+
+
+def _composed(
+    ours: lance.LanceDataset, theirs: lance.LanceDataset, snapshot: Snapshot, changes: ColumnChanges
+) -> LanceSchema:
+    """The schema of ours with the changes applied."""
+
+    def alter(scratch: lance.LanceDataset) -> None:
+        if changes.add:
+            scratch.add_columns(pa.schema([theirs.schema.field(name) for name in changes.add]))
+        altered: list[dict[str, Any]] = [{"path": old, "name": new} for old, new in changes.rename]
+        altered += [{"path": name, "nullable": True} for name in changes.relax]
+        for entry in altered:
+            scratch.alter_columns(entry)
+        comments = {name: {key: value.decode() for key, value in metadata} for name, metadata in changes.comment}
+        if comments:
+            scratch.update_field_metadata(comments, replace=True)
+        if changes.drop:
+            scratch.drop_columns([*changes.drop])
+
+    return composed(ours.lance_schema, snapshot.contents, alter)
+
+
+def flattened(schema: LanceSchema) -> list[Field]:
+    """A schema of pylance as a manifest has it: parents first."""
+    fields: list[Field] = []
+
+    def walk(entry: LanceField, parent: int) -> None:
+        fields.append(Field(entry.id(), parent, entry.name(), "", True, ()))
+        for child in entry.children():
+            walk(child, entry.id())
+
+    for column in schema.fields():
+        walk(column, -1)
+    return fields
+
+
+# --- Writes a version of another dataset into this one: its metadata, while its files stay in place, or are copied
+# pylance's own shallow clone stays within one store, and can only make a new dataset. So a chain first gets the columns
+# without a row, and then all fragments, with the places of their files.
+
+CopyAll = Callable[[Sequence[tuple[DatasetLocation, Copy, DatasetLocation]]], object]
+"""Copies files, each from one place to another."""
+
+
+def create(
+    target: DatasetLocation,
+    source: DatasetLocation,
+    theirs: Snapshot,
+    properties: Mapping[str, str],
+    places: bool = True,
+) -> None:
+    """Create a dataset with the columns of a version, and no rows yet; with ``places`` it may read the version's files.
+
+    Finishes a creation that was interrupted. Raises AlreadyExists, Conflict.
+    """
+    if find_latest(target, None) is None:
+        _create(target, source, theirs, properties, places)
+    # pylance gives the columns new ids, but files store values by the ids of the columns at the source.
+    if versions.read_contents(target, _newest(target, None)).fields != theirs.contents.fields:
+        truncate(target, None, source, theirs.pin, properties)
+
+
+def _create(
+    target: DatasetLocation, source: DatasetLocation, snapshot: Snapshot, properties: Mapping[str, str], places: bool
+) -> None:
+    import lance
+
+    theirs = open_pinned(source, snapshot.pin)
+    roots = dict.fromkeys(snapshot.bases.values()) if places else {}
+    with translated(target, "creating the dataset"):
+        lance.write_dataset(
+            theirs.schema.empty_table(),
+            target.uri,
+            mode="create",
+            storage_options=target.storage_options,
+            # A dataset cannot have files of the first format beside others.
+            data_storage_version=theirs.data_storage_version,
+            enable_stable_row_ids=snapshot.contents.has_stable_row_ids,
+            initial_bases=[base_path(root, number) for number, root in enumerate(roots, start=1)],
+            transaction_properties=dict(properties),
+        )
+
+
+def truncate(
+    target: DatasetLocation,
+    branch: str | None,
+    source: DatasetLocation,
+    pin: PinnedVersion,
+    properties: Mapping[str, str],
+) -> None:
+    """Remove all rows of a chain and give it the columns of a version. Raises Conflict for a concurrent commit."""
+    import lance
+
+    operation = lance.LanceOperation.Overwrite(open_pinned(source, pin).lance_schema, [])
+    commit_on(target, PinnedVersion(branch, open_latest(target, branch).version), operation, properties)
+
+
+def populate(
+    target: DatasetLocation,
+    branch: str | None,
+    source: DatasetLocation,
+    theirs: Snapshot,
+    properties: Mapping[str, str],
+    copy: CopyAll | None = None,
+) -> int:
+    """Give a chain without rows all fragments of a version, in place; returns its newest version.
+
+    With ``copy`` it copies the data files, except for those that main has a copy of. Raises Conflict.
+    """
+    import lance
+
+    ours = versions.read_snapshot(target, _newest(target, branch))
+    if ours.contents.fragment_count:
+        raise Conflict(f"Another process wrote to {target.branch_uri(branch)} at the same time.", hint="Run it again.")
+    missing = [root for root in dict.fromkeys(theirs.bases.values()) if root not in ours.bases.values()]
+    if missing and copy is None:
+        add_bases(target, branch, missing)
+        ours = versions.read_snapshot(target, _newest(target, branch))
+    reference = InPlacePolicy(everything=True) if copy is None else InPlacePolicy(present=_files_of_main(target))
+    added = _Transfer(target, source, ours, theirs).fragments(reference, copy)
+    if not added:
+        return ours.pin.version
+    operation = lance.LanceOperation.Update(
+        removed_fragment_ids=[], updated_fragments=[], new_fragments=fragments_from(added), fields_modified=[]
+    )
+    with translate_id_conflict():
+        return commit_on(target, ours.pin, operation, properties).version
+
+
+def _files_of_main(target: DatasetLocation) -> dict[tuple[str, int], Root]:
+    """The data files in main's own directory, by name and size."""
+    main = versions.read_snapshot(target, _newest(target, None))
+    files = (file for fragment in main.contents.fragments() for file in fragment.files)
+    return {(file.path, file.size): main.root for file in files if main.root_of(file) == main.root}
+
+
+@dataclass(frozen=True)
+class _Transfer:
+    """A version of one dataset that a branch of another one takes over."""
+
+    target: DatasetLocation
+    source: DatasetLocation
+    ours: Snapshot
+    theirs: Snapshot
+
+    def fragments(self, reference: InPlacePolicy, copy: CopyAll | None) -> list[dict[str, object]]:
+        """All fragments of theirs as pylance's JSON, for a commit to ours; files are copied first."""
+        change = MergeChange(added=tuple(self.theirs.contents.fragments()))
+        ids = _ids(change, self.ours)
+        for fragment in change.added:
+            if ids[fragment.id] != fragment.id or not reference.everything:
+                self._copy_deletion(fragment, ids[fragment.id])
+        sidecars = bool(blob_columns(self.source, self.theirs.pin))
+        placed = place(change, self.ours, self.theirs, reference, sidecars)
+        if copy is not None:
+            data = [file for file in placed.copies if file.target.startswith("data/")]
+            copy([(self._there(file.source), file, self._here) for file in data])
+        assembly = Assembly(self.theirs, placed.with_ids(ids), {})
+        dataset = open_pinned(self.source, self.theirs.pin)
+        return [assembly.added(fragment, fragment_json(dataset, fragment)) for fragment in change.added]
+
+    def _copy_deletion(self, fragment: Fragment, new_id: int) -> None:
+        """A deletion file is found by the id of its fragment: under another one it has to be copied."""
+        if fragment.deletion is not None:
+            there = self._there(self.theirs.root_of(fragment.deletion))
+            before, after = (fragment.deletion.path_for(key) for key in (fragment.id, new_id))
+            copying.copy_file(there, before, self._here, after)
+
+    def _there(self, root: Root) -> DatasetLocation:
+        """A place of the source's files, with the storage options of whichever dataset is in the same store."""
+        there = DatasetLocation(root.uri, self.source.options)
+        return there if there.store == self.source.store else DatasetLocation(root.uri, self.target.options)
+
+    @property
+    def _here(self) -> DatasetLocation:
+        return DatasetLocation(self.ours.root.uri, self.target.options)
+
+
+def _ids(change: MergeChange, ours: Snapshot) -> dict[int, int]:
+    """Fragments keep their ids: names of deletion files begin with them, and indexes know rows by them.
+
+    But pylance takes 0 for no id, and gives the next free one, unless the chain never had a fragment.
+    """
+    ids = {fragment.id: fragment.id for fragment in change.added}
+    if 0 in ids and ours.contents.max_fragment_id >= 0:
+        ids[0] = max(*ids, ours.contents.max_fragment_id) + 1
+    return ids
+
+
+def _newest(target: DatasetLocation, branch: str | None) -> PinnedVersion:
+    return PinnedVersion(branch, int(open_latest(target, branch).version))
+
+
+# --- Carries indexes over from one chain to another, where they are valid as they are
+
+_RETRIES = 20
+_INTERNAL = "__"
+"""Prefix of the names of internal indexes."""
+
+
+def carry_indexes(
+    ours: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan, version: int | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Indexes that were made on theirs since the base: (names carried over, names of those to make again on ours).
+
+    An index knows rows by the ids of their fragments. It is carried over only if every fragment that it covers has the
+    same id, files and row ids in the version that was committed; any other index would answer with wrong rows. Of an
+    index that ours has, too, theirs may have a segment more: it comes beside those of ours.
+    """
+    new = _new_indexes(plan)
+    if not new:
+        return (), ()
+    pin = PinnedVersion(plan.ours.pin.branch, version or plan.ours.pin.version)
+    now = versions.read_contents(ours, pin)
+    made = _made(theirs, plan)
+    carried: list[str] = []
+    missing: list[str] = []
+    for name, segments in new.items():
+        known = [segment for segment in now.indexes if segment.name == name]
+        descriptions = [made[segment.uuid] for segment in segments if segment.uuid in made]
+        complete = len(descriptions) == len(segments)
+        if known:
+            complete, descriptions = True, _beside(plan, now, segments, made)
+            if not descriptions and not _lacks(now, known, plan):
+                continue
+        elif not all(_is_valid(made[segment.uuid], segment, plan, now) for segment in segments if complete):
+            complete = False
+        if complete and descriptions:
+            for description in descriptions:
+                _copy_directory(theirs, plan, str(description.uuid), ours)
+            (carried if _commit(ours, pin, descriptions) else missing).append(name)
+        else:
+            missing.append(name)
+    return tuple(carried), tuple(missing)
+
+
+def _new_indexes(plan: ReplayPlan) -> dict[str, list[IndexSegment]]:
+    """Segments of theirs that neither the base nor ours has, by the names of their indexes."""
+    known = {segment.uuid for side in (plan.sides.base_theirs, plan.ours) for segment in side.contents.indexes}
+    new: dict[str, list[IndexSegment]] = {}
+    for segment in plan.sides.theirs.contents.indexes:
+        if segment.uuid not in known and not segment.name.startswith(_INTERNAL):
+            new.setdefault(segment.name, []).append(segment)
+    return new
+
+
+def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], made: Mapping[str, Any]) -> list[Any]:
+    """Descriptions of the segments that fit beside those that ours has of the same index.
+
+    A segment is of no use unless it covers fragments that no other one does. It must not know rows of a fragment whose
+    id is another fragment's in ours, now or later.
+    """
+    found = []
+    taken: dict[str, set[int]] = {}
+    for known in now.indexes:
+        taken.setdefault(known.name, set()).update(known.fragments)
+    kinds = {segment.name: (segment.fields, segment.kind) for segment in now.indexes}
+    theirs = {entry.id: entry for entry in plan.sides.theirs.contents.fragments()}
+    ours = {entry.id: entry for entry in now.fragments()}
+    for segment in segments:
+        index = made.get(segment.uuid)
+        if index is None or index.base_id is not None or kinds[segment.name] != (segment.fields, segment.kind):
+            continue
+        others = taken[segment.name]
+        covered = frozenset(index.fragment_ids)
+        same = {
+            key
+            for key in covered & segment.fragments & theirs.keys() & ours.keys()
+            if _same_rows(ours[key], theirs[key], index.fields)
+        }
+        strange = {key for key in covered - same if key in ours or key > now.max_fragment_id}
+        if same and not strange and others.isdisjoint(same) and _same_columns(index, plan, now):
+            found.append(replace(index, fragment_ids=same))
+            others |= same
+    return found
+
+
+def _lacks(now: Contents, known: Iterable[IndexSegment], plan: ReplayPlan) -> bool:
+    """Whether rows that a segment of theirs covers are in no segment of ours."""
+    covered = {key for segment in known for key in segment.fragments}
+    added = {file.path for entry in plan.change.added for file in entry.files}
+    return any(entry.id not in covered for entry in now.fragments_with(added))
+
+
+def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
+    """Descriptions, as pylance has them, of indexes made since the base, from the transactions that made them."""
+    dataset = open_pinned(theirs, plan.sides.theirs.pin)
+    made = {}
+    for step in plan.sides.their_steps.all:
+        if step.operation == "CreateIndex":
+            with translated(theirs, "reading a transaction"):
+                operation = _index_operation(dataset, step.version)
+            made.update({str(index.uuid): index for index in getattr(operation, "new_indices", ())})
+    return made
+
+
+def _index_operation(dataset: lance.LanceDataset, version: int) -> Any:
+    transaction = dataset.read_transaction(version)
+    return None if transaction is None else transaction.operation
+
+
+def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents) -> bool:
+    covered = frozenset(index.fragment_ids)
+    theirs = {entry.id: entry for entry in plan.sides.theirs.contents.fragments() if entry.id in covered}
+    ours = {entry.id: entry for entry in now.fragments() if entry.id in covered}
+    return (
+        index.base_id is None
+        and covered == segment.fragments  # pylance removes fragments whose values changed later
+        and theirs.keys() == covered
+        and _same_columns(index, plan, now)
+        and all(key in ours and _same_rows(ours[key], fragment, index.fields) for key, fragment in theirs.items())
+    )
+
+
+def _same_columns(index: Any, plan: ReplayPlan, now: Contents) -> bool:
+    fields = {entry.id: entry.name for entry in now.fields}
+    names = {entry.id: entry.name for entry in plan.sides.theirs.contents.fields}
+    return all(fields.get(key) == names.get(key) for key in index.fields)
+
+
+def _same_rows(ours: Fragment, theirs: Fragment, fields: list[int]) -> bool:
+    live = frozenset(fields)
+    return columns(ours, live) == columns(theirs, live) and ours.row_ids == theirs.row_ids
+
+
+def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, uuid: str, ours: DatasetLocation) -> None:
+    source = DatasetLocation(plan.sides.theirs.root.uri, theirs.options)
+    target = DatasetLocation(plan.ours.root.uri, ours.options)
+    for path in copying.files_below(source, f"_indices/{uuid}"):
+        copying.copy_file(source, path, target, path)
+
+
+def _commit(ours: DatasetLocation, pin: PinnedVersion, indexes: list[Any]) -> bool:
+    """Whether the index is in ours now. A concurrent commit wins: the index can be made again."""
+    import lance
+
+    try:
+        commit_on(ours, pin, lance.LanceOperation.CreateIndex(indexes, []), retries=_RETRIES)
+    except Conflict:
+        return False
+    return True
+
+
+# --- Writes deletion files for fragments that come from another chain without some of their rows
+# pylance writes such a file only for a fragment that is in the dataset already.
+
+_BITMAP = 1
+
+
+def write_mask(location: DatasetLocation, head: PinnedVersion, fragment: int, rows: Sequence[int]) -> dict[str, Any]:
+    """Write the deletion file of a fragment that the next version will have; returns it as pylance's JSON.
+
+    The name says what is in it, so that every attempt writes the same file.
+    """
+    content = BitMap(rows).serialize()
+    number = int.from_bytes(sha256(content).digest()[:8], "big") >> 1
+    directory, _, name = deletion_path(fragment, head.version, number, _BITMAP).rpartition("/")
+    root = DatasetLocation(f"{location.branch_uri(head.branch)}/{directory}", location.options)
+    small_files.write_file(root, name, content)
+    return {
+        "file_type": "bitmap",
+        "read_version": head.version,
+        "id": number,
+        "num_deleted_rows": len(rows),
+        "base_id": None,
+    }

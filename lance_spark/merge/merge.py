@@ -1,0 +1,791 @@
+"""Merging a branch into another one: its changes since the last common version, as one version."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from hashlib import sha256
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lance_spark.changes.changes import DeletionReader, Held, known_deletions
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, RefTable
+from lance_spark.core.show import WorkProgress, counted
+from lance_spark.core.tracking import MergeNote, Node, with_note
+from lance_spark.engine.local import Engine, Work
+from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, PermissionDenied, Refused
+from lance_spark.format.contents import Fragment
+from lance_spark.format.operations import Step, Steps, VersionSpan, key_columns
+from lance_spark.format.row_ids import (
+    Deleted,
+    Rewrite,
+    Runs,
+    deletion_key,
+    of_rows,
+    read_rewrites,
+    rows_of,
+    run,
+    taken_over,
+    without,
+)
+from lance_spark.format.transactions import Transaction
+from lance_spark.format.versions import (
+    ADDS_ONLY,
+    BEGIN,
+    BRINGING,
+    BRINGS,
+    CHERRY_PICK,
+    MERGE,
+    MOVED,
+    RECEIVE,
+    REORDERED,
+    REPLACES,
+    REVERT,
+    Copy,
+    Deletions,
+    Snapshot,
+    Trace,
+    delta,
+    read_trace,
+)
+from lance_spark.merge import lance as merge_commit
+from lance_spark.merge.ancestry import Graph, only_base, trace_of
+from lance_spark.merge.change_rules import (
+    OTHER_ROWS,
+    BasePair,
+    Contest,
+    Kinship,
+    MergeChange,
+    MergeConflict,
+    Replacement,
+    Sides,
+    check_supported,
+    operation_for,
+)
+from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
+from lance_spark.merge.following_rules import hint_for, settle
+from lance_spark.merge.lance import carry_indexes
+from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
+from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
+from lance_spark.refs.refs import create_branch_at, delete_branch
+from lance_spark.scan import lance
+from lance_spark.scan.lance import FragmentRows, RowSource, deleted_offsets, read_rows
+from lance_spark.storage import copying, files, refs, versions
+from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
+from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
+from lance_spark.storage.resolving import check_branch
+from lance_spark.storage.versions import VersionCache
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """How to merge."""
+
+    ff_only: bool = False
+    """Refuse unless the target has not moved since the common version."""
+    reference: bool = False
+    """Read data files where they are. Then the source branch cannot be deleted."""
+    dry_run: bool = False
+    message: str | None = None
+
+
+def merge(
+    location: DatasetLocation,
+    source: PinnedVersion,
+    into: str | None,
+    options: MergeOptions,
+    engine: Engine,
+) -> MergeResult:
+    """Merge a version, with all it descends from, into a branch (None for main).
+
+    Readers see the branch before or after, never between. Commits made meanwhile are kept: the merge is planned again
+    on top of them. Raises Conflict, naming what clashes, Refused and NotFound; then the branch is as it was.
+    """
+    check_mergeable(location, into)
+    check_branch(location, source.branch)
+    if source.branch == into:
+        raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint="Name another branch to merge.")
+
+    def make() -> Request:
+        graph = Graph(location)
+        ours = pin_latest(location, into)
+        base = only_base(graph, ours, source)
+        if options.ff_only and not _is_forward(graph, ours, source, base):
+            raise Refused(
+                f"'{into or MAIN}' has versions after {graph.pin(base)} that {source} does not have: this is no "
+                "fast-forward.",
+                hint=f"Merge '{into or MAIN}' into '{source.branch or MAIN}' first, or allow a real merge.",
+            )
+        return Request(
+            location=location,
+            ours=ours,
+            theirs=source,
+            base_ours=base_of(location, graph, ours, base),
+            base_theirs=base_of(location, graph, source, base),
+            trace=replace(trace_of(graph, MERGE, source), held=_held(graph, source, ours)),
+            message=options.message or f"Merge {source} into {into or MAIN}",
+            our_path=graph.path(ours, base, source),
+            their_path=graph.path(source, base, ours),
+            numbering=graph.numbering(source, base, ours),
+            reference=InPlacePolicy(everything=options.reference, outside=location.uri),
+            reader=graph.reader,
+        )
+
+    if options.reference and not options.dry_run:
+        with unchanged():
+            check_may_commit(location, into)
+            protect(location, source)
+    result = replay(make, engine, options.dry_run)
+    if result.version is None:
+        return result
+    try:
+        remember(location, into, source, result.version)
+    except PermissionDenied as denied:
+        why = denied.message if denied.missing is None else f"{denied.missing} is missing"
+        note = (
+            f"The merge is committed, but not noted on a branch, as {why}. Only version {result.version} tells of "
+            "it: once a cleanup removes that version, the next merge may find conflicts."
+        )
+        return replace(result, notes=(*result.notes, note))
+    return result
+
+
+def _held(graph: Graph, source: PinnedVersion, ours: PinnedVersion) -> tuple[tuple[str, int], ...]:
+    """What the source has of other chains, which nobody can tell any more once its branch is deleted."""
+    own = graph.identity(source.branch)
+    return tuple(sorted((chain, version) for chain, version in graph.held(source, ours).items() if chain != own))
+
+
+def base_of(location: DatasetLocation, graph: Graph, side: PinnedVersion, base: Node) -> PinnedVersion:
+    """The common version as a side's own chain has it, if it does: a branch begins with a copy of its fork."""
+    pin = graph.pin(base)
+    if side.branch is None or pin.branch == side.branch or graph.fork(side.branch) != pin:
+        return pin
+    copy = PinnedVersion(side.branch, pin.version)
+    return copy if graph.reader.has(location, copy) else pin
+
+
+def _is_forward(graph: Graph, ours: PinnedVersion, source: PinnedVersion, base: Node) -> bool:
+    """Whether ours is the base itself, or source is: then there is nothing to combine."""
+    if base in (graph.node(ours), graph.node(source)):
+        return True
+    return ours.branch is not None and ours.version == base.version and graph.fork(ours.branch) == graph.pin(base)
+
+
+def protect(location: DatasetLocation, source: PinnedVersion) -> None:
+    """Tag a version whose files another branch reads: no cleanup takes it, and its branch cannot be deleted."""
+    name = f"merged-{sha256(str(source).encode()).hexdigest()[:16]}"
+    if refs.read_tag(location, name) is None:
+        refs.create_tag(location, name, source)
+
+
+def remember(location: DatasetLocation, into: str | None, source: PinnedVersion, version: int) -> None:
+    """Record a merge in the ref of a branch that took part, for the next merge and for cleanups."""
+    branches = (refs.read_branch(location, name) for name in {into, source.branch} if name is not None)
+    table = RefTable({branch.name: branch for branch in branches if branch is not None}, {})
+    graph = Graph(location, table)
+    note = MergeNote(graph.identity(into), version, graph.node(source))
+    holder = into if into is not None else source.branch
+    if holder is not None and holder in table.branches:
+        refs.replace_metadata(location, holder, with_note(table.branches[holder].metadata, note))
+
+
+# --- What a replay is asked for: which versions to compare, and on top of which one to commit
+
+
+@dataclass(frozen=True)
+class Request:
+    """Take over to ``ours`` what ``theirs`` changed since the base. Both sides see the base in a chain of their own."""
+
+    location: DatasetLocation
+    ours: PinnedVersion
+    theirs: PinnedVersion
+    base_ours: PinnedVersion
+    base_theirs: PinnedVersion
+    trace: Trace
+    message: str | None = None
+    reference: InPlacePolicy = field(default_factory=InPlacePolicy)
+    """Which data files stay where they are."""
+    our_path: tuple[VersionSpan, ...] | None = None
+    """The versions of ours that the base does not have; None to find them by the base's branch."""
+    their_path: tuple[VersionSpan, ...] | None = None
+    numbering: PinnedVersion | None = None
+    """A version of theirs that has the rows of the base, if the base itself numbers rows in another way."""
+    remote: DatasetLocation | None = None
+    """Where theirs is, if that is another dataset."""
+    with_indexes: bool = True
+    """Whether to copy indexes of theirs that are valid in ours."""
+    reader: VersionCache = field(default_factory=VersionCache)
+    """What was read of the two sides before, in the same attempt."""
+    shares: bool = False
+    """Whether ours has versions that theirs has and the base has not."""
+    earlier_path: tuple[VersionSpan, ...] | None = ()
+    """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
+    they are not known."""
+
+    @property
+    def their_location(self) -> DatasetLocation:
+        """Where theirs is."""
+        return self.remote or self.location
+
+
+def open_root(request: Request, uri: str) -> DatasetLocation:
+    """A root with the storage options that open it: those of whichever side is in the same store."""
+    there = request.their_location
+    location = DatasetLocation(uri, there.options)
+    return location if location.store == there.store else DatasetLocation(uri, request.location.options)
+
+
+# --- Plans a replay: reads the versions, compares them, and decides where files go
+# Nothing is written.
+
+_ANEW = "Begin"
+"""From here on a version of another dataset is copied. What led to that version is not known."""
+
+
+def plan_replay(request: Request) -> ReplayPlan:
+    """Compare, and place files. Raises NotCommittable for what cannot be taken over or has lost its base; NotFound."""
+    sides, there = _sides(request), request.their_location
+    change = compare(sides)
+    followed = follow_rows(request, sides, change)
+    change = followed.change
+    check_supported(sides, change)
+    conflicts = [*change.conflicts, *followed.conflicts]
+    deletions: dict[int, tuple[int, ...]] = {}
+    for replacement in change.replaced:
+        if replacement.both_deleted:
+            deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
+            conflicts += clashes
+    conflicts += same_keys((request.location, there), sides, change, followed.ours_old)
+    blobs = bool(change.added or change.replaced) and bool(lance.blob_columns(there, sides.theirs.pin))
+    placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
+    if not conflicts:
+        change = _with_dead_rows(there, sides, change, placed)
+        emptied = any(_is_emptied(each, deletions.get(each.ours.id, ())) for each in change.replaced)
+        emptied = emptied or _empties(sides.ours, change.followed.deletions)
+        operation_for(change, sides.ours, emptied)
+        Assembly.of(sides, change, placed, {}).check_row_ids(change)
+    return ReplayPlan(
+        sides=sides,
+        change=change,
+        placed=placed,
+        trace=request.trace,
+        message=request.message,
+        deletions=deletions,
+        conflicts=tuple(conflicts),
+        rewrites=taken_over((*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents),
+    )
+
+
+def _with_dead_rows(there: DatasetLocation, sides: Sides, change: MergeChange, placed: Placed) -> MergeChange:
+    """The change with the deleted rows of new fragments whose other rows keep their ids: deleted ones need none."""
+    mixed = Assembly.of(sides, change, placed, {}).mixed(change)
+    if not mixed:
+        return change
+    dead = {entry.id: tuple(deleted_offsets(there, sides.theirs, entry).to_pylist()) for entry in mixed}
+    return replace(change, followed=replace(change.followed, dead=dead))
+
+
+def _empties(ours: Snapshot, deletions: Mapping[int, Sequence[int]]) -> bool:
+    """Whether rows that are to be deleted are all that is left of a fragment."""
+    return bool(deletions) and any(
+        len(deletions.get(fragment.id, ())) == fragment.rows for fragment in ours.contents.fragments()
+    )
+
+
+def _is_emptied(replacement: Replacement, deleted: Sequence[int]) -> bool:
+    """Whether both sides together deleted all rows of a fragment."""
+    return bool(deleted) and replacement.ours.rows == len(deleted)
+
+
+def _sides(request: Request) -> Sides:
+    read = lru_cache(maxsize=None)(request.reader.snapshot)
+    there = request.their_location
+    ours, theirs = read(request.location, request.ours), read(there, request.theirs)
+    try:
+        base_ours = read(request.location, request.base_ours)
+        base_theirs = read(there, request.base_theirs)
+    except NotFound as missing:
+        what = f"is the last version that {request.ours} and {request.theirs} have in common"
+        raise _gone(f"{request.base_ours} {what}, and it is not there any more", missing) from None
+    return Sides(
+        base_ours=base_ours,
+        ours=replace(ours, pin=_stamped(request.location, request.ours)),
+        base_theirs=base_theirs,
+        theirs=replace(theirs, pin=_stamped(there, request.theirs)),
+        our_steps=_steps((request.reader, request.location), request.ours, request.base_ours, request.our_path),
+        their_steps=_steps((request.reader, there), request.theirs, request.base_theirs, request.their_path),
+        kinship=_kinship(request),
+        numbering=_numbering(request, ours),
+    )
+
+
+def _kinship(request: Request) -> Kinship:
+    path, there = request.earlier_path, (request.reader, request.their_location)
+    earlier = _steps(there, request.theirs, request.base_theirs, path or ())
+    return Kinship(request.shares, path == (), replace(earlier, complete=path is not None and earlier.complete))
+
+
+def _numbering(request: Request, ours: Snapshot) -> Snapshot | None:
+    if request.numbering is None or not ours.contents.has_stable_row_ids:
+        return None
+    try:
+        return request.reader.snapshot(request.their_location, request.numbering)
+    except NotFound as missing:
+        what = "took in the last version that both have in common, and it is not there any more"
+        raise _gone(f"{request.numbering} {what}, so rows cannot keep their stable ids", missing) from None
+
+
+def _gone(what: str, missing: NotFound) -> NotCommittable:
+    return NotCommittable(
+        f"{what}: {missing.message}",
+        hint="Keep such versions: cleanup() of this package does. Bring the rows over with a write instead.",
+    )
+
+
+def _stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
+    return pin if pin.stamp is not None else pin_version(location, pin.branch, pin.version)
+
+
+def _steps(
+    there: tuple[VersionCache, DatasetLocation],
+    side: PinnedVersion,
+    base: PinnedVersion,
+    path: tuple[VersionSpan, ...] | None,
+) -> Steps:
+    """The versions that the base does not have. Without a path, a base in another chain means all of the side's own."""
+    if path is None:
+        first = base.version
+        if base.branch != side.branch:
+            first = min(versions.version_numbers(there[1], side.branch), default=0)
+        path = (VersionSpan(side.branch, first, side.version),)
+    steps = tuple(step for span in path for step in _steps_of(*there, span))
+    expected = sum(max(0, span.until - span.after) for span in path)
+    return Steps(
+        side.branch, steps, complete=len(steps) == expected and not any(step.operation == _ANEW for step in steps)
+    )
+
+
+def _steps_of(reader: VersionCache, location: DatasetLocation, span: VersionSpan) -> Iterable[Step]:
+    numbers = reader.versions(location, span.branch, span.after, span.until)
+    for version, transaction in reader.transactions(location, span.branch, numbers).items():
+        if transaction is None:
+            yield Step(version, "Unknown")
+            continue
+        properties, trace = transaction.properties, read_trace(transaction.properties)
+        if trace is not None and trace.action == BEGIN:
+            yield Step(version, _ANEW)
+            continue
+        yield Step(
+            version,
+            transaction.operation,
+            properties.get(REORDERED) == "true" or _told(properties, MOVED),
+            brings=_brings(transaction.operation, trace) or properties.get(BRINGS) == "true",
+            adds_only=properties.get(ADDS_ONLY) == "true",
+            replaced=_told(properties, REPLACES),
+            rewrites=tuple(_rewrites(reader, location, PinnedVersion(span.branch, version), transaction)),
+            reordered=properties.get(REORDERED) == "true",
+        )
+
+
+def _rewrites(
+    reader: VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
+) -> Iterator[Rewrite]:
+    """What a version compacted, or took over as compacted."""
+    yield from read_rewrites(transaction.properties)
+    snapshot = None
+    for group in transaction.rewritten:
+        places = {}
+        for fragment in (*group.before, *group.after):
+            key, deletion = deletion_key(fragment), fragment.deletion
+            if key is None or deletion is None:
+                continue
+            if deletion.base_id is None:
+                places[key] = Deletions(location.branch_uri(pin.branch), deletion.path_for(fragment.id))
+                continue
+            snapshot = snapshot or reader.snapshot(location, pin)
+            place = snapshot.deletions_of(fragment)
+            if place is not None:
+                places[key] = place
+        yield Rewrite(group.before, group.after, places)
+
+
+def _told(properties: Mapping[str, str], key: str) -> bool | None:
+    """What a commit of this package says about itself; None if it says nothing."""
+    return None if key not in properties else properties[key] == "true"
+
+
+def _brings(operation: str, trace: Trace | None) -> bool:
+    return operation == "Restore" or (trace is not None and trace.action in BRINGING)
+
+
+# --- Reads what a contest needs, which is deletion files only, and has it decided
+
+
+class FollowedChange(NamedTuple):
+    """A change without contests."""
+
+    change: MergeChange
+    conflicts: tuple[MergeConflict, ...] = ()
+    ours_old: Mapping[int, Runs] = {}
+    """Rows in new fragments of ours that are in the base, by fragment."""
+
+
+def follow_rows(request: Request, sides: Sides, change: MergeChange) -> FollowedChange:
+    """Settle the contest of a change, if there is one. Raises NotFound for a deletion file of a version that is there.
+
+    Of compactions, deletion files may be gone: then these do not count.
+    """
+    if change.contest is None:
+        return FollowedChange(change)
+    settled = settle(sides, change, _deleted(request, sides, change.contest))
+    reasons: defaultdict[str, list[tuple[BasePair, tuple[int, ...]] | None]] = defaultdict(list)
+    for clash in settled.clashes:
+        reasons[clash.reason].append(None if clash.pair is None else (clash.pair, clash.offsets))
+    conflicts = []
+    for reason, several in reasons.items():
+        known = [entry for entry in several if entry is not None]
+        rows = tuple(
+            row
+            for pair, offsets in known[:1]
+            for row in examples(request.location, sides.base_ours, pair.base, offsets)
+        )
+        conflicts.append(sides.conflict(reason, {pair.base.id for pair, _ in known}, rows))
+    conflicts += taken_before(sides, settled.change)
+    notes = (*change.notes, *rows_without_values(sides, settled.change))
+    followed = replace(settled.change, notes=notes)
+    return FollowedChange(followed, tuple(conflicts), settled.ours_old)
+
+
+def _deleted(request: Request, sides: Sides, contest: Contest) -> Deleted:
+    """The deleted rows of every fragment of a contest."""
+    held = (
+        Held(sides.ours, contest.ours),
+        Held(sides.theirs, contest.theirs),
+        Held(sides.base_ours, [pair.base for pair in contest.pairs if pair.base is not pair.before]),
+        Held(sides.base_theirs, [pair.before for pair in contest.pairs]),
+    )
+    reader = DeletionReader(request.location, sides.ours.pin, partial(open_root, request))
+    return known_deletions(reader, held, contest.rewrites)
+
+
+# --- Conflicts that only rows show: rows that both sides deleted, and new rows with one key
+# Only these rows are read.
+
+_EXAMPLES = 5
+Locations = tuple[DatasetLocation, DatasetLocation]
+"""Where ours is, and where theirs is."""
+
+
+def other_rows(
+    locations: Locations, sides: Sides, replacement: Replacement
+) -> tuple[tuple[int, ...], list[MergeConflict]]:
+    """The rows that theirs deleted in a fragment in which ours deleted others; a conflict if they are not others."""
+    here, there = locations
+    base = frozenset(deleted_offsets(here, sides.base_ours, replacement.base).to_pylist())
+    ours = frozenset(deleted_offsets(here, sides.ours, replacement.ours).to_pylist()) - base
+    theirs_now = frozenset(deleted_offsets(there, sides.theirs, replacement.theirs).to_pylist())
+    theirs = theirs_now - base
+    both = sorted(ours & theirs)
+    if not both and base <= theirs_now:
+        return tuple(sorted(theirs)), []
+    reason = OTHER_ROWS.reason if both else "ours deleted more rows where theirs has rows back"
+    rows = examples(here, sides.base_ours, replacement.base, both[:_EXAMPLES])
+    return (), [sides.conflict(reason, [replacement.ours.id], rows)]
+
+
+def examples(location: DatasetLocation, base: Snapshot, fragment: Fragment, offsets: Sequence[int]) -> tuple[str, ...]:
+    """The keys of some rows as the base has them; none where the table declares no key."""
+    keys = key_columns(base.contents.fields)
+    if not keys or not offsets:
+        return ()
+    source = RowSource(location, base.pin, (FragmentRows(fragment.id, pa.array(offsets, pa.uint32())),))
+    return tuple(_shown(row) for batch in read_rows(source, keys) for row in batch.select(keys).to_pylist())
+
+
+def same_keys(
+    locations: Locations, sides: Sides, change: MergeChange, ours_old: Mapping[int, Runs]
+) -> list[MergeConflict]:
+    """Where the table declares a key: rows that both sides added or updated under one key.
+
+    ``ours_old``: rows in new fragments of ours that are in the base, and were compacted.
+    """
+    mine = delta(sides.base_ours, sides.ours).added if change.added else ()
+    keys = key_columns(sides.ours.contents.fields) if mine else ()
+    if not keys:
+        return []
+    here, there = locations
+    known = set(_keys(RowSource(here, sides.ours.pin, _without(mine, ours_old)), keys))
+    masks = {key: of_rows(rows) for key, rows in change.followed.masks.items()}
+    theirs = RowSource(there, sides.theirs.pin, _without(change.added, masks))
+    twice = (key for key in _keys(theirs, keys) if key in known)
+    rows = tuple(_shown(dict(zip(keys, key, strict=True))) for key in islice(twice, _EXAMPLES))
+    return [sides.conflict("both sides have new rows with the same key", rows=rows)] if rows else []
+
+
+def _without(fragments: Iterable[Fragment], rows: Mapping[int, Runs]) -> tuple[FragmentRows, ...]:
+    """The fragments without some of their rows."""
+    return tuple(
+        FragmentRows(entry.id, _others(entry.physical_rows, rows[entry.id]) if entry.id in rows else None)
+        for entry in fragments
+    )
+
+
+def _others(count: int, rows: Runs) -> pa.Array:
+    return pa.array(rows_of(without(run(count, 0), rows)), pa.uint32())
+
+
+def _keys(source: RowSource, keys: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    for batch in read_rows(source, keys):
+        yield from zip(*(batch[key].to_pylist() for key in keys), strict=True)
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in row.items())
+
+
+# --- Carries a plan out: copies files, commits one version, and takes indexes over afterwards
+
+
+def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -> MergeResult:
+    """Plan and carry out. After a commit of another process, ``make`` is called again for the newest versions.
+
+    Raises Conflict, naming what clashes, and then nothing was changed; Refused; NotFound.
+    """
+    for left in attempts():
+        engine.tell(WorkProgress("compare versions"))
+        request = make()
+        plan = plan_replay(request)
+        if dry_run:
+            return _result(request, plan, dry_run=True)
+        _check(plan, request)
+        version, ran_on = None, None
+        if not plan.is_up_to_date:
+            if plan.placed.new_bases:
+                merge_commit.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
+                continue  # the bases have ids now
+            try:
+                ran_on = _copied(request, plan, engine)
+                engine.tell(WorkProgress("commit"))
+                version = merge_commit.commit(request.location, request.their_location, plan)
+            except PermissionDenied as denied:
+                raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
+            except Conflict:
+                if not left:
+                    raise
+                continue
+        result = replace(_result(request, plan), version=version, ran_on=ran_on)
+        if not request.with_indexes:
+            return result
+        engine.tell(WorkProgress("carry indexes"))
+        return _with_indexes(request, plan, result)
+    raise overtaken(make().ours.branch)
+
+
+def _copied(request: Request, plan: ReplayPlan, engine: Engine) -> str | None:
+    """Copy the files, unless no version that names them may be committed: nobody else could use the copies.
+
+    They cannot be deleted once they are there. They have the names of their originals, and another process may be
+    committing the same merge.
+    """
+    if plan.copies:
+        check_may_commit(request.location, request.ours.branch)
+    return copy_files(plan, partial(open_root, request), engine)
+
+
+def _left(request: Request, plan: ReplayPlan) -> str:
+    """What is there of a plan that could not be carried out."""
+    root = open_root(request, plan.ours.root.uri)
+    copied = sum(files.exists(root, copy.target) for copy in plan.copies)
+    where = f" at {request.location.uri}" if request.remote is not None else ""
+    if copied:
+        return f"No version was made{where}; a cleanup takes the {counted(copied, 'file')} copied so far."
+    return f"Nothing was changed{where}."
+
+
+def _check(plan: ReplayPlan, request: Request) -> None:
+    if plan.conflicts:
+        listed = "".join(f"\n  - {conflict}{_examples(conflict.rows)}" for conflict in plan.conflicts[:10])
+        more = f"\n  - {len(plan.conflicts) - 10} more" if len(plan.conflicts) > 10 else ""
+        raise Conflict(
+            f"{request.theirs} cannot be combined with {request.ours}; nothing was changed.{listed}{more}",
+            hint=hint_for(plan.conflicts),
+        )
+
+
+def _examples(rows: tuple[str, ...]) -> str:
+    return "".join(f"\n      {row}" for row in rows)
+
+
+def _with_indexes(request: Request, plan: ReplayPlan, result: MergeResult) -> MergeResult:
+    carried, missing = carry_indexes(request.location, request.their_location, plan, result.version)
+    return replace(result, indexes_carried=carried, indexes_missing=missing)
+
+
+def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeResult:
+    return MergeResult(
+        action=plan.trace.action,
+        into=request.ours.branch or MAIN,
+        source=str(plan.trace.source),
+        base=str(request.base_theirs),
+        version=None,
+        fast_forward=plan.sides.is_fast_forward,
+        up_to_date=plan.is_up_to_date,
+        summary=plan.summary(),
+        conflicts=plan.conflicts,
+        notes=plan.change.notes,
+        dry_run=dry_run,
+    )
+
+
+# --- Copies the files of a plan, several at a time, to where its commit will name them
+
+CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
+"""Where a file is, the file, and the place to copy it to."""
+_COPIED = pa.schema([("bytes", pa.int64())])
+_COPY = "copy"
+_VERBS = {RECEIVE: "push"}
+"""What users call an action, if it is another word."""
+
+
+def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine: Engine) -> str | None:
+    """Copy all files of the plan and their blobs; returns where that ran, None if there was nothing to copy.
+
+    ``place`` opens a root by its URI. Raises NotFound for a file that is gone, StorageFailure.
+    """
+    copies = plan.copies
+    if not copies:
+        return None
+    target = place(plan.ours.root.uri)
+    sources = {copy.source: place(copy.source.uri) for copy in copies}
+    items = [(sources[copy.source], copy, target) for copy in copies]
+    action = plan.trace.action
+    return copy_each(_VERBS.get(action, action), items, engine)
+
+
+def copy_each(operation: str, items: Sequence[CopyItem], engine: Engine) -> str:
+    """Copy files on the engine, for a verb that users know; returns where that ran. Raises as :func:`copy_files`."""
+    work = Work(copies=len(items), copied_bytes=sum(copy.size for _, copy, _ in items))
+    runner = engine.for_work(operation, work)
+    runner.collect(_COPY, runner.flat_map(_COPY, items, copy_one, _COPIED))
+    return runner.name
+
+
+def copy_one(item: CopyItem) -> Iterator[pa.RecordBatch]:
+    """Copy one file with its blobs; runs on executors."""
+    source, copy, target = item
+    size = copying.copy_placed(source, copy, target)
+    yield pa.RecordBatch.from_pydict({"bytes": [size]}, schema=_COPIED)
+
+
+# --- Cherry-pick and revert: the change of a single version, forwards or backwards
+
+
+def cherry_pick(
+    location: DatasetLocation,
+    picked: PinnedVersion,
+    into: str | None,
+    engine: Engine,
+    message: str | None = None,
+    dry_run: bool = False,
+) -> MergeResult:
+    """Commit to a branch what one version changed. Raises Conflict, Refused and NotFound; then nothing was changed."""
+    return replay(_requests(location, picked, into, CHERRY_PICK, message), engine, dry_run)
+
+
+def revert(
+    location: DatasetLocation,
+    reverted: PinnedVersion,
+    into: str | None,
+    engine: Engine,
+    message: str | None = None,
+    dry_run: bool = False,
+) -> MergeResult:
+    """Commit to a branch the opposite of what one of its versions changed. Raises the errors of cherry_pick."""
+    return replay(_requests(location, reverted, into, REVERT, message), engine, dry_run)
+
+
+def _requests(
+    location: DatasetLocation, pin: PinnedVersion, into: str | None, action: str, message: str | None
+) -> Callable[[], Request]:
+    """Makes requests for the change of one version: forwards to pick it, backwards to revert it."""
+    check_writable(location, into)
+    before = version_before(location, pin)
+    base, theirs = (pin, before) if action == REVERT else (before, pin)
+
+    def make() -> Request:
+        ours, graph = pin_latest(location, into), Graph(location)
+        common = graph.bases(base, ours)
+        return Request(
+            location=location,
+            ours=ours,
+            theirs=theirs,
+            base_ours=base,
+            base_theirs=base,
+            our_path=graph.path(ours, graph.node(base), base),
+            their_path=(VersionSpan(pin.branch, before.version, pin.version),),
+            trace=trace_of(graph, action, pin),
+            message=message or f"{action.capitalize()} {pin}",
+            numbering=None if into == pin.branch else base,
+            reader=graph.reader,
+            shares=action == CHERRY_PICK and graph.share(theirs, ours, base),
+            earlier_path=graph.path(base, common[0], ours) if len(common) == 1 else None,
+        )
+
+    return make
+
+
+def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
+    """The version that a version was made from. Raises Refused for a first one."""
+    older = [version for version in versions.version_numbers(location, pin.branch) if version < pin.version]
+    if not older:
+        raise Refused(
+            f"{pin} is the oldest version of '{pin.branch or MAIN}' that is there: what it changed is not known.",
+            hint="Only a version with another one before it on its branch can be picked or reverted.",
+        )
+    if older[-1] != pin.version - 1:
+        raise Refused(
+            f"The version before {pin} was cleaned up; the nearest is {older[-1]}, which is {pin.version - older[-1]} "
+            "versions older.",
+            hint="Merge the branch, or write the rows again.",
+        )
+    return PinnedVersion(pin.branch, older[-1])
+
+
+# --- A transaction for pipelines: written to a temporary branch, published as one version or not at all
+
+
+@contextmanager
+def transaction(
+    location: DatasetLocation,
+    target: RefSpec,
+    engine: Engine,
+    message: str | None = None,
+    audit: Callable[[RefSpec], bool] | None = None,
+) -> Iterator[RefSpec]:
+    """A temporary branch of the target branch, merged into it when the block ends without an exception.
+
+    ``audit`` is given the temporary branch; False, or an exception, keeps it from being published. Raises Refused for a
+    target that stands still at a tag or version, or is a branch that follows a remote's, and when the audit says no;
+    Conflict when another process committed what cannot be combined with it. In every case but success nothing is
+    published, and in every case the temporary branch is deleted.
+    """
+    if target.tag is not None or target.version is not None or target.as_of is not None:
+        raise Refused("A transaction needs a branch to publish to.", hint="Use checkout(branch=...), or no ref at all.")
+    check_mergeable(location, target.branch)
+    name = f"transaction-{uuid.uuid4().hex}"
+    create_branch_at(location, name, pin_latest(location, target.branch))
+    try:
+        yield RefSpec(branch=name)
+        if audit is not None and not audit(RefSpec(branch=name)):
+            raise Refused("The audit refused what was written; nothing was published.")
+        merge(location, pin_latest(location, name), target.branch, MergeOptions(message=message), engine)
+    finally:
+        delete_branch(location, name)

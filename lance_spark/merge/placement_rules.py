@@ -1,0 +1,178 @@
+"""Where the files of a change go: which are copied into the chain of ours, and which are read in place. Pure.
+
+A file is read in place if ours reads other files from that place already: a parent's root, or the remote of a clone.
+Every other file is copied, so that the other branch can be deleted afterwards. ``reference`` copies no data file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from lance_spark.core.layout import is_generated, stored_name
+from lance_spark.core.location import is_within
+from lance_spark.format.contents import DataFile, Fragment
+from lance_spark.format.versions import Copy, Root, Snapshot
+from lance_spark.merge.change_rules import MergeChange
+
+
+@dataclass(frozen=True)
+class InPlacePolicy:
+    """Which files may be read in place although ours did not read from there before."""
+
+    everything: bool = False
+    outside: str | None = None
+    """URI of a dataset: files outside of it are read in place. They belong to the remote of a clone."""
+    present: Mapping[tuple[str, int], Root] = field(default_factory=dict)
+    """Places that ours may know, by names and sizes of files that are there already and need no second copy."""
+
+    def allows(self, root: Root) -> bool:
+        """Whether ours may read files of this root in place."""
+        if self.everything:
+            return True
+        return self.outside is not None and not is_within(root.uri, self.outside)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a manifest of ours finds each data file of theirs."""
+
+    bases: Mapping[Root, int | None]
+    """Base id in ours, by the root in theirs; None for ours itself, and for roots whose files are copied."""
+    new_bases: tuple[Root, ...] = ()
+    """Roots that ours does not know yet, with the ids in ``bases``."""
+    names: Mapping[tuple[Root, str], str] = field(default_factory=dict)
+    """Names of copied files, by their place and name in theirs. Names that are not unique are replaced."""
+    ids: Mapping[int, int] = field(default_factory=dict)
+    """Ids in ours of added fragments, by those in theirs; 0 leaves it to the commit."""
+    copies: tuple[Copy, ...] = ()
+    present: Mapping[tuple[Root, str], int | None] = field(default_factory=dict)
+    """Base id in ours of files that are read from a second place where they are, by place and name in theirs."""
+
+    def with_ids(self, ids: Mapping[int, int]) -> Placed:
+        """With other ids of added fragments."""
+        return replace(self, ids=ids)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of data files to copy, as their writers recorded them."""
+        return sum(copy.size for copy in self.copies)
+
+
+def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPlacePolicy, sidecars: bool) -> Placed:
+    """Decide where every file of a change goes. ``sidecars``: the table has blobs next to its data files."""
+    with_files = [*change.added, *(replacement.theirs for replacement in change.replaced if replacement.files)]
+    moved = [
+        replacement.theirs for replacement in change.replaced if replacement.deletion and not replacement.both_deleted
+    ]
+    roots = [theirs.root_of(file) for fragment in with_files for file in fragment.files]
+    roots += [
+        theirs.root_of(fragment.deletion)
+        for fragment in (*change.added, *moved)
+        if fragment.deletion and fragment.id not in change.followed.masks
+    ]
+    bases, new = _bases(dict.fromkeys(roots), ours, reference)
+    names: dict[tuple[Root, str], str] = {}
+    copies: dict[tuple[Root, str], Copy] = {}
+    present: dict[tuple[Root, str], int | None] = {}
+    known = {root: key for key, root in ours.bases.items()}
+    for fragment in with_files:
+        for file in fragment.files:
+            root = theirs.root_of(file)
+            if root == ours.root or bases[root] is not None:
+                continue
+            key = root, file.path
+            here = reference.present.get((file.path, file.size))
+            if here in known and is_generated(file.path):
+                present[key] = known[here]
+                continue
+            names[key] = _free_name(root, file, theirs)
+            copies[key] = Copy(root, _path(root, file.path), f"data/{names[key]}", file.size, sidecars)
+    kept = {path for replacement in change.replaced for path in _paths(replacement.ours)}
+    ids = _ids(change, ours, theirs)
+    pairs = [(fragment, ids[fragment.id]) for fragment in change.added]
+    pairs += [
+        (replacement.theirs, replacement.ours.id) for replacement in change.replaced if replacement.theirs in moved
+    ]
+    deletions = [
+        copy
+        for fragment, new_id in pairs
+        if fragment.id not in change.followed.masks
+        for copy in _deletion(fragment, new_id, ours, theirs, bases)
+    ]
+    return Placed(
+        bases=bases,
+        new_bases=new,
+        names=names,
+        ids=ids,
+        copies=(*(copy for key, copy in copies.items() if names[key] not in kept), *deletions),
+        present=present,
+    )
+
+
+def _bases(
+    roots: Iterable[Root], ours: Snapshot, reference: InPlacePolicy
+) -> tuple[dict[Root, int | None], tuple[Root, ...]]:
+    known: dict[Root, int | None] = {root: key for key, root in ours.bases.items()}
+    bases: dict[Root, int | None] = {}
+    new: list[Root] = []
+    free = max((key for key in ours.bases if key is not None), default=0) + 1
+    for root in roots:
+        bases[root] = known.get(root)
+        if root not in known and reference.allows(root):
+            bases[root] = free + len(new)
+            new.append(root)
+    return bases, tuple(new)
+
+
+def _free_name(root: Root, file: DataFile, theirs: Snapshot) -> str:
+    """A name that no file of ours has. A file named by hand may be replaced by one of the same name and size.
+
+    Under the name of the older file, its copy would be taken for the newer one, or overwritten while older versions
+    read it. So the time of the version is part of the name. Every attempt makes the same name, so that a merge that
+    was killed goes on where it stopped.
+    """
+    if is_generated(file.path):
+        return file.path
+    source = f"{root.uri}\n{file.path}\n{file.size}\n{theirs.contents.head.timestamp_ns}"
+    token = sha256(source.encode()).hexdigest()[:24]
+    return f"{token}-{re.sub(r'[^A-Za-z0-9._-]', '_', file.path)}"
+
+
+def _path(root: Root, path: str) -> str:
+    return f"data/{stored_name(path)}" if root.is_dataset else stored_name(path)
+
+
+def _ids(change: MergeChange, ours: Snapshot, theirs: Snapshot) -> dict[int, int]:
+    """Ids of new fragments; 0 leaves one to the commit.
+
+    The name of a deletion file begins with the id of its fragment, so with such a file, ids are chosen here. An index
+    knows rows by the ids of their fragments, so with one, ids stay if they are free.
+    """
+    added = {fragment.id for fragment in change.added}
+    indexed = any(not added.isdisjoint(segment.fragments) for segment in theirs.contents.indexes)
+    has_deletions = any(fragment.deletion for fragment in change.added)
+    free = ours.contents.max_fragment_id + 1
+    if (has_deletions or indexed) and all(key >= free for key in added):
+        return {fragment.id: fragment.id for fragment in change.added}
+    if not has_deletions:
+        return {fragment.id: 0 for fragment in change.added}
+    return {fragment.id: free + count for count, fragment in enumerate(change.added)}
+
+
+def _deletion(
+    fragment: Fragment, new_id: int, ours: Snapshot, theirs: Snapshot, bases: Mapping[Root, int | None]
+) -> list[Copy]:
+    """The copy of a deletion file; none if it is read in place under the fragment's id."""
+    if fragment.deletion is None:
+        return []
+    root = theirs.root_of(fragment.deletion)
+    if new_id == fragment.id and (root == ours.root or bases[root] is not None):
+        return []
+    return [Copy(root, fragment.deletion.path_for(fragment.id), fragment.deletion.path_for(new_id))]
+
+
+def _paths(fragment: Fragment) -> set[str]:
+    return {file.path for file in fragment.files}

@@ -1,0 +1,591 @@
+"""A planned replay: what a merge, cherry-pick, revert, push or restore would do, as a value. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lance_spark import hints
+from lance_spark.core.location import is_within
+from lance_spark.core.show import (
+    MINUS,
+    PLAIN,
+    PLUS,
+    Card,
+    Grid,
+    Line,
+    Shown,
+    counted,
+    plain_text,
+    readable,
+    said,
+    said_of_places,
+)
+from lance_spark.errors import NotCommittable
+from lance_spark.format.contents import Contents, Fragment, IndexRecord
+from lance_spark.format.row_ids import Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
+from lance_spark.format.versions import MERGE, Copy, Root, Snapshot, Trace, by_file, columns, counterpart, same_deletion
+from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
+from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """What has to happen so that ours has the changes of theirs."""
+
+    sides: Sides
+    change: MergeChange
+    placed: Placed
+    trace: Trace
+    message: str | None = None
+    deletions: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows to delete in fragments of ours in which both sides deleted rows: offsets in the fragment, by its id."""
+    rewrites: tuple[Rewrite, ...] = ()
+    """Compactions of theirs that later merges have to know."""
+    conflicts: tuple[MergeConflict, ...] = ()
+
+    @property
+    def ours(self) -> Snapshot:
+        """The version that the new one comes after."""
+        return self.sides.ours
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.change and not self.conflicts
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether rows of ours may have been rewritten into other fragments."""
+        left = self.change.removed or any(replacement.deletion for replacement in self.change.replaced)
+        return bool(self.change.added and (left or self.change.followed.deletions))
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether ours has the same rows and values afterwards, in other files: by what is told, and by number."""
+        change, summary = self.change, self.summary()
+        columns = change.columns or change.columns_of_theirs
+        same = summary.rows_added == summary.rows_deleted
+        return self.sides.their_steps.keep_all_rows and not columns and same
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether the table is replaced, as far as the versions that are taken over say so."""
+        steps, count = self.sides.their_steps, self.sides.base_ours.contents.fragment_count
+        return steps.replaces_all or (not steps.complete and 0 < count == len(self.change.removed))
+
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        """Files to copy before the commit."""
+        return self.placed.copies
+
+    def summary(self) -> Summary:
+        """The plan in numbers."""
+        change = self.change
+        deleted = sum(each.theirs.physical_rows - each.theirs.rows for each in change.replaced if each.deletion)
+        before = sum(each.base.physical_rows - each.base.rows for each in change.replaced if each.deletion)
+        added = sum(fragment.rows for fragment in change.added)
+        removed = sum(ours.rows for _, ours in change.removed)
+        removed += sum(len(rows) for rows in change.followed.deletions.values())
+        return Summary(
+            versions=len(self.sides.their_steps.all),
+            rows_added=added + max(0, before - deleted),
+            rows_deleted=removed + max(0, deleted - before),
+            fragments_changed=len(change.replaced) + len(change.followed.deletions),
+            columns_added=change.columns.add or self._new_columns(),
+            columns_dropped=change.columns.drop,
+            files=len(self.copies),
+            bytes=self.placed.bytes,
+        )
+
+    def _new_columns(self) -> tuple[str, ...]:
+        if not self.change.columns_of_theirs:
+            return ()
+        before = {entry.id for entry in self.sides.ours.contents.fields}
+        return tuple(entry.name for entry in self.sides.theirs.contents.fields if entry.id not in before)
+
+
+# --- Fragments as pylance's commit takes them: its own JSON, with the ids, bases and row ids that ours needs
+# Pure.
+
+Json = dict[str, Any]
+REPLACED = -2
+"""In place of a field id in the list of a file: no column reads these values."""
+_LINEAGE = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
+
+
+@dataclass(frozen=True)
+class RowIds:
+    """How ours knows rows of theirs."""
+
+    renamed: Mapping[int, int] = field(default_factory=dict)
+    same_below: int = 0
+    """Ids below it mean the same row on both sides, except for renamed ones."""
+
+    def known(self, row: int) -> int | None:
+        """The id of a row in ours; None for a new row."""
+        return self.renamed.get(row, row if row < self.same_below else None)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What turns fragments of theirs into fragments of ours."""
+
+    theirs: Snapshot
+    placed: Placed
+    fields: Mapping[int, int]
+    """Field ids in ours, by field ids of theirs that differ; REPLACED for those that are another column there."""
+    row_ids: RowIds | None = None
+    """None without stable row ids."""
+    masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows that new fragments come without, by ids in theirs: of those a file is written."""
+    dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Deleted rows of new fragments, by ids in theirs, where it matters."""
+    base: frozenset[int] = frozenset()
+    """Field ids of the base's columns."""
+    has_rows: bool = True
+    """Whether ours has any fragment."""
+
+    @classmethod
+    def of(cls, sides: Sides, change: MergeChange, placed: Placed, fields: Mapping[int, int]) -> Assembly:
+        """The assembly of a planned change."""
+        ours, followed = sides.ours.contents, change.followed
+        return cls(
+            sides.theirs,
+            placed,
+            fields,
+            row_ids=row_ids(sides, change) if ours.has_stable_row_ids else None,
+            masks=followed.masks,
+            dead=followed.dead,
+            base=sides.base_theirs.live,
+            has_rows=ours.fragment_count > 0,
+        )
+
+    def mixed(self, change: MergeChange) -> list[Fragment]:
+        """New fragments whose rows could not keep their ids, unless some of these rows are deleted."""
+        return [
+            fragment
+            for fragment in change.added
+            if fragment.deletion is not None and fragment.id not in self.masks and self._kept(fragment) is None
+        ]
+
+    def check_row_ids(self, change: MergeChange) -> None:
+        """Raise NotCommittable for rows that cannot keep their stable ids."""
+        moved = [fragment for fragment in change.added if self._kept_rows(fragment)]
+        if moved and not self.has_rows:
+            raise NotCommittable(
+                "Rows come back with their stable ids to a branch that is empty; pylance cannot commit that.",
+                hint=hints.of("Restore a version that has the rows: ", hints.RESTORE_VERSION, "."),
+            )
+        if moved and (change.columns or change.columns_of_theirs):
+            raise NotCommittable(
+                "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
+                "at once.",
+                hint=f"Merge the versions before the columns changed first: merge {self.theirs.pin.branch}@VERSION.",
+            )
+
+    def added(self, fragment: Fragment, metadata: Json) -> Json:
+        """A new fragment from pylance's JSON of the one in theirs. Raises NotCommittable for row ids that are mixed."""
+        result = {**copy.deepcopy(metadata), "id": self.placed.ids[fragment.id]}
+        result["files"] = [self._file(file) for file in result["files"]]
+        result.update(dict.fromkeys(_LINEAGE))
+        kept = self._kept_rows(fragment)
+        if kept:
+            result["row_id_meta"] = {"Inline": list(write_row_ids(kept))}
+        if fragment.id in self.masks:
+            result["deletion_file"] = None  # another one is written
+        else:
+            result["deletion_file"] = self._deletion(fragment, result["deletion_file"], self.placed.ids[fragment.id])
+        return result
+
+    def replaced(self, replacement: Replacement, ours: Json, theirs: Json) -> Json:
+        """A fragment of ours with the columns and deleted rows of theirs."""
+        result = copy.deepcopy(ours)
+        if replacement.files:
+            result["files"] = self._files(replacement, result["files"], theirs["files"])
+        if replacement.deletion and not replacement.both_deleted:
+            result["deletion_file"] = self._deletion(replacement.theirs, theirs["deletion_file"], replacement.ours.id)
+        return result
+
+    def _files(self, replacement: Replacement, ours: list[Json], theirs: list[Json]) -> list[Json]:
+        """The files of both sides. A file has a column if its ``fields`` name it; older files mark it as replaced."""
+        here = {file["path"]: file for file in ours}
+        before = {file.path: file.fields for file in replacement.base.files}
+        placed = [self._file(file) for file in theirs]
+        if {path: tuple(file["fields"]) for path, file in here.items()} == before:
+            return [
+                {**here[file["path"]], "fields": file["fields"]} if file["path"] in here else file for file in placed
+            ]
+        new = [file for file in placed if file["path"] not in here]
+        back = {
+            after["path"]: self._back(before[file["path"]], file["fields"], after["fields"])
+            for file, after in zip(theirs, placed, strict=True)
+            if file["path"] in before
+        }
+        written = {field for file in new for field in file["fields"]}
+        written |= {field for found in back.values() for field in found.values()}
+        return [_with_fields(file, back.get(file["path"], {}), written) for file in ours] + new
+
+    def _back(self, before: Sequence[int], theirs: Sequence[int], placed: Sequence[int]) -> dict[int, int]:
+        """Columns that theirs has back in a file of the base, by their places in it: their ids in ours."""
+        live = self.theirs.live
+        return {
+            at: placed[at]
+            for at, (old, new) in enumerate(zip(before, theirs, strict=True))
+            if new in live and not self.base.issuperset((old, new))
+        }
+
+    def _file(self, file: Json) -> Json:
+        root = self.theirs.bases[file["base_id"]]
+        key = root, file["path"]
+        return {
+            **file,
+            "path": self.placed.names.get(key, file["path"]),
+            "base_id": self.placed.present.get(key, self.placed.bases[root]),
+            "fields": [self.fields.get(field, field) for field in file["fields"]],
+        }
+
+    def _deletion(self, fragment: Fragment, deletion: Json | None, new_id: int) -> Json | None:
+        if deletion is None or fragment.deletion is None:
+            return None
+        base = self.placed.bases[self.theirs.root_of(fragment.deletion)] if new_id == fragment.id else None
+        return {**deletion, "base_id": base}
+
+    def _kept_rows(self, fragment: Fragment) -> list[int]:
+        kept = self._kept(fragment)
+        if kept is None:
+            raise NotCommittable(
+                f"Fragment {fragment.id} of {self.theirs.pin} mixes rows from before the base with new ones, so its "
+                "rows cannot keep their stable ids.",
+                hint="Merge a version from before the branch was compacted.",
+            )
+        return kept
+
+    def _kept(self, fragment: Fragment) -> list[int] | None:
+        """The ids that the fragment takes along; None if old and new rows are mixed."""
+        if self.row_ids is None or not fragment.row_ids:
+            return []
+        dead = self.masks.get(fragment.id) or self.dead.get(fragment.id) or ()
+        return kept_row_ids(read_row_ids(fragment.row_ids), self.row_ids.known, frozenset(dead))
+
+
+def _with_fields(file: Json, back: Mapping[int, int], written: Collection[int]) -> Json:
+    """A file of ours with the columns that are back in it, and without those that are elsewhere now."""
+    kept = [REPLACED if field in written else field for field in file["fields"]]
+    return {**file, "fields": [back.get(at, field) for at, field in enumerate(kept)]}
+
+
+def row_ids(sides: Sides, change: MergeChange) -> RowIds:
+    """How ours knows the rows that theirs moved out of fragments."""
+    pairs = [(each.theirs, each.ours) for each in change.replaced if each.deletion]
+    if sides.numbering is None:
+        pairs += change.removed
+        same_below = sides.base_theirs.contents.next_row_id
+    else:
+        gone = by_file(fragment for fragment, _ in change.removed)
+        ours_of = {theirs.id: ours for theirs, ours in change.removed}
+        for numbered in sides.numbering.contents.fragments() if gone else ():
+            base = counterpart(numbered, gone)
+            if base is not None:
+                pairs.append((numbered, ours_of[base.id]))
+        same_below = 0
+    renamed: dict[int, int] = dict(change.followed.row_ids)
+    for theirs, ours in pairs:
+        if not same_below or theirs.row_ids != ours.row_ids:
+            renamed.update(matched_row_ids(theirs.row_ids, ours.row_ids))
+    return RowIds(renamed, same_below)
+
+
+# --- Making an older version of a branch the newest one again, as a replay: what becomes of fragments and indexes
+# Pure.
+#
+# The base is the newest version and theirs the older one, so everything since then is undone. pylance's own restore
+# does more (settings, the order of fragments), but conflicts with nothing: it silently covers a concurrent commit.
+
+HARMLESS = frozenset({"Rewrite", "ReserveFragments", "CreateIndex", "UpdateBases"})
+"""Operations after which a table has the rows it had before: a restore may be planned again on top of them."""
+
+
+def needs_pylance(plan: ReplayPlan) -> bool:
+    """Whether a replay could not make the same version again, so that pylance's own restore has to do it.
+
+    So it is if columns differ (a commit cannot bring a dropped one back), if settings differ, or if the table is empty
+    now.
+    """
+    now, then = plan.ours.contents, plan.sides.theirs.contents
+    return (
+        bool(plan.conflicts or plan.placed.new_bases)
+        or not now.fragment_count
+        or now.fields != then.fields
+        or _settings(now) != _settings(then)
+        or _internal(now) != _internal(then)
+    )
+
+
+def _settings(contents: Contents) -> tuple[Mapping[str, object], ...]:
+    return contents.config, contents.table_metadata, contents.schema_metadata
+
+
+def _internal(contents: Contents) -> set[str]:
+    """Ids of pylance's own indexes, which say how to read other indexes."""
+    return {index.uuid for index in contents.indexes if index.name.startswith("__")}
+
+
+def given_up(plan: ReplayPlan, uri: str) -> set[Root]:
+    """Places outside of the dataset at ``uri`` that the older version read from, and the newest one does not.
+
+    They may be where the dataset was before it was moved. A relocation changes the newest version only.
+    """
+    outside = {root for root in plan.sides.theirs.bases.values() if not is_within(root.uri, uri)}
+    if not outside:
+        return outside
+    return outside - {plan.ours.root_of(file) for fragment in plan.ours.contents.fragments() for file in fragment.files}
+
+
+def moved(plan: ReplayPlan, targets: Mapping[int | None, Root]) -> ReplayPlan:
+    """The plan with files where they are now, by base id."""
+    theirs = plan.sides.theirs
+    theirs = replace(theirs, bases={**theirs.bases, **targets})
+    placed = place(plan.change, plan.ours, theirs, InPlacePolicy(everything=True), sidecars=False)
+    return replace(plan, sides=replace(plan.sides, theirs=theirs), placed=placed)
+
+
+def with_own_ids(plan: ReplayPlan) -> ReplayPlan:
+    """Fragments that come back get their former ids, by which their deletion files and indexes know them.
+
+    Two ids are not given again: 0, which to pylance means no id, and an id that an index learned since. That index may
+    have been made of other values, which the fragment had in between.
+    """
+    now = plan.ours.contents
+    then = {index.uuid: index.fragments for index in plan.sides.theirs.contents.indexes}
+    taken = {fragment.id for fragment in now.fragments()}
+    taken |= {key for index in now.indexes for key in index.fragments - then.get(index.uuid, frozenset())}
+    free = max(now.max_fragment_id, *(fragment.id for fragment in plan.change.added), -1) + 1
+    ids = {
+        fragment.id: fragment.id if fragment.id and fragment.id not in taken else free + count
+        for count, fragment in enumerate(plan.change.added)
+    }
+    planned = {_deletion_path(fragment) for fragment in plan.change.added}
+    kept = [copy for copy in plan.copies if copy.path not in planned]
+    renamed = [
+        Copy(plan.sides.theirs.root_of(fragment.deletion), _deletion_path(fragment), _deletion_path(fragment, new))
+        for fragment in plan.change.added
+        if fragment.deletion is not None and (new := ids[fragment.id]) != fragment.id
+    ]
+    return replace(plan, placed=replace(plan.placed, ids=ids, copies=(*kept, *renamed)))
+
+
+def _deletion_path(fragment: Fragment, number: int | None = None) -> str:
+    if fragment.deletion is None:
+        return ""
+    return fragment.deletion.path_for(fragment.id if number is None else number)
+
+
+@dataclass(frozen=True)
+class IndexChange:
+    """What to register so that indexes answer as they did in the restored version."""
+
+    new: tuple[IndexRecord, ...] = ()
+    removed: tuple[IndexRecord, ...] = ()
+    lacking: tuple[str, ...] = ()
+    """Names of indexes that no longer know all fragments that they knew then."""
+
+
+def index_change(
+    then: Contents, old: Collection[IndexRecord], now: Contents, current: Collection[IndexRecord]
+) -> IndexChange:
+    """How the indexes of a restored version come back. An index that was made since then stays as it is.
+
+    ``old`` are those of the restored version, as the newest one would name them.
+    """
+    fragments = {fragment.id: fragment for fragment in now.fragments()}
+    same = {
+        fragment.id: fragment
+        for fragment in then.fragments()
+        if fragment.id in fragments and same_deletion(fragment, fragments[fragment.id])
+    }
+    new: list[IndexRecord] = []
+    removed: list[IndexRecord] = []
+    lacking = []
+    for name in sorted({index.name for index in then.indexes if not index.name.startswith("__")}):
+        segments = [index for index in old if index.name == name and index.fragments is not None]
+        mine = [index for index in current if index.name == name]
+        valid = [_valid(index, same, fragments) for index in segments]
+        if not _known(valid) <= _known(mine) & fragments.keys():
+            new += valid
+            removed += mine
+        knew = {key for index in then.indexes if index.name == name for key in index.fragments}
+        if not knew & {fragment.id for fragment in then.fragments()} <= _known(valid):
+            lacking.append(name)
+    return IndexChange(tuple(new), tuple(removed), tuple(lacking))
+
+
+def _valid(index: IndexRecord, then: Mapping[int, Fragment], now: Mapping[int, Fragment]) -> IndexRecord:
+    """A segment with those of its fragments that have the same rows and values as then."""
+    live = frozenset(index.fields)
+    kept = {
+        key
+        for key, fragment in then.items()
+        if key in (index.fragments or ())
+        and columns(fragment, live) == columns(now[key], live)
+        and fragment.row_ids == now[key].row_ids
+    }
+    return index._replace(fragments=frozenset(kept))
+
+
+def _known(indexes: Iterable[IndexRecord]) -> set[int]:
+    return {key for index in indexes for key in index.fragments or ()}
+
+
+# --- What a merge, a cherry-pick, a revert or a push did, or would do: a value that says so in words
+# Pure.
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A plan in numbers: what it costs and what it brings."""
+
+    versions: int
+    """Versions of theirs since the base."""
+    rows_added: int
+    rows_deleted: int
+    """An updated row counts as one deleted and one added."""
+    fragments_changed: int
+    columns_added: tuple[str, ...]
+    columns_dropped: tuple[str, ...]
+    files: int
+    """Files to copy."""
+    bytes: int
+    """Bytes of data files to copy, as their writers recorded them."""
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "versions": self.versions,
+            "rows_added": self.rows_added,
+            "rows_deleted": self.rows_deleted,
+            "fragments_changed": self.fragments_changed,
+            "columns_added": list(self.columns_added),
+            "columns_dropped": list(self.columns_dropped),
+            "files_copied": self.files,
+            "bytes_copied": self.bytes,
+        }
+
+    def line(self) -> Line:
+        """Rows, files and columns, in one line."""
+        line: Line = [(PLUS, f"+{self.rows_added:,}"), (PLAIN, " "), (MINUS, f"-{self.rows_deleted:,}")]
+        parts = [f" rows; {counted(self.files, 'file')} copied, {readable(self.bytes)}"]
+        parts += [f"new columns: {', '.join(self.columns_added)}"] if self.columns_added else []
+        parts += [f"dropped columns: {', '.join(self.columns_dropped)}"] if self.columns_dropped else []
+        return [*line, (PLAIN, "; ".join(parts))]
+
+
+@dataclass(frozen=True, repr=False)
+class MergeResult(Shown):
+    """What a merge, cherry-pick, revert, pull or push did, or would do."""
+
+    action: str
+    into: str
+    """Branch that got the changes."""
+    source: str
+    """``branch@version`` whose changes they are."""
+    base: str
+    """The version that the changes are counted from."""
+    version: int | None
+    """The new version; None for a dry run, for conflicts, and where there was nothing to do."""
+    fast_forward: bool
+    up_to_date: bool
+    summary: Summary
+    conflicts: tuple[MergeConflict, ...] = ()
+    """Only in a dry run; otherwise they are an error."""
+    indexes_carried: tuple[str, ...] = ()
+    indexes_missing: tuple[str, ...] = ()
+    """Indexes of theirs that ours does not have. If you need them, create them there."""
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+    ran_on: str | None = None
+    """Where files were copied, "local" or "spark"; None if none was."""
+
+    def __str__(self) -> str:
+        """As ``lance-git merge`` says it."""
+        return plain_text(self.lines())
+
+    def lines(self) -> Iterator[Line]:
+        """The result in words."""
+        if self.up_to_date:
+            yield said(f"Already up to date: {self.into} has everything of {self.source}.")
+        elif self.conflicts:
+            yield [(MINUS, f"{self.source} cannot be combined with {self.into}:")]
+            for conflict in self.conflicts:
+                yield said(f"  - {conflict}")
+                yield from (said(f"      {row}") for row in conflict.rows)
+        else:
+            yield said(self._headline())
+            yield [(PLAIN, "  "), *self.summary.line()]
+        yield from self.further_lines()
+
+    def further_lines(self) -> Iterator[Line]:
+        """Notes, and what became of indexes."""
+        yield from (said_of_places(f"  note: {note}") for note in self.notes)
+        yield from (said(f"  {name}: {names}") for name, names in self._indexes() if names)
+
+    def _card(self) -> Card:
+        outcome = self._outcome()
+        facts = {
+            "from": self.source,
+            "into": self.into if self.version is None else f"{self.into}@{self.version}",
+            "since": self.base,
+            "outcome": outcome,
+            "changes": "" if self.up_to_date or self.conflicts else plain_text([self.summary.line()]),
+            **dict(self._indexes()),
+        }
+        rows = tuple(
+            (
+                conflict.reason,
+                conflict.ours,
+                conflict.theirs,
+                ", ".join(map(str, conflict.fragments)),
+                "; ".join(conflict.rows),
+            )
+            for conflict in self.conflicts
+        )
+        grid = Grid(("conflict", "ours", "theirs", "fragments", "rows"), rows)
+        summary = f"{self.action} of {self.source} into {facts['into']}, {outcome}"
+        return Card(type(self).__name__, "", summary, tuple(facts.items()), (grid,), self.notes)
+
+    def _outcome(self) -> str:
+        if self.up_to_date:
+            return "already up to date"
+        if self.conflicts:
+            return counted(len(self.conflicts), "conflict")
+        if self.version is None:
+            return "would be one version"
+        return "fast-forward" if self._is_forward else "one version"
+
+    @property
+    def _is_forward(self) -> bool:
+        return self.fast_forward and self.action == MERGE
+
+    def _headline(self) -> str:
+        how = "fast-forward" if self._is_forward else f"since {self.base}"
+        if self.version is None:
+            return f"{self.action} of {self.source} into {self.into} would be one version ({how}):"
+        return f"{self.action} of {self.source}: {self.into}@{self.version} ({how})"
+
+    def _indexes(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("indexes taken over", ", ".join(self.indexes_carried)),
+            (f"indexes to create on {self.into} if needed", ", ".join(self.indexes_missing)),
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        conflicts = [_plain(vars(conflict)) for conflict in self.conflicts]
+        fields = {key: value for key, value in vars(self).items() if key != "summary"}
+        return {**_plain(fields), **self.summary.as_record(), "conflicts": conflicts}
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}

@@ -1,0 +1,185 @@
+"""Making an older version the newest one again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_spark.clones import lance as relocate_commit
+from lance_spark.clones.relocate import BasePathResolver
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.engine.local import Engine
+from lance_spark.errors import Conflict, NotCommittable, Refused
+from lance_spark.format.operations import VersionSpan
+from lance_spark.format.versions import MOVED, RESTORE, Root
+from lance_spark.indexes.lance import commit_indexes
+from lance_spark.merge import lance
+from lance_spark.merge.ancestry import Graph, trace_of
+from lance_spark.merge.merge import Request, copy_files, plan_replay
+from lance_spark.merge.report import HARMLESS, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
+from lance_spark.storage import datasets, files, versions
+from lance_spark.storage.commits import (
+    attempts,
+    check_nothing_missing,
+    check_unprotected,
+    check_writable,
+    overtaken,
+    unchanged,
+)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore made."""
+
+    version: PinnedVersion
+    """The new version."""
+    indexes_lacking: tuple[str, ...] = ()
+    """Indexes that do not know all rows that they knew in the restored version. Optimizing them adds the rest."""
+
+
+def restore(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> PinnedVersion:
+    """Commit a new version equal to the pinned one, on its branch, and return it; see :func:`restore_version`."""
+    return restore_version(location, pin, engine).version
+
+
+def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Restored:
+    """Commit a new version with the rows, columns and indexes of the pinned one, on its branch.
+
+    Rows may come in another order: pylance sorts fragments by id, and does not give id 0 again. Rows that another
+    process appends meanwhile are kept. Raises Conflict for any other change of rows meanwhile, as the user has not seen
+    it; then nothing was changed. If columns or settings differ, or the table is empty now, pylance's own restore has to
+    do it. It covers a commit that comes in between: Conflict names that commit, and it is not lost. Raises Refused for
+    the newest version, NotFound for one that is not there.
+    """
+    check_writable(location, pin.branch)
+    first = datasets.pin_latest(location, pin.branch)
+    if pin.version == first.version:
+        raise Refused(f"Version {first.version} is the newest of branch '{pin.branch or MAIN}' already.")
+    head: PinnedVersion | None = None
+    for _ in attempts():
+        head = first if head is None else _newest(location, pin, first)
+        plan = _plan(location, head, pin)
+        if plan is None:
+            return Restored(_by_pylance(location, pin, head))
+        made = _commit(location, pin, plan, engine)
+        if made is not None:
+            return _with_indexes(location, pin, plan, made)
+    raise overtaken(pin.branch)
+
+
+def _plan(location: DatasetLocation, head: PinnedVersion, pin: PinnedVersion) -> ReplayPlan | None:
+    """The plan from the newest version to the older one; None if only pylance can restore it."""
+    request = Request(
+        location=location,
+        ours=head,
+        theirs=pin,
+        base_ours=head,
+        base_theirs=head,
+        our_path=(),
+        their_path=(VersionSpan(pin.branch, pin.version, head.version),),
+        trace=trace_of(Graph(location), RESTORE, pin),
+        message=f"Restore {pin}",
+    )
+    try:
+        plan = plan_replay(request)
+    except NotCommittable:
+        return None  # pylance's own restore takes more
+    located = _located(location, pin, plan)
+    return None if needs_pylance(plan) else with_own_ids(located)
+
+
+def _located(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) -> ReplayPlan:
+    """The plan with files where a relocation moved them. Raises Refused for files that are in neither place.
+
+    Files that pylance has to restore are read from their former place.
+    """
+    strange = given_up(plan, location.uri)
+    if not strange:
+        return plan
+    version = relocate_commit.read_version(location, pin)
+    looked = () if needs_pylance(plan) else BasePathResolver(location, None).look(version)
+    targets: dict[int | None, Root] = {state.key: state.target for state in looked if state.moves and state.target}
+    used = {plan.sides.theirs.bases[key] for key, use in version.uses.items() if use.files and key not in targets}
+    for root in sorted(strange & used):
+        if not files.exists(DatasetLocation(root.uri, location.options)):
+            raise Refused(
+                f"{pin} has files in {root.uri}, which is not there.",
+                hint="If the dataset was moved: versions from before can only be read with the old place.",
+            )
+    return moved(plan, targets)
+
+
+def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, engine: Engine) -> PinnedVersion | None:
+    """Carry the plan out. None if it has to be made again: a place is new, or another process was faster."""
+    copy_files(plan, lambda uri: DatasetLocation(uri, location.options), engine)
+    try:
+        if not plan.copies and not plan.placed.new_bases:
+            with unchanged():
+                return PinnedVersion(pin.branch, lance.commit(location, location, plan))
+        if plan.placed.new_bases:
+            relocate_commit.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
+            return None
+        return PinnedVersion(pin.branch, lance.commit(location, location, plan))
+    except Conflict:
+        return None
+
+
+def _newest(location: DatasetLocation, pin: PinnedVersion, first: PinnedVersion) -> PinnedVersion:
+    """The newest version. Raises Conflict if a later one than the first changed rows: it would be undone unseen."""
+    head = datasets.pin_latest(location, pin.branch)
+    since = range(first.version + 1, head.version + 1)
+    transactions = versions.read_transactions(location, pin.branch, since)
+    seen = [
+        version for version in since if (made := transactions.get(version)) is None or made.operation not in HARMLESS
+    ]
+    if seen:
+        raise Conflict(
+            f"Version {', '.join(map(str, seen))} of '{pin.branch or MAIN}' was committed while {pin} was being "
+            "restored; nothing was changed.",
+            hint="Look at it, and run this again if it should be taken back as well.",
+        )
+    return head
+
+
+def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, made: PinnedVersion) -> Restored:
+    """Register the indexes of the restored version again. Until then its rows are read without an index."""
+    then = plan.sides.theirs
+    if not then.contents.indexes:
+        return Restored(made)
+    old, gone = relocate_commit.read_version(location, pin).indexes, given_up(plan, location.uri)
+    properties = {**plan.trace.properties(plan.message), MOVED: "false"}
+    for _ in attempts():
+        head = relocate_commit.read_head(location, pin.branch)
+        there = [
+            index._replace(base_id=head.known[then.bases[index.base_id]])
+            for index in old
+            if then.bases[index.base_id] in head.known.keys() - gone
+        ]
+        change = index_change(then.contents, there, head.contents, head.indexes)
+        if not change.new:
+            return Restored(made, change.lacking)
+        try:
+            done = commit_indexes(location, head.pin, change.new, change.removed, properties)
+        except Conflict:
+            continue
+        return Restored(done if done.version == made.version + 1 else made, change.lacking)
+    return Restored(made, tuple(sorted({index.name for index in then.contents.indexes})))
+
+
+def _by_pylance(location: DatasetLocation, pin: PinnedVersion, head: PinnedVersion) -> PinnedVersion:
+    """Restore with pylance. That conflicts with nothing, so version numbers are compared afterwards.
+
+    A commit that was cleaned up meanwhile could be neither checked nor restored.
+    """
+    check_nothing_missing(location, head)
+    check_unprotected(location, pin.branch)
+    with unchanged():
+        restored = datasets.restore(location, pin)
+    if restored != head.version + 1:
+        between = ", ".join(str(version) for version in range(head.version + 1, restored))
+        raise Conflict(
+            f"Version {pin} was restored as {restored}, but version {between} was committed meanwhile and is covered.",
+            hint=f"Nothing is lost: check version {between} and restore it if it should win.",
+        )
+    return PinnedVersion(pin.branch, restored)

@@ -1,0 +1,524 @@
+"""A catalog of Spark's: the tables below a root, or those at paths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType, _parse_datatype_json_value
+
+from lance_spark.catalog import lookup, removing, tables
+from lance_spark.catalog.overview import metadata_schema, read_metadata_table
+from lance_spark.columns.columns import alter_columns
+from lance_spark.core.ref_expressions import DEFAULT, parse_moment, parse_version_text
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.session_spark import engine_of
+from lance_spark.engine.types_spark import to_arrow
+from lance_spark.errors import AlreadyExists, InvalidName, LanceSparkError, NotFound, Refused
+from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, RenameColumn, shown
+from lance_spark.jvm import answers, names
+from lance_spark.jvm.bridge import Spoken, java_error, plain, spark_error
+from lance_spark.jvm.proxies import Implementation
+from lance_spark.native.creating import Creating, shown_properties
+from lance_spark.native.places import PathPlaces, RootPlaces, identifier, parts_of, strings
+from lance_spark.native.rows import RowsScan, RowsTable
+from lance_spark.native.scan import Source
+from lance_spark.native.tables import DeclaredTable, StoredTable
+from lance_spark.scan.read import PinnedRead, blob_names
+from lance_spark.sql.maintenance_procedures import PROCEDURES, find_procedure
+from lance_spark.storage.resolving import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_spark.catalog.rules import Catalog
+    from lance_spark.core.location import DatasetLocation
+    from lance_spark.core.ref_expressions import TypedRef
+    from lance_spark.core.refs import PinnedVersion
+    from lance_spark.jvm.answers import Answer
+    from lance_spark.jvm.bridge import Bridge
+    from lance_spark.native.places import Place, Places
+    from lance_spark.sql.procedures import Parameter, Procedure
+
+# --- The tables that a statement names, each at one version for all of the statement
+
+Branch = tuple[str, "str | None"]
+"""A dataset's URI and the name of a branch of it; None for main."""
+
+
+@dataclass
+class Lookups:
+    """What Spark looked up while it analyzed a statement."""
+
+    pins: dict[Branch, PinnedVersion] = field(default_factory=dict)
+    """The version of each branch: of the first look at it, unless it was said before."""
+    tables: dict[str, StoredTable] = field(default_factory=dict)
+    """By their texts in Java."""
+
+    def version(self, place: Place, resolve: Callable[[], PinnedVersion]) -> PinnedVersion:
+        """The version of a place."""
+        if not place.is_branch:
+            return resolve()
+        key = branch_of(place)
+        if key not in self.pins:
+            self.pins[key] = resolve()
+        return self.pins[key]
+
+
+_lookups: dict[int, Lookups] = {}
+"""By Java's threads: Spark looks tables up in the one that analyzes the statement. Python's thread is another one."""
+
+
+@contextmanager
+def looking_up(bridge: Bridge, pins: dict[Branch, PinnedVersion]) -> Iterator[Lookups]:
+    """Let what this thread analyzes find these versions of branches, and remember what it finds."""
+    thread = bridge.thread()
+    before, found = _lookups.get(thread), Lookups(dict(pins))
+    _lookups[thread] = found
+    try:
+        yield found
+    finally:
+        if before is None:
+            _lookups.pop(thread, None)
+        else:
+            _lookups[thread] = before
+
+
+def current_lookups(bridge: Bridge) -> Lookups | None:
+    """What the statement has found that asks for a table; None for all other statements."""
+    return _lookups.get(bridge.thread()) if _lookups else None
+
+
+def branch_of(place: Place) -> Branch:
+    """The branch that a place is."""
+    return place.location.uri, place.spec.branch
+
+
+def with_blobs(read: PinnedRead) -> PinnedRead:
+    """The read of a table that is changed: rows that are written again take the bytes of blobs along."""
+    return replace(read, options=replace(read.options, blob_handling="bytes")) if blob_names(read) else read
+
+
+# --- Namespaces of a catalog with a root
+
+OWNER = "owner"
+"""Spark sets it for everything that it makes, to whoever runs the session; it is not kept."""
+
+
+class Namespaces(Implementation):
+    """The part of a catalog that is Spark's ``SupportsNamespaces``."""
+
+    catalog: Catalog
+
+    @contextmanager
+    def known(self, namespace: Any) -> Iterator[None]:
+        """Let Spark say that there is no such namespace."""
+        try:
+            yield
+        except (NotFound, InvalidName) as missing:
+            raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, namespace)) from missing
+
+    def namespace_exists(self, namespace: Any) -> bool:
+        """Whether there is such a namespace."""
+        try:
+            return lookup.namespace_exists(self.catalog, [*namespace])
+        except InvalidName:
+            return False
+
+    def list_namespaces(self, parent: Any = None) -> Any:
+        """Namespaces in a namespace, or in the root."""
+        with self.known(parent):
+            children = lookup.list_namespaces(self.catalog, [] if parent is None else [*parent])
+        return self.bridge.array("[Ljava.lang.String;", [strings(self.bridge, name.parts) for name in children])
+
+    def load_namespace_metadata(self, namespace: Any) -> Any:
+        """A namespace's properties."""
+        with self.known(namespace):
+            return self.bridge.map(dict(lookup.describe_namespace(self.catalog, [*namespace]).properties))
+
+    def create_namespace(self, namespace: Any, given: Any) -> None:
+        """Make one, with properties. Its parent must be there."""
+        kept = {key: value for key, value in dict(given).items() if key != OWNER}
+        try:
+            lookup.create_namespace(self.catalog, [*namespace], kept)
+        except AlreadyExists as taken:
+            if not self.namespace_exists(namespace):
+                raise  # a table has the name
+            raise java_error(self.bridge.new(names.NAMESPACE_EXISTS, namespace)) from taken
+
+    def alter_namespace(self, namespace: Any, changes: Any) -> None:
+        """Set and remove properties."""
+        put, unset = property_changes(changes)
+        with self.known(namespace):
+            tables.alter_namespace(self.catalog, [*namespace], put, unset)
+
+    def drop_namespace(self, namespace: Any, cascade: bool) -> bool:
+        """Drop one, with what is in it if ``cascade``."""
+        parts = [*namespace]
+        with self.known(namespace):
+            if not cascade and self._holds_something(parts):
+                raise java_error(self.bridge.new(names.NAMESPACE_NOT_EMPTY, namespace))
+            removing.drop_namespace(self.catalog, parts, cascade)
+        return True
+
+    def _holds_something(self, parts: list[str]) -> bool:
+        return bool(lookup.list_tables(self.catalog, parts, limit=1)) or bool(
+            lookup.list_namespaces(self.catalog, parts, limit=1)
+        )
+
+
+def property_changes(changes: Any) -> tuple[dict[str, str], list[str]]:
+    """What is to be set and removed, of Spark's changes of properties; others are left out. The last one counts."""
+    put: dict[str, str] = {}
+    unset: dict[str, None] = {}
+    for change in changes:
+        kind = change.getClass().getSimpleName()
+        if kind == "SetProperty":
+            put[change.property()] = change.value()
+            unset.pop(change.property(), None)
+        elif kind == "RemoveProperty":
+            put.pop(change.property(), None)
+            unset[change.property()] = None
+    return put, [*unset]
+
+
+# --- ALTER TABLE: columns and properties
+
+_OTHER = "java.lang.UnsupportedOperationException"
+"""Of an IllegalArgumentException Spark makes one of its own here, which hides ours."""
+_PROPERTIES = ("SetProperty", "RemoveProperty")
+
+
+class Altering(Implementation):
+    """The part of a catalog that changes tables."""
+
+    _places: Places
+
+    def alter_table(self, ident: Any, changes: Any) -> Any:
+        """Columns first, all in one version; then properties."""
+        try:
+            self._alter(ident, changes)
+        except LanceSparkError as error:
+            raise java_error(spark_error(self.bridge, error, _OTHER, self.spoken())) from error
+        return self.load_table(ident)
+
+    def _alter(self, ident: Any, changes: Any) -> None:
+        place = self._find(ident, for_reading=False)
+        branch = place.branch_to_change("alter it")
+        columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in _PROPERTIES]
+        if columns:
+            alter_columns(place.location, branch, columns, engine_of(self.bridge.spark))
+        put, unset = property_changes(changes)
+        if put or unset:
+            self._places.alter_properties(place, put, unset)
+
+    def _find(self, ident: Any, *, for_reading: bool) -> Place:
+        """The catalog's own."""
+        raise NotImplementedError
+
+    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
+        """The catalog's own."""
+        raise NotImplementedError
+
+
+def _change(given: Any) -> ColumnChange:
+    """One change of a column. Raises Refused for a kind that is not known here."""
+    kind = given.getClass().getSimpleName()
+    make = _KINDS.get(kind)
+    if make is None:
+        raise Refused(f"Cannot change the table so ({kind}): Lance has nothing like it.")
+    change: ColumnChange = make(tuple(given.fieldNames()), given)
+    return change
+
+
+def _added(path: tuple[str, ...], given: Any) -> ColumnChange:
+    if given.defaultValue() is not None:
+        raise Refused(
+            f"Cannot add column '{shown(path)}' with a default: Lance has none.",
+            hint="Leave DEFAULT out: it is null in the rows that are there. Values come with INSERT.",
+        )
+    return AddColumn(path, _type(given.dataType()), given.isNullable(), given.comment(), _text(given.position()))
+
+
+_KINDS: dict[str, Any] = {
+    "AddColumn": _added,
+    "DeleteColumn": lambda path, given: DropColumn(path, bool(given.ifExists())),
+    "RenameColumn": lambda path, given: RenameColumn(path, given.newName()),
+    "UpdateColumnType": lambda path, given: AlterColumn(path, type=_type(given.newDataType())),
+    "UpdateColumnNullability": lambda path, given: AlterColumn(path, nullable=given.nullable()),
+    "UpdateColumnComment": lambda path, given: AlterColumn(path, comment=given.newComment() or ""),
+    "UpdateColumnPosition": lambda path, given: AlterColumn(path, position=_text(given.position())),
+}
+
+
+def _text(position: Any) -> str | None:
+    return None if position is None else str(position.toString())
+
+
+def _type(given: Any) -> pa.DataType:
+    kind = _parse_datatype_json_value(json.loads(given.json()))
+    return to_arrow(StructType([StructField("column", kind)])).field(0).type
+
+
+# --- Procedures, for ``CALL``
+
+NAMESPACE = "system"
+"""In which all procedures are."""
+_TYPES = {"STRING": "string", "BIGINT": "long", "BOOLEAN": "boolean"}
+_GETTERS = {"STRING": "getString", "BIGINT": "getLong", "BOOLEAN": "getBoolean"}
+
+
+class Procedures(Implementation):
+    """The part of a catalog that is Spark's ``ProcedureCatalog``."""
+
+    _places: Places
+    _name: str
+
+    def load_procedure(self, ident: Any) -> Any:
+        """The procedure of a name; in place of one that is not there, one that says so."""
+        try:
+            return NativeProcedure(self.bridge, _procedure(parts_of(ident)), self._places, self._name).java()
+        except NotFound as missing:
+            return MissingProcedure(self.bridge, missing).java()
+
+    def list_procedures(self, namespace: Any) -> Any:
+        """All procedures, in their namespace."""
+        listed = PROCEDURES if [*namespace] in ([], [NAMESPACE]) else ()
+        return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, (NAMESPACE, name)) for name in listed])
+
+
+def _procedure(parts: list[str]) -> Procedure:
+    *namespace, name = parts
+    if [part.lower() for part in namespace] != [NAMESPACE]:
+        raise NotFound(
+            f"There is no procedure {'.'.join(parts)}.",
+            hint=f"Procedures are in the namespace '{NAMESPACE}': CALL ... .{NAMESPACE}.create_branch(...).",
+        )
+    return find_procedure(name)
+
+
+class MissingProcedure(Implementation):
+    """Spark's ``UnboundProcedure`` for a name that is none. Spark shows no error of the look-up, but this one's."""
+
+    interfaces: ClassVar = (names.UNBOUND_PROCEDURE,)
+
+    def __init__(self, bridge: Bridge, missing: NotFound) -> None:
+        super().__init__(bridge)
+        self._missing = missing
+
+    def name(self) -> str:
+        """Shown nowhere."""
+        return ""
+
+    def bind(self, _types: Any) -> Any:
+        """Raises NotFound."""
+        raise self._missing
+
+
+class NativeProcedure(Implementation):
+    """Spark's ``UnboundProcedure`` and ``BoundProcedure``: what there is to bind to takes any arguments."""
+
+    interfaces: ClassVar = (names.UNBOUND_PROCEDURE, names.BOUND_PROCEDURE)
+
+    def __init__(self, bridge: Bridge, procedure: Procedure, places: Places, catalog: str) -> None:
+        super().__init__(bridge)
+        self._procedure, self._places, self._catalog = procedure, places, catalog
+        self._table: str | None = None
+
+    def spoken(self) -> Spoken:
+        """A CALL, and the table that it names."""
+        return Spoken("sql", self._catalog, self._table)
+
+    def name(self) -> str:
+        """Its name."""
+        return self._procedure.name
+
+    def description(self) -> str:
+        """What it does."""
+        return self._procedure.doc
+
+    def bind(self, _types: Any) -> Any:
+        """Itself."""
+        return self.java()
+
+    def is_deterministic(self) -> bool:
+        """No: the next call finds other branches and versions."""
+        return False
+
+    def parameters(self) -> Any:
+        """Spark casts arguments to their types, and fills in defaults."""
+        return self.bridge.array(names.PROCEDURE_PARAMETER, [self._parameter(p) for p in self._procedure.parameters])
+
+    def _parameter(self, given: Parameter) -> Any:
+        kind = self.bridge.call(f"{names.DATA_TYPE}.fromJson", json.dumps(_TYPES[given.type]))
+        built = self.bridge.call(f"{names.PROCEDURE_PARAMETER}.in", given.name, kind).comment(given.doc)
+        return (built if given.required else built.defaultValue(_sql(given.default))).build()
+
+    def call(self, row: Any) -> Any:
+        """Carry it out; an iterator of one scan, with its rows."""
+        arguments = {
+            parameter.name: None if row.isNullAt(at) else getattr(row, _GETTERS[parameter.type])(at)
+            for at, parameter in enumerate(self._procedure.parameters)
+        }
+        self._table = arguments.get("table")
+        context = self._places.context(engine_of(self.bridge.spark))
+        answer = self._procedure.call(context, arguments)
+        results = self.bridge.new("java.util.ArrayList")
+        results.add(RowsScan(self.bridge, self._procedure.name, answer.schema, answer.to_batches).java())
+        return results.iterator()
+
+
+def _sql(value: str | int | bool | None) -> str:
+    """A constant as SQL has it."""
+    if value is None:
+        return "NULL"
+    return f"'{value}'" if isinstance(value, str) else str(value).lower()
+
+
+# --- A catalog of Spark's: the tables below a root, or those at paths
+
+
+class NativeCatalog(Creating, Altering, Procedures):
+    """What catalogs of any kind have in common: tables are looked up, and read at a version."""
+
+    interfaces: ClassVar[tuple[str, ...]] = (names.STAGING_CATALOG, names.PROCEDURE_CATALOG)
+    defaults: ClassVar = frozenset({"loadTable/3", "loadTable/4"})
+    """Spark 4.3: they call one of the other three."""
+
+    def __init__(self, bridge: Bridge, name: str, places: Places) -> None:
+        super().__init__(bridge)
+        self._name, self._places = name, places
+        self._asked: dict[tuple[str, ...], str] = {}
+
+    @property
+    def places(self) -> Places:
+        """Where its tables are."""
+        return self._places
+
+    def to_string(self) -> str:
+        """Java's toString."""
+        return f"{type(self).__name__} {self._name}"
+
+    def initialize(self, name: str, options: Any) -> None:
+        """Spark calls this for catalogs that it makes itself."""
+
+    def name(self) -> str:
+        """Its name in the session."""
+        return self._name
+
+    def answered(self) -> dict[str, Answer]:
+        """The name."""
+        return {"name": answers.text(self._name)}
+
+    def spoken(self) -> Spoken:
+        """SQL: what names a table of a catalog in Python can type a statement as well."""
+        return Spoken("sql", self._name)
+
+    def load_table(self, wanted: Any, at: Any = None) -> Any:
+        """A table, at a version (text), at a moment (microseconds), or for writing (privileges)."""
+        for_reading = at is None or isinstance(at, str | int)
+        parts, shown = plain(self.bridge, wanted)
+        name = f"{self._name}.{shown}"
+        place = self._find(wanted, _travel(at), for_reading, parts)
+        if place.is_branch:
+            self._asked[tuple(parts)] = place.location.uri
+        return self._table(place, name, for_reading)
+
+    def names_of(self, location: DatasetLocation) -> list[tuple[str, ...]]:
+        """The names, in parts, by which branches of a dataset were asked for."""
+        return [parts for parts, uri in [*self._asked.items()] if uri == location.uri]
+
+    def table_exists(self, wanted: Any) -> bool:
+        """Whether there is such a table."""
+        return self._places.exists(parts_of(wanted))
+
+    def load_changelog(self, wanted: Any, *_range: Any) -> NoReturn:
+        """Raises Refused: what SQL asks for with CHANGES, the change feed tells in Python.
+
+        Pairing the rows before and after a commit takes a shuffle, which a scan of Spark's cannot have inside.
+        """
+        place = self._find(wanted)
+        raise Refused(
+            f"CHANGES of {self._name}.{wanted.toString()} cannot be read by SQL.",
+            hint="In Python: LanceTable.for_path(spark, "
+            f"{place.location.uri!r}).changes(since, until).createOrReplaceTempView('changes').",
+        )
+
+    def invalidate_table(self, wanted: Any) -> None:
+        """Nothing is kept that could be out of date."""
+
+    def list_tables(self, _namespace: Any) -> Any:
+        """Tables of a namespace. Paths have none."""
+        return self.bridge.array(names.IDENTIFIER, [])
+
+    def _find(
+        self, wanted: Any, travel: TypedRef = DEFAULT, for_reading: bool = True, parts: list[str] | None = None
+    ) -> Place:
+        """What a name means; Spark's own exception where there is no more to be said than that it is not there."""
+        parts = parts_of(wanted) if parts is None else parts
+        try:
+            return self._places.find(parts, travel)
+        except (NotFound, InvalidName) as missing:
+            if self._places.explains(parts, for_reading):
+                raise
+            raise java_error(self.bridge.new(names.NO_SUCH_TABLE, wanted)) from missing
+
+    def _table(self, place: Place, name: str, for_reading: bool = True) -> Any:
+        found = current_lookups(self.bridge)
+        try:
+            if found is None:
+                pin = resolve(place.location, place.spec)
+            else:
+                pin = found.version(place, lambda: resolve(place.location, place.spec))
+        except NotFound:
+            if not self._places.is_declared(place):
+                raise
+            return DeclaredTable(self.bridge, name, place, lambda: self._properties(place)).java()
+        if place.metadata_table is None:
+            read = PinnedRead(place.location, pin, ReadOptions())
+            source = Source(with_blobs(read) if found is not None and not for_reading else read)
+            stored = StoredTable(self.bridge, source, name, place, lambda: self._properties(place))
+            if found is not None:
+                found.tables[stored.to_string()] = stored
+            return stored.java()
+        table, fixed = place.metadata_table, RefSpec(branch=pin.branch, version=pin.version)
+        return RowsTable(
+            self.bridge, name, metadata_schema(table), lambda: read_metadata_table(place.location, fixed, table)
+        ).java()
+
+    def _properties(self, place: Place) -> dict[str, str]:
+        return shown_properties(self._places.properties(place), place)
+
+
+class PathCatalog(NativeCatalog):
+    """A catalog without a root: the name of a table is its path or URI."""
+
+    def __init__(self, bridge: Bridge, name: str, storage_options: Mapping[str, str]) -> None:
+        super().__init__(bridge, name, PathPlaces(storage_options))
+
+
+class RootCatalog(Namespaces, NativeCatalog):
+    """The tables and namespaces below a root."""
+
+    interfaces: ClassVar[tuple[str, ...]] = (*NativeCatalog.interfaces, names.NAMESPACES)
+
+    def __init__(self, bridge: Bridge, name: str, catalog: Catalog) -> None:
+        super().__init__(bridge, name, RootPlaces(catalog))
+        self.catalog = catalog
+
+    def list_tables(self, namespace: Any) -> Any:
+        """Tables of a namespace."""
+        with self.known(namespace):
+            found = lookup.list_tables(self.catalog, [*namespace])
+        return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, name.parts) for name in found])
+
+
+def _travel(at: Any) -> TypedRef:
+    if isinstance(at, str):
+        return parse_version_text(at)
+    return parse_moment(at) if isinstance(at, int) else DEFAULT

@@ -1,0 +1,197 @@
+"""Creating, replacing, renaming and dropping tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lance_spark.catalog.staging import TableDefinition, make
+from lance_spark.core.table_options import parse_write_options
+from lance_spark.engine.types_spark import to_arrow
+from lance_spark.errors import AlreadyExists, NotFound, Refused
+from lance_spark.jvm import answers, names
+from lance_spark.jvm.bridge import from_java, java_error
+from lance_spark.jvm.proxies import Implementation
+from lance_spark.native.places import parts_of
+from lance_spark.native.tables import WRITABLE, NativeWriteBuilder, check_options
+
+if TYPE_CHECKING:
+    from lance_spark.catalog.staging import Stage, Way
+    from lance_spark.jvm.answers import Answer
+    from lance_spark.jvm.bridge import Bridge
+    from lance_spark.native.places import Place, Places
+
+FORMAT = "lance"
+_OWNER, _PROVIDER, _LOCATION, _MANAGED = "owner", "provider", "location", "is_managed_location"
+_NOT_KEPT = frozenset({_OWNER, _PROVIDER, _MANAGED, "external"})
+"""Properties that Spark sets by itself: the owner for everything that it makes, whoever runs the session."""
+_OPTION = "option."
+
+
+class Creating(Implementation):
+    """The part of a catalog that is Spark's ``StagingTableCatalog``."""
+
+    _name: str
+    _places: Places
+
+    def create_table(self, ident: Any, given: Any, *others: Any) -> Any:
+        """A table without rows. Columns come in three ways; each Spark turns the ones that it knows into the last."""
+        if _is_columns(given):
+            return self.default("createTable", ident, given, *others)
+        schema, partitions, properties = _parts(given, others)
+        make(self._begin(ident, "create", schema, partitions, properties))
+        return self.load_table(ident)
+
+    def create_table_like(self, ident: Any, given: Any, _source: Any) -> Any:
+        """CREATE TABLE LIKE, since Spark 4.2: columns and properties come from Spark."""
+        return self.create_table(ident, given)
+
+    def load_table(self, ident: Any, at: Any = None, *others: Any) -> Any:
+        """The catalog's own."""
+        raise NotImplementedError
+
+    def stage_create(self, ident: Any, given: Any, *others: Any) -> Any:
+        """A table that is created together with its rows."""
+        return self._stage("stageCreate", "create", ident, given, others)
+
+    def stage_replace(self, ident: Any, given: Any, *others: Any) -> Any:
+        """A table that is there, and gets other columns and rows at once."""
+        return self._stage("stageReplace", "replace", ident, given, others)
+
+    def stage_create_or_replace(self, ident: Any, given: Any, *others: Any) -> Any:
+        """Either."""
+        return self._stage("stageCreateOrReplace", "create or replace", ident, given, others)
+
+    def _stage(self, method: str, way: Way, ident: Any, given: Any, others: tuple[Any, ...]) -> Any:
+        if _is_columns(given):
+            return self.default(method, ident, given, *others)
+        schema, partitions, properties = _parts(given, others)
+        stage = self._begin(ident, way, schema, partitions, properties)
+        return NativeStagedTable(self.bridge, f"{self._name}.{ident.toString()}", schema, stage).java()
+
+    def _begin(self, ident: Any, way: Way, schema: Any, partitions: Any, properties: Any) -> Stage:
+        if len(partitions):
+            raise Refused(
+                "Cannot create a table with partitions: a Lance table has none.",
+                hint="Leave out PARTITIONED BY and CLUSTERED BY; an index on the column finds rows faster.",
+            )
+        kept, options = self._settings(dict(properties))
+        definition = TableDefinition(to_arrow(from_java(schema)), kept, parse_write_options(options))
+        with self._spark_says(ident, way):
+            return self._places.stage(parts_of(ident), way, definition)
+
+    def _settings(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Properties that are kept, and options of the write."""
+        provider = given.get(_PROVIDER, FORMAT).lower()
+        # saveAsTable without a format says the session's default.
+        if provider not in (FORMAT, str(self.bridge.spark.conf.get("spark.sql.sources.default")).lower()):
+            raise other_format(provider)
+        if _LOCATION in given:
+            raise Refused(
+                "The catalog chooses where a table is.",
+                hint=f"Leave out LOCATION; for a path there is the catalog of paths: lance.`{given[_LOCATION]}`.",
+            )
+        options = {key[len(_OPTION) :]: value for key, value in given.items() if key.startswith(_OPTION)}
+        check_options(options)
+        left = {key: value for key, value in given.items() if key not in _NOT_KEPT and not key.startswith(_OPTION)}
+        return {key: value for key, value in left.items() if options.get(key) != value}, options
+
+    @contextmanager
+    def _spark_says(self, ident: Any, way: Way) -> Iterator[None]:
+        """Let Spark say that a table is there, or that it is not, or that its namespace is not."""
+        try:
+            yield
+        except AlreadyExists as taken:
+            if not self._places.exists(parts_of(ident)):
+                raise  # a namespace has the name
+            raise java_error(self.bridge.new(names.TABLE_EXISTS, ident)) from taken
+        except NotFound as missing:
+            parts = parts_of(ident)
+            if way == "replace" or len(parts) == 1 or self._places.explains(parts, False):
+                raise  # of a table to replace Spark has asked before whether it is there
+            raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, ident.namespace())) from missing
+
+    def drop_table(self, ident: Any) -> bool:
+        """Drop a table with its files."""
+        try:
+            self._places.drop(parts_of(ident))
+        except NotFound:
+            return False
+        return True
+
+    def purge_table(self, ident: Any) -> bool:
+        """The same: no dropped table is kept."""
+        return self.drop_table(ident)
+
+    def rename_table(self, old: Any, new: Any) -> None:
+        """Give a table another name, maybe in another namespace. A name alone stays in the table's namespace."""
+        parts = parts_of(new)
+        if len(parts) > 1 and parts[0] == self._name:
+            parts = parts[1:]
+        try:
+            self._places.rename(parts_of(old), parts)
+        except AlreadyExists as taken:
+            raise java_error(self.bridge.new(names.TABLE_EXISTS, new)) from taken
+
+
+def other_format(provider: str) -> Refused:
+    """What to raise for a table of another format."""
+    return Refused(f"Tables of this catalog are of format '{FORMAT}', not '{provider}'.", hint="Leave out USING.")
+
+
+def shown_properties(properties: Mapping[str, str], place: Place) -> dict[str, str]:
+    """A table's properties as Spark shows them, with what it asks for by names of its own."""
+    managed = {} if place.table is None else {_MANAGED: "true"}
+    return {**properties, _PROVIDER: FORMAT, _LOCATION: place.location.uri, **managed}
+
+
+def _is_columns(given: Any) -> bool:
+    """Whether it is an array of Spark's columns: a default method makes a schema of it."""
+    return bool(given.getClass().isArray())
+
+
+def _parts(given: Any, others: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Schema, partitions and properties; since Spark 4.1 they come as one ``TableInfo``."""
+    if others:
+        return (given, *others)
+    return given.schema(), given.partitions(), given.properties()
+
+
+# --- A table that is being created or replaced, together with its rows
+
+
+class NativeStagedTable(Implementation):
+    """Spark's ``StagedTable``: it is written to, and then committed or aborted."""
+
+    interfaces: ClassVar = (names.STAGED_TABLE, names.SUPPORTS_WRITE)
+
+    def __init__(self, bridge: Bridge, name: str, schema: Any, stage: Stage) -> None:
+        super().__init__(bridge)
+        self._name, self._schema, self._stage = name, schema, stage
+        self._written = False
+
+    def name(self) -> str:
+        """Its name in plans."""
+        return self._name
+
+    def schema(self) -> Any:
+        """All columns."""
+        return self._schema
+
+    def answered(self) -> dict[str, Answer]:
+        """What Spark may do with it."""
+        return {"capabilities": answers.capabilities(WRITABLE)}
+
+    def new_write_builder(self, info: Any) -> Any:
+        """The only write. It overwrites, also where Spark appends: what there is has other columns."""
+        self._written = True
+        return NativeWriteBuilder(self.bridge, info, self._stage.options, self._schema).truncate()
+
+    def commit_staged_changes(self) -> None:
+        """After the write, or in its place: CREATE OR REPLACE TABLE without AS has none."""
+        self._stage.commit(self._written)
+
+    def abort_staged_changes(self) -> None:
+        """Leave nothing behind of a new table; what was there stays as it was."""
+        self._stage.abort()

@@ -1,0 +1,307 @@
+"""Names of tables and namespaces, as Spark passes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lance_spark.catalog import staging
+from lance_spark.catalog.entry_rules import readings
+from lance_spark.catalog.lookup import describe_table, read_name, table_exists
+from lance_spark.catalog.removing import drop_table, rename_table
+from lance_spark.catalog.rules import Catalog, Identifier, split_name
+from lance_spark.catalog.staging import (
+    DatasetStage,
+    NameStage,
+    Stage,
+    TableDefinition,
+    alter_properties,
+    read_properties,
+)
+from lance_spark.catalog.tables import alter_table
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import PREFIX
+from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, split_refs
+from lance_spark.core.refs import RefSpec
+from lance_spark.engine.local import Engine
+from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
+from lance_spark.jvm import names
+from lance_spark.sql.procedures import Context
+from lance_spark.storage.resolving import dataset_at, read_path_name
+
+if TYPE_CHECKING:
+    from lance_spark.jvm.bridge import Bridge
+
+
+def parts_of(identifier: Any) -> list[str]:
+    """The parts of Spark's identifier, outermost first."""
+    return [*identifier.namespace(), identifier.name()]
+
+
+def identifier(bridge: Bridge, parts: Sequence[str]) -> Any:
+    """Spark's identifier of the parts."""
+    return bridge.call(f"{names.IDENTIFIER}.of", strings(bridge, parts[:-1]), parts[-1])
+
+
+def strings(bridge: Bridge, parts: Sequence[str]) -> Any:
+    """A ``String[]``."""
+    return bridge.array("java.lang.String", parts)
+
+
+# --- What a table's name in SQL means: in a catalog with a root, or as a path
+# No JVM in it.
+
+
+@dataclass(frozen=True)
+class Place:
+    """A dataset at a ref, which was there when the name was read."""
+
+    location: DatasetLocation
+    spec: RefSpec
+    metadata_table: str | None = None
+    table: Identifier | None = None
+    """Its name in its catalog; None for a path."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The options of a write that name it."""
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether it is a branch as it is now, which can be written to."""
+        return self.spec == RefSpec(branch=self.spec.branch) and self.metadata_table is None
+
+    def branch_to_change(self, doing: str) -> str | None:
+        """The branch (None for main), to change something on it. Raises Refused for a tag, a version or a moment."""
+        if not self.is_branch:
+            what = "a metadata table" if self.metadata_table else "a version" if self.spec.tag is None else "a tag"
+            raise Refused(
+                f"Cannot {doing}: {what} never changes.",
+                hint=f"Name a branch, as in `flights{MARK}exp`. CALL ... .create_branch makes one of a tag or version.",
+            )
+        return self.spec.branch
+
+
+class Places(Protocol):
+    """Where a catalog's tables are."""
+
+    def find(self, parts: Sequence[str], travel: TypedRef = DEFAULT) -> Place:
+        """The table, or the metadata table, of a name. Raises NotFound, InvalidName, InvalidOption, Refused."""
+        ...
+
+    def explains(self, parts: Sequence[str], for_reading: bool) -> bool:
+        """Whether more is to be said of a name that was not found than that there is no such table."""
+        ...
+
+    def exists(self, parts: Sequence[str]) -> bool:
+        """Whether there is such a table, with data or without."""
+        ...
+
+    def is_declared(self, place: Place) -> bool:
+        """Whether it is a table that has only a name, and no data yet."""
+        ...
+
+    def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
+        """Begin to create or replace a table. Raises AlreadyExists, NotFound, InvalidName, Conflict, Refused."""
+        ...
+
+    def drop(self, parts: Sequence[str]) -> None:
+        """Drop a table with its files. Raises NotFound, Refused."""
+        ...
+
+    def rename(self, parts: Sequence[str], new: Sequence[str]) -> None:
+        """Give a table another name. Raises NotFound, AlreadyExists, InvalidName, Refused."""
+        ...
+
+    def properties(self, place: Place) -> dict[str, str]:
+        """A table's properties."""
+        ...
+
+    def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
+        """Set and remove properties. Raises Refused."""
+        ...
+
+    def context(self, engine: Engine) -> Context:
+        """Where procedures run."""
+        ...
+
+
+def replaced_branch(place: Place, way: staging.Way, definition: TableDefinition) -> DatasetStage:
+    """A branch that is to get other columns and rows. Raises AlreadyExists, and Refused for a tag or a version."""
+    if way == "create":
+        raise AlreadyExists(f"There is a dataset at {place.location.uri} already.")
+    branch = place.branch_to_change("replace it")
+    if place.table is not None and definition.properties:
+        raise Refused("A branch has no properties of its own.", hint="ALTER TABLE sets those of the table.")
+    options = dict(place.options) if branch is None else {**place.options, "branch": branch}
+    return DatasetStage(place.location, branch, False, options, definition)
+
+
+@dataclass(frozen=True)
+class RootPlaces:
+    """Tables below a root, by their names."""
+
+    catalog: Catalog
+
+    def find(self, parts: Sequence[str], travel: TypedRef = DEFAULT) -> Place:
+        """As the catalog reads the name."""
+        found = read_name(self.catalog, list(parts), travel)
+        return Place(found.location, found.spec, found.metadata_table, found.table, self.options(found.table))
+
+    def options(self, table: Identifier) -> dict[str, str]:
+        """The options of a write that name a table of the catalog."""
+        catalog = self.catalog
+        storage = {PREFIX + key: value for key, value in catalog.root.options}
+        return {**storage, "catalog": catalog.uri, "catalog_mode": catalog.mode, "path": str(table)}
+
+    def explains(self, parts: Sequence[str], _for_reading: bool) -> bool:
+        """A ref that is not there has near names, and a table without data has a job that is writing it."""
+        return MARK in split_name(list(parts)).name or self._is_table(parts)
+
+    def exists(self, parts: Sequence[str]) -> bool:
+        """As a table of that very name, or as one at a ref."""
+        if self._is_table(parts):
+            return True
+        try:
+            self.find(parts)
+        except (NotFound, InvalidName):
+            return False
+        return True
+
+    def _is_table(self, parts: Sequence[str]) -> bool:
+        try:
+            return table_exists(self.catalog, list(parts))
+        except (InvalidName, Refused):  # Refused: a namespace in V1, which has none
+            return False
+
+    def is_declared(self, place: Place) -> bool:
+        """Asked only where there is no such version."""
+        if place.table is None or place.spec != RefSpec() or place.metadata_table is not None:
+            return False
+        return bool(describe_table(self.catalog, place.table).declared)
+
+    def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
+        """Take the name of a new table, or find the one to replace; or the branch that the name has in it."""
+        place = self._at_ref(parts)
+        if place is not None:
+            return replaced_branch(place, way, definition)
+        staged = staging.begin(self.catalog, list(parts), way, definition.properties)
+        return NameStage(staged, self.options(staged.identifier), definition)
+
+    def _at_ref(self, parts: Sequence[str]) -> Place | None:
+        """What a name with a ref in it means; None for a name of a table, maybe of a new one.
+
+        A name with a ref that is not there is no new table: whoever writes ``flights@exp`` means the branch. Raises
+        NotFound for it.
+        """
+        if MARK not in parts[-1] or self._is_table(parts):
+            return None
+        others = [way.table for way in readings(split_name(list(parts))) if not way.ref.is_default]
+        if not any(self._is_table(other.parts) for other in others):
+            return None
+        return self.find(parts)
+
+    def drop(self, parts: Sequence[str]) -> None:
+        """Drop a table with its files."""
+        drop_table(self.catalog, self._whole_table(parts, "drop").parts)
+
+    def rename(self, parts: Sequence[str], new: Sequence[str]) -> None:
+        """Give a table another name, maybe in another namespace."""
+        table = self._whole_table(parts, "rename")
+        target = table.parent.child(new[0]).parts if len(new) == 1 else new  # as in other databases
+        rename_table(self.catalog, table.parts, list(target))
+
+    def _whole_table(self, parts: Sequence[str], doing: str) -> Identifier:
+        """The table of a name, unless there is a ref in it. Raises NotFound, Refused."""
+        if self._is_table(parts):
+            return split_name(list(parts))
+        place = self.find(parts)
+        what = "a metadata table" if place.metadata_table else "a branch or a version"
+        raise Refused(
+            f"Cannot {doing} {'.'.join(parts)}: it is {what} of table '{place.table}'.",
+            hint="CALL ... .drop_branch and .drop_tag take branches and tags away.",
+        )
+
+    def properties(self, place: Place) -> dict[str, str]:
+        """Those in the catalog: they are the table's, whatever branch is read."""
+        return {} if place.table is None else describe_table(self.catalog, place.table).properties
+
+    def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
+        """Set and remove properties in the catalog."""
+        if place.table is not None:
+            alter_table(self.catalog, place.table, put, unset)
+
+    def context(self, engine: Engine) -> Context:
+        """The catalog."""
+        return Context(engine, self.catalog)
+
+
+@dataclass(frozen=True)
+class PathPlaces:
+    """Tables by their paths or URIs."""
+
+    storage_options: Mapping[str, str] = field(repr=False)
+
+    def find(self, parts: Sequence[str], travel: TypedRef = DEFAULT) -> Place:
+        """The dataset at the path."""
+        found = read_path_name(parts, self.storage_options, travel)
+        return Place(found.location, found.spec, found.metadata_table, options=self.options(found.location))
+
+    def options(self, location: DatasetLocation) -> dict[str, str]:
+        """The options of a write that name a dataset."""
+        return {**{PREFIX + key: value for key, value in location.options}, "path": location.uri}
+
+    def explains(self, _parts: Sequence[str], for_reading: bool) -> bool:
+        """Of a path that is not there to be read, Spark would say that it knows no such data source."""
+        return for_reading
+
+    def exists(self, parts: Sequence[str]) -> bool:
+        """Whether there is a dataset."""
+        try:
+            self.find(parts)
+        except (NotFound, InvalidName):
+            return False
+        return True
+
+    def is_declared(self, _place: Place) -> bool:
+        """A path has no name to take."""
+        return False
+
+    def stage(self, parts: Sequence[str], way: staging.Way, definition: TableDefinition) -> Stage:
+        """A dataset that is there is replaced on the branch that is named; another one is created."""
+        try:
+            place = self.find(parts)
+        except NotFound:
+            if way == "replace" or len(parts) != 1 or self._has_ref(parts[0]):
+                raise
+            location = dataset_at(parts[0], self.storage_options)
+            return DatasetStage(location, None, True, {**self.options(location), "create_table": "true"}, definition)
+        return replaced_branch(place, way, definition)
+
+    def _has_ref(self, path: str) -> bool:
+        """Whether a path has a ref behind one of a dataset."""
+        return any(self.exists([name]) for name, _ in split_refs(path))
+
+    def drop(self, parts: Sequence[str]) -> None:
+        """Raises Refused."""
+        raise Refused(
+            f"Cannot drop {'.'.join(parts)}: it is in no catalog, which would know who else needs it.",
+            hint="Delete its directory; or register it in a catalog, and drop it there.",
+        )
+
+    def rename(self, parts: Sequence[str], _new: Sequence[str]) -> None:
+        """Raises Refused."""
+        raise Refused(
+            f"Cannot rename {'.'.join(parts)}: its name is its path.", hint="Register it in a catalog, to name it."
+        )
+
+    def properties(self, place: Place) -> dict[str, str]:
+        """Those in the metadata of the table, on its branch."""
+        return read_properties(place.location, place.spec.branch) if place.is_branch else {}
+
+    def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
+        """As one version of the branch."""
+        alter_properties(place.location, place.branch_to_change("alter it"), put, unset)
+
+    def context(self, engine: Engine) -> Context:
+        """No catalog."""
+        return Context(engine, None, self.storage_options)

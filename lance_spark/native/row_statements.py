@@ -1,0 +1,423 @@
+"""Statements that change rows, as far as their text tells. No JVM in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_spark.errors import Conflict
+from lance_spark.format.schema import ROW_ADDRESS
+from lance_spark.jvm import names
+from lance_spark.jvm.bridge import plain
+from lance_spark.native.catalog import Branch, branch_of, looking_up
+from lance_spark.rows.rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
+from lance_spark.rows.spark import RowChange, change_rows
+from lance_spark.sql.rules import SETTINGS, parse_statement_options, without_comments
+from lance_spark.write.lance import kept_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from lance_spark.core.refs import PinnedVersion
+    from lance_spark.jvm.bridge import Bridge
+    from lance_spark.native.tables import StoredTable
+
+_VERBS = ("UPDATE", "DELETE", "MERGE")
+_ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)
+_FORMAT = re.compile(r"\bTABLE\b.*\bUSING\b", re.IGNORECASE | re.DOTALL)
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def may_change_rows(text: str) -> bool:
+    """Whether this may be an UPDATE, a DELETE or a MERGE. Only then is it parsed here, before Spark does it."""
+    rest = without_comments(text)
+    first = _WORD.match(rest)
+    if first is None:
+        return False
+    word = first[0].upper()
+    return word in _VERBS or (word == "WITH" and _ANY_VERB.search(rest) is not None)
+
+
+def may_make_tables(text: str) -> bool:
+    """Whether this may be a CREATE or REPLACE TABLE with a format. Only then is it parsed here."""
+    rest = without_comments(text)
+    first = _WORD.match(rest)
+    return first is not None and first[0].upper() in ("CREATE", "REPLACE") and _FORMAT.search(rest) is not None
+
+
+def with_all_rows(merge: str) -> str | None:
+    """A MERGE that only inserts, so that Spark plans it as any other one; it does the same.
+
+    None where it has an end that nothing can be put behind.
+    """
+    text = merge.strip()
+    if ";" in text[:-1]:
+        return None  # a comment may follow
+    return text.rstrip(";") + "\nWHEN NOT MATCHED BY SOURCE AND false THEN DELETE"
+
+
+# --- UPDATE, DELETE and MERGE: analyzed by Spark, carried out by the engine of row changes
+# Spark's analyzer turns such a statement into a query whose rows say what happens to which row, with everything that
+# SQL asks for: casts, defaults, subqueries, star actions. The engine takes that query as its frame of actions.
+
+_ROW_VERBS = {names.CHANGES_UPDATE: UPDATING, names.CHANGES_DELETE: DELETING, names.CHANGES_MERGE: MERGING}
+
+
+@dataclass(frozen=True)
+class RowStatement:
+    """A statement that changes rows, as text or as a plan."""
+
+    bridge: Bridge
+    text: str
+    args: dict[str, Any] | list[Any] | None = None
+    """Values of its parameters."""
+    plan: Any = None
+    """What Spark's parser would make of a text; None where there is a text."""
+
+    @cached_property
+    def _parsed(self) -> Any:
+        if self.plan is not None:
+            return self.plan
+        with self.bridge.active():
+            return self.bridge.session.sessionState().sqlParser().parsePlan(self.text)
+
+    @cached_property
+    def _command(self) -> Any:
+        """What is behind WITH."""
+        parsed = self._parsed
+        return parsed.child() if _class(parsed) == names.CHANGES_PARSED_WITH else parsed
+
+    @cached_property
+    def verb(self) -> str | None:
+        """What it does; None for a statement of another kind. Raises Spark's error for what is no SQL."""
+        return _ROW_VERBS.get(_class(self._command))
+
+    @property
+    def inserts(self) -> bool:
+        """Whether it may insert rows."""
+        return self.verb == MERGING and not self._command.notMatchedActions().isEmpty()
+
+    def analyze(self, pins: dict[Branch, PinnedVersion]) -> AnalyzedChange | None:
+        """What it means, with these versions of branches; None where it changes no table of ours.
+
+        Raises Spark's errors for what is wrong with it.
+        """
+        state = self.bridge.session.sessionState()
+        with self.bridge.active(), looking_up(self.bridge, pins) as found:
+            mode = self.bridge.call(f"{names.CHANGES_MODE}.SKIP")
+            execution = state.executePlan(self._bound(), mode)
+            root = execution.analyzed()
+        common = None
+        if _class(root) == names.CHANGES_WITH:
+            root, common = root.plan(), root.cteDefs()
+        relation = _target(root)
+        table = None if relation is None else found.tables.get(relation.table().toString())
+        if table is None:
+            return None
+        return AnalyzedChange(self.bridge, table, relation, root, execution, common)
+
+    def _bound(self) -> Any:
+        """The parsed statement, with the values of its parameters."""
+        if not self.args:
+            return self._parsed
+        bridge = self.bridge
+        if isinstance(self.args, dict):
+            values = bridge.seq([_expression(bridge, value) for value in self.args.values()])
+            return bridge.new(names.CHANGES_NAMED, self._parsed, bridge.seq([*self.args]), values)
+        return bridge.new(
+            names.CHANGES_POSITIONAL, self._parsed, bridge.seq([_expression(bridge, value) for value in self.args])
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A statement together with what it meant when it was first looked at."""
+
+    statement: RowStatement
+    first: AnalyzedChange
+    _later: dict[PinnedVersion, AnalyzedChange] = field(default_factory=dict)
+
+    def execute(self) -> DataFrame:
+        """Carry it out; one row says how many rows it changed. Raises the errors of ``change_rows``.
+
+        Settings of the session give the commit message, and how often it is computed again after a conflict. Raises
+        InvalidOption for what they cannot be.
+        """
+        verb, first, spark = self.statement.verb, self.first, self.statement.bridge.spark
+        options = parse_statement_options({name: spark.conf.get(name, None) for name in SETTINGS})
+        predicates = first.predicates() if verb == DELETING else None
+        if predicates is not None:
+            deleted = first.table.delete(predicates, options.message).rows
+            first.refresh()
+            return self._counts(deleted=deleted)
+        place = first.table.place
+        change = RowChange(
+            place.location,
+            place.spec.branch,
+            verb or MERGING,
+            lambda pin: self._at(pin).actions(),
+            self._meets,
+            self.statement.inserts,
+            first.key,
+            first.condition if verb == DELETING else "",
+            first.sets if verb == UPDATING else None,
+        )
+        result = change_rows(spark, change, options.message, options.retries)
+        first.refresh()
+        return self._counts(result.rows_updated, result.rows_deleted, result.rows_inserted)
+
+    def _at(self, pin: PinnedVersion) -> AnalyzedChange:
+        """The change of a version."""
+        if self.first.pin == pin:
+            return self.first
+        if pin not in self._later:
+            self._later[pin] = self._analyzed(self.statement, pin)
+        return self._later[pin]
+
+    def _analyzed(self, statement: RowStatement, pin: PinnedVersion) -> AnalyzedChange:
+        found = statement.analyze({branch_of(self.first.table.place): pin})
+        if found is None or found.pin != pin:
+            raise Conflict(
+                f"The table is at {pin} now, and Spark has analyzed the statement for another version.",
+                hint="Run the statement again.",
+            )
+        return found
+
+    def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
+        """Whether it would have changed or matched rows of these fragments."""
+        found = self._at(pin)
+        if found.appends:
+            text = with_all_rows(self.statement.text) if self.statement.plan is None else None
+            if text is None:
+                return True
+            found = self._analyzed(RowStatement(self.statement.bridge, text, self.statement.args), pin)
+        return found.touches(fragments)
+
+    def _counts(self, updated: int = 0, deleted: int = 0, inserted: int = 0) -> DataFrame:
+        counts = {
+            "num_affected_rows": updated + deleted + inserted,
+            "num_updated_rows": updated,
+            "num_deleted_rows": deleted,
+            "num_inserted_rows": inserted,
+        }
+        table = pa.table({name: pa.array([count], pa.int64()) for name, count in counts.items()})
+        return self.statement.bridge.spark.createDataFrame(table)
+
+
+def _target(root: Any) -> Any:
+    """The relation that an analyzed statement changes; None where it is not known here."""
+    kind = _class(root)
+    if kind == names.CHANGES_WRITE:
+        found = root.originalTable()
+    elif kind in (names.CHANGES_APPEND, names.MAYBE_INSERT_ONLY, names.CHANGES_DELETE):
+        found = root.table()
+    else:
+        return None
+    while _class(found) == names.CHANGES_ALIAS:
+        found = found.child()
+    return found if _class(found) == names.CHANGES_RELATION else None
+
+
+def _expression(bridge: Bridge, value: Any) -> Any:
+    from pyspark.sql.functions import lit
+
+    return bridge.find(names.CHANGES_EXPRESSIONS).apply(getattr(lit(value), "_jc").node())  # noqa: B009
+
+
+def _class(plan: Any) -> str:
+    return str(plan.getClass().getName())
+
+
+# --- A statement that changes rows, as Spark's analyzer left it
+
+_FRAGMENT_BITS = 32
+"""A row's address is the fragment's id, and behind it the row's offset in so many bits."""
+_FROM_TARGET, _FROM_SOURCE = "__row_from_target", "__row_from_source"
+"""Columns of Spark's join for a MERGE: null where that side has no such row."""
+
+
+@dataclass(frozen=True)
+class AnalyzedChange:
+    """Spark's plan of a statement, of which only the query is run."""
+
+    bridge: Bridge
+    table: StoredTable
+    """The table that it changes."""
+    relation: Any
+    """Spark's relation of it."""
+    root: Any
+    """``WriteDelta``; ``AppendData`` or ``InsertOnlyMerge`` of a MERGE that only inserts; ``DeleteFromTable`` of all
+    rows."""
+    execution: Any
+    """Spark's ``QueryExecution``, which never executes it."""
+    common: Any = None
+    """Definitions of WITH, where Spark keeps them around the statement."""
+
+    @property
+    def pin(self) -> PinnedVersion:
+        """The version of the table."""
+        return self.table.source.read.pin
+
+    @property
+    def appends(self) -> bool:
+        """Whether Spark has made it a plain append, of rows that nothing matched."""
+        return self._is(self.root, names.CHANGES_APPEND) or self._is(self.root, names.MAYBE_INSERT_ONLY)
+
+    @cached_property
+    def _command(self) -> str:
+        """Which statement it is, in Spark's words; empty for what is no ``WriteDelta``."""
+        return str(self.root.operation().command().toString()) if self._is(self.root, names.CHANGES_WRITE) else ""
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The table's columns in the condition, by which people tell its rows apart."""
+        if not self._command:
+            return ()
+        own = self.root.originalTable().outputSet()
+        used = {
+            each.name() for each in self.bridge.items(self.root.condition().references().toSeq()) if own.contains(each)
+        }
+        return tuple(name for name in self.table.source.schema.names if name in used)
+
+    @cached_property
+    def sets(self) -> frozenset[str] | None:
+        """The columns that an UPDATE of some rows sets; None where rows are written as they are in the frame."""
+        if self._command != "UPDATE" or self.condition == "true":
+            return None
+        query = self.root.query()
+        if not self._is(query, names.CHANGES_PROJECT):
+            return None
+        own = self.relation.outputSet()
+        found = set()
+        for each in self.bridge.items(query.projectList()):
+            value = each.child() if self._is(each, names.CHANGES_NAMED_VALUE) else each
+            if not self._is(value, names.CHANGES_COLUMN) or value.name() != each.name() or not own.contains(value):
+                found.add(each.name())
+        return frozenset(name for name in self.table.source.schema.names if name in found)
+
+    def refresh(self) -> None:
+        """Let Spark read again what it has cached of the table, as after a write of its own."""
+        session, relation = self.bridge.session, self.relation
+        manager = session.sharedState().cacheManager()
+        if not self.bridge.caches_by_name:
+            manager.recacheByPlan(session, relation)
+        elif relation.catalog().isDefined() and relation.identifier().isDefined():
+            table = relation.identifier().get()
+            name = self.bridge.seq([relation.catalog().get().name(), *table.namespace(), table.name()])
+            manager.recacheTableOrView(session, name, getattr(manager, "recacheTableOrView$default$3")())
+
+    @property
+    def condition(self) -> str:
+        """What the rows have to be like, in Spark's SQL."""
+        return str(self.root.condition().sql())
+
+    def predicates(self) -> list[Any] | None:
+        """Of a DELETE, what Lance can tell the rows by, as plain values; None where only Spark can.
+
+        That is nothing for all rows.
+        """
+        if self._is(self.root, names.CHANGES_DELETE):
+            return [] if self.root.condition().toString() == "true" else None
+        with self.bridge.active():
+            optimized = self.execution.optimizedPlan()
+        if not self._is(optimized, names.CHANGES_DELETE_BY_FILTERS):
+            return None
+        return [plain(self.bridge, each) for each in self.bridge.items(optimized.condition())]
+
+    def actions(self) -> DataFrame:
+        """The frame of actions, see lance_spark.rows.rules."""
+        from pyspark.sql.functions import coalesce, lit, monotonically_increasing_id
+
+        rows = _Columns(self._data_frame(self._query))
+        fields = [rows.column(OPERATION, lit(INSERT)), rows.column(ROW_ADDRESS, lit(None).cast("bigint"))]
+        kept = kept_columns(self.table.source.stored, self.sets)
+        for each in self.table.source.schema:
+            if each.name not in kept:
+                fields.append(rows.column(each.name, lit(None).cast(each.dataType)))
+        found = rows.frame.select(*fields)
+        if self._deletes_what_matches:
+            # Any number of source rows may say so. Inserts have no address, and each stays.
+            tell = coalesce(found[ROW_ADDRESS], -1 - monotonically_increasing_id())
+            found = found.withColumn(_FROM_SOURCE, tell).dropDuplicates([_FROM_SOURCE]).drop(_FROM_SOURCE)
+        return found
+
+    def touches(self, fragments: Sequence[int]) -> bool:
+        """Whether it changes rows of these fragments, or, for a MERGE, whether a source row matches one."""
+        if self._merge is None and self._command == "MERGE":
+            return True
+        from pyspark.sql.functions import shiftright
+
+        rows = _Columns(self._data_frame(self._query))
+        inside = shiftright(rows[ROW_ADDRESS], _FRAGMENT_BITS).isin([*fragments])
+        if not rows.frame.where(inside).isEmpty():
+            return True
+        if self._merge is None:
+            return False
+        pairs = _Columns(self._data_frame(self._merge.child()))
+        inside = shiftright(pairs[ROW_ADDRESS], _FRAGMENT_BITS).isin([*fragments])
+        return not pairs.frame.where(
+            inside & pairs[_FROM_TARGET].isNotNull() & pairs[_FROM_SOURCE].isNotNull()
+        ).isEmpty()
+
+    @cached_property
+    def _merge(self) -> Any:
+        """Spark's ``MergeRows``; None where there is none."""
+        query = self.root.query()
+        return query if self._is(query, names.CHANGES_MERGE_ROWS) else None
+
+    @property
+    def _deletes_what_matches(self) -> bool:
+        """Whether several source rows may match one row: where all that is done with it is to delete it."""
+        merge = None if self.appends else self._merge
+        return merge is not None and not merge.checkCardinality() and not merge.matchedInstructions().isEmpty()
+
+    @property
+    def _query(self) -> Any:
+        """The query. That no row is changed twice is left to the engine, which can say which row it is."""
+        merge = None if self.appends else self._merge
+        if merge is None or not merge.checkCardinality():
+            return self.root.query()
+        return merge.copy(
+            merge.isSourceRowPresent(),
+            merge.isTargetRowPresent(),
+            merge.matchedInstructions(),
+            merge.notMatchedInstructions(),
+            merge.notMatchedBySourceInstructions(),
+            False,
+            merge.output(),
+            merge.child(),
+        )
+
+    def _data_frame(self, plan: Any) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        bridge = self.bridge
+        if self.common is not None:
+            plan = bridge.new(names.CHANGES_WITH, plan, self.common)
+        return DataFrame(bridge.call(f"{names.DATASET}.ofRows", bridge.session, plan), bridge.spark)
+
+    @staticmethod
+    def _is(plan: Any, kind: str) -> bool:
+        return bool(plan.getClass().getName() == kind)
+
+
+class _Columns:
+    """A DataFrame whose columns are found whatever their names are: of several with one name, the first is meant."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._at: dict[str, int] = {}
+        for index, name in enumerate(frame.columns):
+            self._at.setdefault(name, index)
+        self.frame = frame.toDF(*(f"c{index}" for index in range(len(frame.columns))))
+
+    def __getitem__(self, name: str) -> Column:
+        return self.frame[f"c{self._at[name]}"]
+
+    def column(self, name: str, otherwise: Column) -> Column:
+        """A column under its own name again, or what stands in for it."""
+        return (self[name] if name in self._at else otherwise).alias(name)

@@ -1,0 +1,148 @@
+"""Which way reads of a session take."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from lance_spark.catalog.lookup import open_catalog
+from lance_spark.columns.rules import quoted_name
+from lance_spark.errors import Refused
+from lance_spark.jvm.bridge import propagate_exceptions
+from lance_spark.jvm.detection import catalogs, connect, connected
+from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lance_spark.core.location import DatasetLocation
+    from lance_spark.jvm.bridge import Bridge
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a session can do, as it was found out when the session was registered."""
+
+    native: bool
+    """Whether Spark's planner talks to this package: columns, filters, limits and aggregates are pushed down."""
+    reason: str
+    """Why, or why not."""
+    spark: str = ""
+    """Spark's version."""
+    catalogs: tuple[str, ...] = ()
+    """Names of the catalogs that SQL can use."""
+    no_row_changes: str | None = None
+    """Why UPDATE, MERGE INTO and DELETE by any condition are refused in SQL; None where they are not."""
+
+    no_batches: str | None = None
+    """Why scans hand over rows, which Spark copies; None where they hand over Arrow batches, which it reads as they
+    are."""
+
+    def __str__(self) -> str:
+        way = "Spark plans into Lance" if self.native else "reads go through the plain data source"
+        known = f"; catalogs: {', '.join(self.catalogs)}" if self.catalogs else ""
+        missing = f"; no UPDATE and MERGE in SQL: {self.no_row_changes}" if self.native and self.no_row_changes else ""
+        by_rows = f"; scans hand over rows: {self.no_batches}" if self.native and self.no_batches else ""
+        return f"{way}: {self.reason}{known}{missing}{by_rows}"
+
+
+# --- What a registered session has: the way into its JVM, and its catalogs
+
+
+class Room:
+    """The JVM side of one session."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        propagate_exceptions(bridge.gateway, True)
+        self.catalogs: dict[str, NativeCatalog] = {}
+        bridge.names_of = self.names_of
+
+    def add_catalog(self, name: str, root: str | None, storage_options: Mapping[str, str]) -> None:
+        """Let SQL use a catalog under a name. Raises Refused where another one has it."""
+        if name not in self.catalogs and self.taken(name):
+            raise Refused(
+                f"The session has a catalog '{name}' already.", hint="Give another name: register(spark, catalog=...)."
+            )
+        if root is None:
+            catalog: NativeCatalog = PathCatalog(self.bridge, name, storage_options)
+        else:
+            catalog = RootCatalog(self.bridge, name, open_catalog(root, storage_options))
+        self.catalogs[name] = catalog
+        catalogs(self.bridge).put(name, catalog.java())
+
+    def names_of(self, location: DatasetLocation) -> list[str]:
+        """The names by which SQL has asked for branches of a dataset, in Spark's spelling."""
+        found = [(name, *parts) for name, catalog in self.catalogs.items() for parts in catalog.names_of(location)]
+        return [".".join(quoted_name(part) for part in parts) for parts in found]
+
+    def drop_catalogs(self) -> None:
+        """Take the catalogs out of the session again."""
+        for name in self.catalogs:
+            catalogs(self.bridge).remove(name)
+        self.catalogs.clear()
+
+    def taken(self, name: str) -> bool:
+        """Whether the session has a catalog of that name, which may not be loaded yet."""
+        return bool(catalogs(self.bridge).contains(name)) or bool(
+            self.bridge.spark.conf.get(f"spark.sql.catalog.{name}", None)
+        )
+
+
+_rooms: WeakKeyDictionary[SparkSession, Room] = WeakKeyDictionary()
+_lock = threading.Lock()
+_refusals: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
+
+
+def enter(spark: SparkSession) -> Room | None:
+    """The room of a session, which is made on the first call; None where it cannot be, or is switched off."""
+    with _lock:
+        if spark not in _rooms and spark not in _refusals:
+            try:
+                connected[spark] = connect(spark)
+                _rooms[spark] = Room(connected[spark])
+            except Refused as reason:
+                _refusals[spark] = reason.message
+        return _rooms.get(spark)
+
+
+def allow(spark: SparkSession) -> None:
+    """Take back that the session was switched off."""
+    _refusals.pop(spark, None)
+
+
+def leave(spark: SparkSession) -> None:
+    """Take everything out of a session again."""
+    room = _rooms.pop(spark, None)
+    connected.pop(spark, None)
+    _refusals.pop(spark, None)
+    if room is not None:
+        room.drop_catalogs()
+        if not _rooms:
+            propagate_exceptions(room.bridge.gateway, False)
+
+
+def switch_off(spark: SparkSession, reason: str) -> None:
+    """Let a session read through the plain data source from now on."""
+    leave(spark)
+    _refusals[spark] = reason
+
+
+def current(spark: SparkSession) -> Room | None:
+    """The room of a session that has one."""
+    return _rooms.get(spark)
+
+
+def describe(spark: SparkSession) -> Capabilities:
+    """Which way the session takes."""
+    room = _rooms.get(spark)
+    if room is not None:
+        reason = "every name of Spark that it takes was found"
+        bridge = room.bridge
+        return Capabilities(True, reason, spark.version, tuple(room.catalogs), bridge.no_row_changes, bridge.no_batches)
+    reason = _refusals.get(spark, "the session is not registered; call lance_spark.register(spark).")
+    only = "only classic sessions with the native way have it."
+    return Capabilities(False, reason, spark.version, no_row_changes=only, no_batches=only)

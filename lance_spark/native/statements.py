@@ -1,0 +1,308 @@
+"""DESCRIBE HISTORY, OPTIMIZE, VACUUM, RESTORE and ALTER TABLE of branches and tags: carried out here, for our tables.
+
+Spark's parser knows none of them, so they are read before Spark gets them. Statements about other tables go on to
+Spark, and to the extensions that the session may have for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_spark.cleanup.rules import CleanupPolicy, VersionRule
+from lance_spark.columns.rules import quoted_name
+from lance_spark.core.ref_expressions import DEFAULT, MARK, parse_moment, parse_version_text
+from lance_spark.core.refs import MAIN, RefSpec, is_service_tag
+from lance_spark.engine.session_spark import engine_of
+from lance_spark.errors import LanceSparkError, NotFound, Refused
+from lance_spark.jvm import names
+from lance_spark.log.log import log
+from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
+from lance_spark.native.row_statements import RowStatement
+from lance_spark.native.tables import NativeTable
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.order_rules import ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.refs import refs
+from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
+from lance_spark.session.caches import refresh
+from lance_spark.sql import rules
+from lance_spark.sql.maintenance_procedures import CLEANUP, OPTIMIZE, cleanup_rows
+from lance_spark.sql.procedures import CREATE_BRANCH, CREATE_TAG, DROP_BRANCH, DROP_TAG, RESTORE, restore_rows
+from lance_spark.storage.resolving import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lance_spark.core.location import DatasetLocation
+    from lance_spark.core.ref_expressions import TypedRef
+    from lance_spark.core.refs import PinnedVersion
+    from lance_spark.engine.local import Engine
+    from lance_spark.jvm.bridge import Bridge
+    from lance_spark.native.places import Place
+    from lance_spark.native.scan import Source
+    from lance_spark.native.session import Room
+    from lance_spark.sql.rules import Args
+
+Rows = Iterable[Mapping[str, Any]]
+_HISTORY = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("operation", pa.string()),
+        ("operationParameters", pa.map_(pa.string(), pa.string())),
+        ("message", pa.string()),
+        ("branch", pa.string()),
+        ("rows", pa.int64()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+"""Of the rows of DESCRIBE HISTORY, in Delta's words where it has one."""
+_HISTORY_TABLE = "history"
+"""``DESCRIBE HISTORY x`` is also Spark's for column x of a table of that name."""
+
+
+def look_after(room: Room, opening: rules.Opening, args: Args) -> DataFrame | None:
+    """Carry out such a statement; None where its table is none of ours. Raises what the verb of that name raises."""
+    found = _table(room, opening)
+    if found is None:
+        return None
+    catalog, parts = found
+    statement = rules.parse(opening, args)
+    work = _Work(room, catalog, parts, args)
+    columns, rows = work.carry_out(statement)
+    table = pa.Table.from_pylist(list(rows), schema=columns)
+    if isinstance(statement, rules.Restore | rules.Optimize):
+        refresh(room.bridge.spark, work.place.location)
+    return room.bridge.spark.createDataFrame(table)
+
+
+def _table(room: Room, opening: rules.Opening) -> tuple[NativeCatalog, tuple[str, ...]] | None:
+    """The catalog and the name in it, as Spark finds them; None for what is another catalog's."""
+    parts = opening.table
+    if opening.is_path:
+        paths = next((each for each in room.catalogs.values() if isinstance(each, PathCatalog)), None)
+        return (paths, parts) if paths is not None and _is_there(paths, parts) else None
+    if len(parts) > 1 and parts[0] in room.catalogs:
+        return room.catalogs[parts[0]], parts[1:]
+    manager = room.bridge.session.sessionState().catalogManager()
+    catalog = room.catalogs.get(manager.currentCatalog().name())
+    if catalog is None or (len(parts) > 1 and manager.isCatalogRegistered(parts[0])):
+        return None
+    if len(parts) == 1:
+        parts = (*manager.currentNamespace(), *parts)
+    if _is_there(catalog, parts):
+        return catalog, parts
+    if opening.verb == "DESCRIBE HISTORY" and room.bridge.spark.catalog.tableExists(_HISTORY_TABLE):
+        return None
+    # A name such as delta.`/path` is for others. One in a namespace of ours is misspelt, which Spark could not say.
+    known = len(opening.table) == 1 or (isinstance(catalog, RootCatalog) and catalog.namespace_exists(parts[:-1]))
+    return (catalog, parts) if known else None
+
+
+def _is_there(catalog: NativeCatalog, parts: tuple[str, ...]) -> bool:
+    try:
+        return catalog.places.exists(parts)
+    except LanceSparkError:  # whose it is cannot be told: it is left to others
+        return False
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One statement about one table of ours."""
+
+    room: Room
+    catalog: NativeCatalog
+    parts: tuple[str, ...]
+    args: Args
+
+    def carry_out(self, statement: rules.Statement) -> tuple[pa.Schema, Rows]:
+        """The columns and rows of the answer."""
+        if isinstance(statement, rules.DescribeHistory):
+            return _HISTORY, _history_rows(self.place.location, self._pin(), statement.limit)
+        if isinstance(statement, rules.Optimize):
+            return OPTIMIZE.columns, self._optimize(statement)
+        if isinstance(statement, rules.Vacuum):
+            return CLEANUP.columns, self._vacuum(statement)
+        if isinstance(statement, rules.Restore):
+            return RESTORE.columns, self._restore(statement)
+        return self._alter(statement)
+
+    @property
+    def place(self) -> Place:
+        """What the table's name means. Raises NotFound, and Refused for a metadata table."""
+        return self._place(DEFAULT)
+
+    def _place(self, travel: TypedRef) -> Place:
+        found = self.catalog.places.find(self.parts, travel)
+        if found.metadata_table is not None:
+            raise Refused(f"'{self._name}' is a metadata table, which is no table of its own.")
+        return found
+
+    def _pin(self, travel: TypedRef = DEFAULT) -> PinnedVersion:
+        place = self._place(travel)
+        return resolve(place.location, place.spec)
+
+    @property
+    def _name(self) -> str:
+        """As Spark writes it."""
+        return ".".join(quoted_name(part) for part in (self.catalog.name(), *self.parts))
+
+    @property
+    def _catalog(self) -> str:
+        return quoted_name(self.catalog.name())
+
+    @property
+    def _engine(self) -> Engine:
+        return engine_of(self.room.bridge.spark)
+
+    def _optimize(self, given: rules.Optimize) -> Rows:
+        place = self.place
+        branch = place.branch_to_change("optimize it")
+        zorder = given.zorder if len(given.zorder) > 1 else None
+        order = ordering_of(given.zorder or None if zorder is None else None, zorder)
+        where = None if given.where is None else self._filter(given.where, given.used)
+        options = OptimizeOptions(where=where, order=order)
+        yield optimize(place.location, branch, options, self._engine).as_record()
+
+    def _filter(self, condition: str, used: int) -> str | None:
+        """The condition in Lance's SQL; None for one that is true for all rows. Raises Spark's errors, and Refused.
+
+        Spark analyzes the DELETE of these rows, which is not executed.
+        """
+        bridge = self.room.bridge
+        if bridge.no_row_changes is not None:
+            raise Refused(
+                f"OPTIMIZE cannot read its condition: {bridge.no_row_changes}",
+                hint=f"Let CALL {self._catalog}.system.optimize(table => ..., where => ...) have it, in Lance's SQL.",
+            )
+        statement = RowStatement(bridge, f"DELETE FROM {self._name} WHERE {condition}", _behind(self.args, used))
+        change = statement.analyze({})
+        predicates = None if change is None else change.predicates()
+        found = None if change is None or predicates is None else change.table.filter_of(predicates)
+        if found is None and predicates != []:
+            raise Refused(
+                f"OPTIMIZE cannot tell rows by the condition {condition}.",
+                hint="Compare columns with constants: =, <, >, IN, LIKE 'a%', IS NULL, with AND, OR, NOT.",
+            )
+        return found
+
+    def _vacuum(self, given: rules.Vacuum) -> Rows:
+        place = self.place
+        branch = place.branch_to_change("vacuum it")
+        # A tag keeps its version: a statement has no place to say what else should become of it.
+        policy = CleanupPolicy(older_than=given.older_than, error_if_tagged_old_versions=False)
+        if MARK in self.parts[-1] and branch is not None:
+            rule = VersionRule(older_than=given.older_than)
+            policy = replace(policy, older_than=None, before_version=1, branches={branch: rule})  # nothing elsewhere
+        return cleanup_rows(place.location, policy, self._engine, not given.dry_run)
+
+    def _restore(self, given: rules.Restore) -> Rows:
+        place = self.place
+        branch = place.branch_to_change("restore it")
+        travel = parse_moment(self._micros(given)) if given.version is None else parse_version_text(given.version)
+        pin = self._pin(travel)
+        if pin.branch != branch:
+            raise Refused(
+                f"{pin} is a version of branch '{pin.branch or MAIN}', and no older one of '{branch or MAIN}'.",
+                hint="Restore a version of the branch itself, or name the other branch: RESTORE TABLE "
+                f"`table{MARK}{pin.branch or MAIN}` TO VERSION AS OF {pin.version}.",
+            )
+        return restore_rows(place.location, pin, self._engine)
+
+    def _micros(self, given: rules.Restore) -> int:
+        """Microseconds since 1970 of the moment, as Spark reads it."""
+        query = f"SELECT unix_micros(CAST(({given.moment}) AS TIMESTAMP))"
+        row = self.room.bridge.spark.sql(query, _behind(self.args, given.used)).first()
+        if row is None or row[0] is None:
+            raise Refused(f"{given.moment} is no point in time.", hint="Such as '2026-01-31 12:00:00'.")
+        return int(row[0])
+
+    def _alter(self, given: rules.AlterRef) -> tuple[pa.Schema, Rows]:
+        location = self.place.location
+        kind = "tag" if given.tag else "branch"
+        find: Callable[..., Any] = refs.find_tag if given.tag else refs.find_branch
+        there = find(location, given.name)
+        if given.what == "DROP":
+            drop = refs.delete_tag if given.tag else refs.delete_branch
+            if there is not None or not given.if_exists:
+                drop(location, given.name)
+            return (DROP_TAG if given.tag else DROP_BRANCH).columns, [{"name": given.name}]
+        columns = (CREATE_TAG if given.tag else CREATE_BRANCH).columns
+        if there is not None and given.if_exists:
+            return columns, [self._told(find(location, given.name))]
+        if there is None and given.what == "REPLACE":
+            raise NotFound(f"There is no {kind} '{given.name}'.", hint=f"To make it: CREATE {kind.upper()}.")
+        replaces = there is not None and given.what != "CREATE"
+        if replaces and not given.tag:
+            raise self._cannot_replace(given)
+        settings = {"expire_after": given.expire_after, "retain_versions": given.retain_versions}
+        wanted = {key: value for key, value in settings.items() if value is not None}
+        check_settings(wanted, given.tag)
+        pin = self._pin(DEFAULT if given.version is None else parse_version_text(given.version))
+        spec = RefSpec(branch=pin.branch, version=pin.version)
+        if given.tag:
+            (refs.move_tag if replaces else refs.create_tag)(location, given.name, spec)
+        else:
+            refs.create_branch(location, given.name, spec)
+        if wanted:
+            (alter_tag if given.tag else alter_branch)(location, given.name, wanted)
+        return columns, [self._told(find(location, given.name))]
+
+    @staticmethod
+    def _told(found: Any) -> dict[str, Any]:
+        """A branch or a tag as a row."""
+        if found is None:
+            return {}
+        if hasattr(found, "parent_version"):
+            parent = {"parent_branch": found.parent_branch or MAIN, "parent_version": found.parent_version}
+            return {"name": found.name, **parent}
+        return {"name": found.name, "branch": found.branch or MAIN, "version": found.version}
+
+    def _cannot_replace(self, given: rules.AlterRef) -> Refused:
+        dropped = f"CALL {self._catalog}.system.drop_branch(table => '{'.'.join(self.parts)}', name => '{given.name}')"
+        return Refused(
+            f"There is a branch '{given.name}', and a branch of Lance cannot be pointed at another version.",
+            hint=f"For one of its own versions: RESTORE TABLE `table{MARK}{given.name}` TO VERSION AS OF n. "
+            f"To begin again: {dropped}, then CREATE BRANCH.",
+        )
+
+
+def _history_rows(location: DatasetLocation, start: PinnedVersion, count: int | None) -> Rows:
+    """The versions of a branch and, past its fork, of its parents, newest first. Raises as ``log``."""
+    for entry in log(location, start.branch, start, count):
+        told = {"transaction": entry.operation, "source": entry.source}
+        yield {
+            "version": entry.version,
+            "timestamp": entry.timestamp,
+            "operation": entry.words,
+            "operationParameters": [(name, value) for name, value in told.items() if value is not None],
+            "message": entry.message,
+            "branch": entry.branch or MAIN,
+            "rows": entry.total_rows,
+            "tags": [tag for tag in entry.tags if not is_service_tag(tag, entry.tags)],
+        }
+
+
+def _behind(args: Args, used: int) -> Any:
+    """The parameters that are left for a part of the statement."""
+    return [*args][used:] if isinstance(args, list | tuple) else args
+
+
+# --- DataFrames of tables that no catalog has
+
+
+def data_frame(bridge: Bridge, source: Source) -> DataFrame:
+    """A DataFrame that stays with the version."""
+    from pyspark.sql import DataFrame
+
+    table = NativeTable(bridge, source, source.name).java()
+    none = bridge.option(None)
+    given = [table, none, none, bridge.options({})]
+    if bridge.relation_arguments > len(given):
+        given.append(none)  # no time travel: the version is in the table
+    relation = bridge.find(names.RELATION).create(*given)
+    return DataFrame(bridge.call(f"{names.DATASET}.ofRows", bridge.session, relation), bridge.spark)

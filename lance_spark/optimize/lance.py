@@ -1,0 +1,282 @@
+"""Plans, carries out and commits pylance's compaction. Tasks run on executors; ``lance`` is imported there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import FileOptions, WriteOptions
+from lance_spark.errors import CorruptData
+from lance_spark.format.contents import Fragment
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width
+from lance_spark.optimize.order_rules import FragmentKeys, Ordering, Scale, divided, ends_of, positions, ranks
+from lance_spark.optimize.rules import RewriteTask, RewrittenTask
+from lance_spark.scan.rules import batch_rows
+from lance_spark.storage.commits import check_nothing_missing, check_still_there
+from lance_spark.storage.datasets import open_latest, open_pinned
+from lance_spark.storage.failures import translated
+from lance_spark.write.lance import with_row_ids, write_rows
+from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget
+
+REWRITTEN = pa.schema([("task", pa.int64()), ("result", pa.string())])
+"""Number of a task, and pylance's result as JSON."""
+MATCHING = pa.schema([("fragment", pa.int64())])
+
+
+class RewriteItem(NamedTuple):
+    """A task to carry out; runs on executors."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    """What the task was planned on: only that version has its fragments for certain."""
+    number: int
+    job: str
+    rows: int | None
+    """Rows that have to come out; None where the version does not know."""
+
+
+class MatchItem(NamedTuple):
+    """Fragments to look for rows in; runs on executors."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    fragments: tuple[int, ...]
+    where: str
+
+
+def plan_rewrites(
+    location: DatasetLocation, pin: PinnedVersion, fragments: dict[int, Fragment], target_rows: int, leave: set[int]
+) -> list[RewriteTask]:
+    """The tasks of a compaction of a version, without the fragments in ``leave``."""
+    from lance.optimize import Compaction
+
+    dataset = open_pinned(location, pin)
+    options = {"target_rows_per_fragment": target_rows, "excluded_fragment_ids": sorted(leave)}
+    with translated(location, "planning a compaction"):
+        jobs = [task.json() for task in Compaction.plan(dataset, options).tasks]
+    found = []
+    for job in jobs:
+        ids = [source["id"] for source in json.loads(job)["task"]["fragments"]]
+        found.append(RewriteTask(tuple(fragments[key] for key in ids), job))
+    return found
+
+
+def rewrite(item: RewriteItem) -> Iterator[pa.RecordBatch]:
+    """REWRITTEN of one task. Raises CorruptData unless the new files have all rows."""
+    from lance.optimize import CompactionTask
+
+    dataset = open_pinned(item.location, item.pin)
+    with translated(item.location, "rewriting fragments"):
+        result = CompactionTask.from_json(item.job).execute(dataset).json()
+    written = sum(fragment["physical_rows"] for fragment in _new_fragments(result))
+    if item.rows is not None and written != item.rows:
+        raise CorruptData(
+            f"A compaction of {item.location.uri} wrote {written} rows in place of {item.rows}. Nothing was changed.",
+            hint="Run it again.",
+        )
+    yield pa.record_batch([pa.array([item.number]), pa.array([result])], schema=REWRITTEN)
+
+
+def matching_fragments(item: MatchItem) -> Iterator[pa.RecordBatch]:
+    """MATCHING: the fragments with a row that the condition is true for. Raises InvalidOption for a bad condition."""
+    dataset = open_pinned(item.location, item.pin)
+    found = []
+    with translated(item.location, "looking for rows"):
+        for key in item.fragments:
+            fragment = dataset.get_fragment(key)
+            scanner = fragment.scanner(columns=[], with_row_address=True, filter=item.where, limit=1)
+            if scanner.to_table().num_rows:
+                found.append(key)
+    yield pa.record_batch([pa.array(found, pa.int64())], schema=MATCHING)
+
+
+def rewritten_task(task: RewriteTask, result: str) -> RewrittenTask:
+    """A task that was carried out, from pylance's result."""
+    new = _new_fragments(result)
+    files = [file for fragment in new for file in fragment["files"]]
+    size = sum(file.get("file_size_bytes") or 0 for file in files)
+    return RewrittenTask(task, result, tuple(file["path"] for file in files), len(new), size)
+
+
+def commit_rewrites(
+    location: DatasetLocation, planned: PinnedVersion, rewritten: Sequence[RewrittenTask]
+) -> PinnedVersion:
+    """Let new fragments take the place of old ones, in one step: all of them, or none. Returns the version.
+
+    Raises Conflict when a version that was committed since the plan cannot be combined with it, or is missing.
+    """
+    from lance.optimize import Compaction, RewriteResult
+
+    check_still_there(location, planned)
+    check_nothing_missing(location, planned)
+    # Not a handle of the planned version: pylance would take its indexes, and those that an earlier commit of the same
+    # plan rewrote would be lost. Nor a shared handle: the commit moves it.
+    dataset = open_latest(location, planned.branch)
+    with translated(location, "committing a compaction"):
+        Compaction.commit(dataset, [RewriteResult.from_json(entry.result) for entry in rewritten])
+    return PinnedVersion(planned.branch, int(dataset.version))
+
+
+def _new_fragments(result: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(result)["new_fragments"]
+    return found
+
+
+# --- Reads and writes for a rewrite in another order; runs on executors
+# Rows cross from the tasks that read to those that write as Arrow's own stream format, in cells of bytes: so no type is
+# changed on the way, whatever engine carries them.
+
+KEYS = pa.schema(
+    [
+        ("fragment", pa.int64()),
+        ("rows", pa.int64()),
+        ("sorted", pa.bool_()),
+        ("ends", pa.binary()),
+        ("sample", pa.binary()),
+    ]
+)
+PIECES = pa.schema([("part", pa.int64()), ("rows", pa.binary())])
+"""Rows of one part that one task read."""
+WRITTEN = pa.schema(
+    [
+        ("fragments", pa.list_(pa.string())),
+        ("rows", pa.int64()),
+        ("ends", pa.binary()),
+    ]
+)
+"""New fragments as pylance's JSON."""
+_HELD = 64 * 2**20
+"""Bytes of rows that a task reads before it hands them on."""
+
+
+class KeysItem(NamedTuple):
+    """Fragments whose keys are to be read."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    ordering: Ordering
+    fragments: tuple[tuple[int, int], ...]
+    """Each with the number of rows that the fragments before it have."""
+    step: int
+    """One row in so many is for the sample."""
+
+
+class ReadItem(NamedTuple):
+    """Fragments whose rows are to be divided among the parts."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    fragments: tuple[int, ...]
+    scale: Scale
+    bounds: pa.Table
+
+
+class PartJob(NamedTuple):
+    """What a task needs to write the fragments of a part."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    target: WriteTarget
+    scale: Scale
+
+
+def read_keys(item: KeysItem) -> Iterator[pa.RecordBatch]:
+    """KEYS of fragments."""
+    dataset = open_pinned(item.location, item.pin)
+    for key, first in item.fragments:
+        with translated(item.location, "reading keys"):
+            fragment = dataset.get_fragment(key)
+            rows = dataset.scanner(
+                columns=list(item.ordering.columns), fragments=[fragment], with_row_address=True
+            ).to_table()
+        in_order, ends = ends_of(item.ordering, rows) if rows.num_rows else (True, rows)
+        at = np.arange(-first % item.step, rows.num_rows, item.step)
+        found = {
+            "fragment": key,
+            "rows": rows.num_rows,
+            "sorted": in_order,
+            "ends": _packed(ends),
+            "sample": _packed(rows.take(pa.array(at, pa.int64()))),
+        }
+        yield pa.RecordBatch.from_pylist([found], schema=KEYS)
+
+
+def fragment_keys(table: pa.Table) -> list[FragmentKeys]:
+    """From KEYS."""
+    return [
+        FragmentKeys(row["fragment"], row["rows"], row["sorted"], _unpacked(row["ends"]), _unpacked(row["sample"]))
+        for row in table.to_pylist()
+    ]
+
+
+def write_part(job: PartJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """WRITTEN of one part, all rows of which are in memory."""
+    rows = pa.concat_tables(_unpacked(piece) for piece in pieces).combine_chunks()
+    rows = rows.take(pa.array(positions(job.scale.line(rows))))
+    schema = job.target.schema
+    options = WriteOptions(branch=job.pin.branch, files=FileOptions(max_rows_per_file=rows.num_rows))
+    plan = WritePlan(job.location, options, "append", schema, job.pin)
+    batches = rows.select(schema.names).to_batches(max_chunksize=batch_rows(row_width(schema)))
+    written = [json.loads(entry) for entry in write_rows(WriteJob(plan, job.pin), batches)]
+    if job.target.stable_row_ids:
+        with_row_ids(job.location, written, rows[ROW_ID].to_numpy())
+    ordering = job.scale.ordering
+    found = {
+        "fragments": [json.dumps(entry) for entry in written],
+        "rows": rows.num_rows,
+        "ends": _packed(ends_of(ordering, rows.select([*ordering.columns, ROW_ADDRESS]))[1]),
+    }
+    yield pa.RecordBatch.from_pylist([found], schema=WRITTEN)
+
+
+def ends_from(table: pa.Table) -> pa.Table:
+    """The ends of all parts, from WRITTEN."""
+    return pa.concat_tables(_unpacked(ends) for ends in table["ends"].to_pylist())
+
+
+def read_rows(item: ReadItem) -> Iterator[pa.RecordBatch]:
+    """PIECES: the rows of fragments, divided among the parts."""
+    dataset = open_pinned(item.location, item.pin)
+    held: list[pa.RecordBatch] = []
+    size = 0
+    with translated(item.location, "reading rows"):
+        for batch in dataset.scanner(
+            columns=dataset.schema.names,
+            fragments=[dataset.get_fragment(key) for key in item.fragments],
+            with_row_address=True,
+            with_row_id=bool(dataset.has_stable_row_ids),
+            batch_size=batch_rows(row_width(dataset.schema)),
+        ).to_batches():
+            held.append(batch)
+            size += batch.nbytes
+            if size > _HELD:
+                yield from _divided(item, pa.Table.from_batches(held))
+                held, size = [], 0
+    if held:
+        yield from _divided(item, pa.Table.from_batches(held))
+
+
+def _divided(item: ReadItem, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    rows = rows.combine_chunks()
+    parts = ranks(item.bounds, item.scale.line(rows))
+    for part, own in divided(parts):
+        piece = _packed(rows.take(pa.array(own)))
+        yield pa.record_batch([pa.array([part], pa.int64()), pa.array([piece], pa.binary())], schema=PIECES)
+
+
+def _packed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows.combine_chunks())
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def _unpacked(piece: bytes) -> pa.Table:
+    return pa.ipc.open_stream(piece).read_all()

@@ -1,0 +1,551 @@
+"""Compaction: many small fragments become few large ones, on any branch. No row changes, and their order stays.
+
+Tasks are planned here, run on the engine, and are committed group by group: who is killed has lost one group of work,
+and the same call goes on with what is left. New files that are never committed are for the cleanup.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+
+import pyarrow as pa
+
+from lance_spark import hints
+from lance_spark.clones.lance import read_version
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import counted, readable
+from lance_spark.engine.local import LOCAL, Engine, Runner, Work
+from lance_spark.errors import Conflict, CorruptData, Refused, StorageFailure
+from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
+from lance_spark.format.schema import is_blob, row_width
+from lance_spark.format.versions import Copy, Root, Snapshot
+from lance_spark.indexes.lance import commit_indexes
+from lance_spark.indexes.rules import lost_coverage
+from lance_spark.merge.merge import copy_each
+from lance_spark.optimize.lance import (
+    KEYS,
+    MATCHING,
+    PIECES,
+    REWRITTEN,
+    WRITTEN,
+    KeysItem,
+    MatchItem,
+    PartJob,
+    ReadItem,
+    RewriteItem,
+    commit_rewrites,
+    ends_from,
+    fragment_keys,
+    matching_fragments,
+    plan_rewrites,
+    read_keys,
+    read_rows,
+    rewrite,
+    rewritten_task,
+    write_part,
+)
+from lance_spark.optimize.order_rules import (
+    ClusterPlan,
+    FragmentKeys,
+    Ordering,
+    check_columns,
+    depth_of,
+    plan_clusters,
+    rows_of_part,
+    step_of,
+)
+from lance_spark.optimize.rules import (
+    OptimizeOptions,
+    OptimizePlan,
+    OptimizeProgress,
+    OptimizeResult,
+    RewriteTask,
+    RewrittenTask,
+    grouped,
+    indexes_to_rehome,
+    inherited_fragments,
+    landed,
+    same_sources,
+)
+from lance_spark.rows.commit_lance import discard
+from lance_spark.rows.rows import Finish, finish, new_terms
+from lance_spark.rows.rules import Prepared
+from lance_spark.scan.rules import FRAGMENT_COST
+from lance_spark.storage import copying, versions
+from lance_spark.storage.commits import attempts, check_mergeable, overtaken, unchanged
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.write.lance import read_target
+from lance_spark.write.rules import WriteTarget
+
+_LOG = logging.getLogger("lance_spark.optimize")
+
+
+def optimize(
+    location: DatasetLocation,
+    branch: str | None,
+    options: OptimizeOptions,
+    engine: Engine,
+    only: frozenset[int] | None = None,
+) -> OptimizeResult:
+    """Compact a branch (None for main), as ``LanceTable.optimize`` says; with ``only``, nothing but these fragments.
+
+    Commits made meanwhile are kept. Where they changed fragments that are being rewritten, these are planned again
+    once, and then named in the result. Raises Refused, NotFound, InvalidOption for a bad condition, and Conflict where
+    indexes cannot be re-homed because others commit again and again.
+    """
+    check_mergeable(location, branch)
+    if options.order is not None:
+        return cluster(location, branch, options, options.order, engine)
+    plan, rehomed = _ready_plan(location, branch, options, engine, only)
+    work = _Rewriting(location, engine, options, OptimizeResult(plan.pin, plan, options.dry_run, rehomed=rehomed))
+    if options.dry_run:
+        return work.result
+    overtaken_tasks = work.carry_out(plan)
+    if overtaken_tasks:
+        only = frozenset(key for task in overtaken_tasks for key in task.ids)
+        again, rehomed = _ready_plan(location, branch, options, engine, only)
+        work.result = replace(work.result, rehomed=(*work.result.rehomed, *rehomed))
+        left = work.carry_out(again)
+        work.result = replace(work.result, conflicts=tuple(task.ids for task in left))
+    return work.result
+
+
+def _ready_plan(
+    location: DatasetLocation,
+    branch: str | None,
+    options: OptimizeOptions,
+    engine: Engine,
+    only: frozenset[int] | None = None,
+) -> tuple[OptimizePlan, tuple[str, ...]]:
+    """A plan that can be carried out, and the names of the indexes that had to be re-homed for it."""
+    done: set[str] = set()
+    for _ in attempts():
+        plan = plan_optimize(location, branch, options, engine, only)
+        if options.dry_run or not plan.rehome:
+            return plan, tuple(sorted(done))
+        try:
+            rehome(location, plan, engine)
+        except Conflict:
+            continue
+        done.update(plan.rehome)
+    raise overtaken(branch)
+
+
+class _Rewriting:
+    """One call: what it did so far."""
+
+    def __init__(
+        self, location: DatasetLocation, engine: Engine, options: OptimizeOptions, result: OptimizeResult
+    ) -> None:
+        self._location = location
+        self._options = options
+        self._engine = engine
+        self.result = result
+
+    def carry_out(self, plan: OptimizePlan) -> list[RewriteTask]:
+        """Rewrite and commit, group by group; returns the tasks that other commits overtook."""
+        left: list[RewriteTask] = []
+        for number, group in enumerate(plan.groups, 1):
+            _, now = self._look(plan)
+            # What was overtaken before it began need not be written.
+            standing = [task for task in group if same_sources(task, now)]
+            left += [task for task in group if not same_sources(task, now)]
+            if standing:
+                is_first = not self.result.commits and not self.result.rehomed
+                with unchanged() if is_first else nullcontext():
+                    rewritten = self._rewrite(plan, standing)
+                left += self._commit(plan, rewritten)
+            progress = OptimizeProgress(
+                f"commit {number} of {len(plan.groups)}",
+                self.result.fragments_removed,
+                self.result.plan.sources,
+                self.result.rows,
+                self.result.bytes,
+            )
+            _LOG.info("%s: %s", plan.pin, progress)
+            self._options.tell(progress)
+        return left
+
+    def _look(self, plan: OptimizePlan) -> tuple[PinnedVersion, dict[int, Fragment]]:
+        """The newest version, and its fragments by id."""
+        head = pin_latest(self._location, plan.pin.branch)
+        contents = versions.read_contents(self._location, head)
+        return head, {fragment.id: fragment for fragment in contents.fragments()}
+
+    def _rewrite(self, plan: OptimizePlan, tasks: Sequence[RewriteTask]) -> list[RewrittenTask]:
+        items = [
+            RewriteItem(self._location, plan.pin, number, task.job, task.rows if plan.counts_rows else None)
+            for number, task in enumerate(tasks)
+        ]
+        work = work_of(tasks)
+        runner = self._engine.for_work(OPERATION, work)
+        stage = f"rewrite {counted(work.copies, 'fragment')}"
+        frame = runner.flat_map(stage, items, rewrite, REWRITTEN)
+        rows = runner.collect(stage, frame).to_pylist()
+        return [rewritten_task(tasks[row["task"]], row["result"]) for row in rows]
+
+    def _commit(self, plan: OptimizePlan, rewritten: Sequence[RewrittenTask]) -> list[RewriteTask]:
+        """Commit what other commits leave of a group; returns the tasks that they do not."""
+        left: list[RewriteTask] = []
+        pending = list(rewritten)
+        for last in (False, False, True):
+            head, now = self._look(plan)
+            # An answer may have been lost: then the commit is there, and looks like a conflict with itself.
+            paths = {file.path for fragment in now.values() for file in fragment.files}
+            self._note(head, [entry for entry in pending if landed(entry, paths)])
+            pending = [entry for entry in pending if not landed(entry, paths)]
+            left += [entry.task for entry in pending if not same_sources(entry.task, now)]
+            pending = [entry for entry in pending if same_sources(entry.task, now)]
+            if not pending or last:
+                break
+            try:
+                made = commit_rewrites(self._location, plan.pin, pending)
+            except Conflict as conflict:
+                _LOG.info("%s", conflict.message)
+                continue
+            self._note(made, pending)
+            return left
+        return left + [entry.task for entry in pending]
+
+    def _note(self, made: PinnedVersion, committed: Sequence[RewrittenTask]) -> None:
+        if not committed:
+            return
+        before = self.result
+        self.result = replace(
+            before,
+            version=made,
+            fragments_removed=before.fragments_removed + sum(len(entry.task.sources) for entry in committed),
+            fragments_added=before.fragments_added + sum(entry.fragments for entry in committed),
+            rows=before.rows + sum(entry.task.rows for entry in committed),
+            bytes=before.bytes + sum(entry.bytes for entry in committed),
+            commits=before.commits + 1,
+        )
+
+
+# --- Plans a compaction of a branch
+
+OPERATION = "optimize"
+_AT_ONCE = 64
+"""Fragments that one task looks for rows in."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A version, and what of it may be rewritten."""
+
+    pin: PinnedVersion
+    manifest: bytes
+    snapshot: Snapshot
+    fragments: dict[int, Fragment]
+    """All of the version, by id."""
+    inherited: frozenset[int]
+    """Those that are left alone because their files are in another place."""
+    wanted: set[int]
+
+
+def candidates(
+    location: DatasetLocation,
+    branch: str | None,
+    options: OptimizeOptions,
+    engine: Engine,
+    only: frozenset[int] | None = None,
+) -> Candidates:
+    """The fragments of the newest version that the options allow; of ``only`` these, if they are given."""
+    pin = pin_latest(location, branch)
+    manifest = versions.read_manifest(location, pin)
+    contents = versions.contents_of(location, pin, manifest)
+    snapshot = versions.snapshot_of(location, pin, contents)
+    fragments = {fragment.id: fragment for fragment in contents.fragments()}
+    inherited = frozenset() if options.own_only is False else inherited_fragments(snapshot, location.uri)
+    wanted = fragments.keys() - inherited
+    if only is not None:
+        wanted &= only
+    if options.where is not None and wanted:
+        wanted &= _matching(location, pin, [fragments[key] for key in sorted(wanted)], options.where, engine)
+    return Candidates(pin, manifest, snapshot, fragments, inherited, wanted)
+
+
+def plan_optimize(
+    location: DatasetLocation,
+    branch: str | None,
+    options: OptimizeOptions,
+    engine: Engine,
+    only: frozenset[int] | None = None,
+) -> OptimizePlan:
+    """What a compaction of the newest version would rewrite; of ``only`` these fragments, if they are given.
+
+    Raises InvalidOption for a condition that is none, and Refused for indexes that it could lose.
+    """
+    found = candidates(location, branch, options, engine, only)
+    pin, fragments = found.pin, found.fragments
+    tasks = plan_rewrites(location, pin, fragments, options.target_rows, {*fragments} - found.wanted)
+    covered = {key for task in tasks for key in task.ids}
+    needed = indexes_to_rehome(decode_indexes(found.manifest), covered)
+    names = tuple(sorted({index.name for index in needed}))
+    groups = grouped(tasks, min(options.partial_progress, _commits(tasks, engine)))
+    return OptimizePlan(pin, groups, len(fragments), len(found.inherited), names, found.snapshot.contents.counts_rows)
+
+
+def work_of(tasks: Sequence[RewriteTask]) -> Work:
+    """How much there is to do."""
+    return Work(copies=sum(len(task.sources) for task in tasks), copied_bytes=sum(task.bytes for task in tasks))
+
+
+def _commits(tasks: Sequence[RewriteTask], engine: Engine) -> int:
+    """The most commits with which no executor waits: one group has as many tasks as run side by side."""
+    return -(-len(tasks) // engine.for_work(OPERATION, work_of(tasks)).parallelism) if len(tasks) > 1 else 1
+
+
+def _matching(
+    location: DatasetLocation, pin: PinnedVersion, fragments: list[Fragment], where: str, engine: Engine
+) -> set[int]:
+    work = Work(copies=len(fragments), copied_bytes=sum(fragment.size for fragment in fragments))
+    runner = engine.for_work(OPERATION, work)
+    items = [MatchItem(location, pin, ids, where) for ids in _pieces([fragment.id for fragment in fragments])]
+    frame = runner.flat_map("look for rows", items, matching_fragments, MATCHING)
+    return set(runner.collect("look for rows", frame)["fragment"].to_pylist())
+
+
+def _pieces(ids: list[int]) -> Iterable[tuple[int, ...]]:
+    return (tuple(ids[first : first + _AT_ONCE]) for first in range(0, len(ids), _AT_ONCE))
+
+
+# --- Gives a branch or clone its own copy of indexes that it inherited, so that a compaction can rewrite them
+# pylance writes the new files of an index into the branch, and registers them where the old ones are: in the parent.
+# The branch cannot be read any more then.
+
+
+def rehome(location: DatasetLocation, plan: OptimizePlan, engine: Engine) -> PinnedVersion:
+    """Copy the inherited indexes that cover a plan's fragments, and register the copies: one version.
+
+    Raises Conflict when another commit came in between, CorruptData if an index has no files.
+    """
+    head = read_version(location, plan.pin)
+    bases = versions.snapshot_of(location, plan.pin, head.contents).bases
+    found = indexes_to_rehome(head.indexes, {key for task in plan.tasks for key in task.ids})
+    target = DatasetLocation(location.branch_uri(plan.pin.branch), location.options)
+    items = [
+        (DatasetLocation(bases[index.base_id].uri, location.options), copy, target)
+        for index in found
+        for copy in index_copies(location, index, bases[index.base_id])
+    ]
+    copy_each("optimize", items, engine)
+    own = [index._replace(base_id=None) for index in found]
+    return commit_indexes(location, head.pin, own, found, {})
+
+
+def index_copies(location: DatasetLocation, index: IndexRecord, root: Root) -> list[Copy]:
+    """The files of an index that is in that place. Raises CorruptData if they are not there."""
+    directory = f"_indices/{index.uuid}"
+    source = DatasetLocation(root.uri, location.options)
+    paths = [*copying.files_below(source, directory)]
+    missing = [name for name, _ in index.needed if name and f"{directory}/{name}" not in paths]
+    if missing or not paths:
+        raise CorruptData(
+            f"The index '{index.name}' has lost files: {root.uri}/{directory}.",
+            hint="Drop it, and make it again.",
+        )
+    return [Copy(root, path, path) for path in paths]
+
+
+# --- Rewrites fragments in another order, so that ranges of some columns are cheap
+# No row changes.
+#
+# The keys of all fragments are read, and a sample of them decides which fragments to rewrite and where parts of about
+# the same size begin. Tasks read the rows and divide them among the parts; others sort a part and write it. One version
+# takes all of it: it removes the old fragments and adds the new ones. To other tools it looks like an update of these
+# rows, so that none of them, following rows by their order, takes one row for another.
+
+_MOST_LOCAL = 4 * 2**30
+"""Bytes of data files that threads of this process sort: all rows are in its memory."""
+_READ_AT_ONCE = 128 * 2**20
+"""Bytes of data files that one task reads."""
+_KEYS_AT_ONCE = 32 * 2**20
+"""Bytes of data files of which one task reads some columns."""
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A plan, with what carries it out."""
+
+    plan: OptimizePlan
+    clusters: ClusterPlan
+    keys: tuple[FragmentKeys, ...]
+    target: WriteTarget
+
+
+def cluster(
+    location: DatasetLocation, branch: str | None, options: OptimizeOptions, ordering: Ordering, engine: Engine
+) -> OptimizeResult:
+    """Rewrite a branch in that order, as ``LanceTable.optimize`` says.
+
+    Where other commits change rows that are being rewritten, everything is computed again once, and then left as it is.
+    Raises Refused, NotFound, InvalidOption for columns that cannot be, StorageFailure.
+    """
+    tried: tuple[int, ...] = ()
+    result = None
+    for _ in range(1 if options.dry_run else 2):
+        planned = _plan(location, branch, options, ordering, engine)
+        result = OptimizeResult(planned.plan.pin, planned.plan, options.dry_run)
+        if options.dry_run or not planned.clusters.fragments:
+            return result
+        try:
+            return _carry_out(location, options, planned, engine)
+        except Conflict as conflict:
+            _LOG.info("%s", conflict.message)
+            tried = planned.plan.tasks[0].ids
+    assert result is not None
+    return replace(result, version=pin_latest(location, branch), conflicts=(tried,))
+
+
+def _plan(
+    location: DatasetLocation, branch: str | None, options: OptimizeOptions, ordering: Ordering, engine: Engine
+) -> _Planned:
+    found = candidates(location, branch, options, engine)
+    pin, contents = found.pin, found.snapshot.contents
+    target = read_target(location, pin)
+    check_columns(ordering, target.schema)
+    _check_supported(contents.counts_rows, target.schema)
+    chosen = [found.fragments[key] for key in sorted(found.wanted) if found.fragments[key].rows]
+    rows, size = sum(each.rows for each in chosen), sum(each.size for each in chosen)
+    part_rows = rows_of_part(options.target_rows, max(row_width(target.schema), size / max(1, rows)))
+    keys = _keys(location, pin, ordering, chosen, step_of(rows, part_rows), engine)
+    clusters = plan_clusters(ordering, keys, part_rows)
+    sources = tuple(each for each in chosen if each.id in clusters.fragments)
+    options.tell(OptimizeProgress("keys read", 0, len(sources)))
+    plan = OptimizePlan(
+        pin,
+        ((RewriteTask(sources, ""),),) if sources else (),
+        len(found.fragments),
+        len(found.inherited),
+        counts_rows=contents.counts_rows,
+        order=ordering,
+        parts=clusters.parts,
+        depth=clusters.depth,
+    )
+    return _Planned(plan, clusters, tuple(each for each in keys if each.id in clusters.fragments), target)
+
+
+def _check_supported(counts_rows: bool, schema: pa.Schema) -> None:
+    if not counts_rows:
+        raise Refused(
+            "The table is in the oldest file format, whose rows cannot be sorted.", hint="Write it to a new table."
+        )
+    blobs = [field.name for field in schema if is_blob(field)]
+    if blobs:
+        raise Refused(
+            f"Column '{blobs[0]}' holds blobs: they do not fit into the memory of the tasks that sort.",
+            hint=hints.of(hints.optimize(), ", without an order, joins small fragments."),
+        )
+
+
+def _keys(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    ordering: Ordering,
+    fragments: Sequence[Fragment],
+    step: int,
+    engine: Engine,
+) -> list[FragmentKeys]:
+    firsts = dict(
+        zip([each.id for each in fragments], accumulate([0, *(each.rows for each in fragments)]), strict=False)
+    )
+    packs = _packs(fragments, _KEYS_AT_ONCE)
+    items = [KeysItem(location, pin, ordering, tuple((key, firsts[key]) for key in ids), step) for ids in packs]
+    runner = engine.for_work(OPERATION, work_of([RewriteTask(tuple(fragments), "")]))
+    stage = f"read the keys of {counted(len(fragments), 'fragment')}"
+    return fragment_keys(runner.collect(stage, runner.flat_map(stage, items, read_keys, KEYS)))
+
+
+def _carry_out(
+    location: DatasetLocation, options: OptimizeOptions, planned: _Planned, engine: Engine
+) -> OptimizeResult:
+    plan = planned.plan
+    runner = engine.for_work(OPERATION, work_of(plan.tasks))
+    _check_fits(runner, plan)
+    written = _write(location, planned, runner)
+    fragments = tuple(entry for entries in written["fragments"].to_pylist() for entry in entries)
+    change = Prepared(dict.fromkeys(plan.tasks[0].ids), fragments, 0, plan.rows, 0)
+    if sum(written["rows"].to_pylist()) != plan.rows:
+        with suppress(StorageFailure):
+            discard(location, plan.pin.branch, [Prepared({}, fragments, 0, 0, 0)])
+        raise CorruptData(
+            f"Sorting {location.uri} wrote {sum(written['rows'].to_pylist())} rows in place of {plan.rows}. Nothing "
+            "was changed.",
+            hint="Run it again.",
+        )
+    options.tell(OptimizeProgress("rows sorted and written", 0, plan.sources))
+    terms = new_terms(OPERATION, False, "", f"Optimize: {plan.order}")._replace(reordered=True)
+    done = finish(Finish(location, plan.pin, change, terms, None, False))
+    return _result(location, options, planned, _Done(done.version, fragments, ends_from(written)))
+
+
+@dataclass(frozen=True)
+class _Done:
+    version: PinnedVersion
+    fragments: tuple[str, ...]
+    ends: pa.Table
+
+
+def _result(location: DatasetLocation, options: OptimizeOptions, planned: _Planned, done: _Done) -> OptimizeResult:
+    plan = planned.plan
+    sample = pa.concat_tables(entry.sample for entry in planned.keys)
+    files = [file for entry in done.fragments for file in json.loads(entry)["files"]]
+    paths = {file["path"] for file in files}
+    size = sum(file["file_size_bytes"] or 0 for file in files)
+    options.tell(OptimizeProgress("committed", plan.sources, plan.sources, plan.rows, size))
+    manifest = versions.read_manifest(location, done.version)
+    new = versions.contents_of(location, done.version, manifest).fragments_with(paths)
+    before = decode_indexes(versions.read_manifest(location, plan.pin))
+    order = planned.clusters.scale.ordering
+    return OptimizeResult(
+        done.version,
+        plan,
+        fragments_removed=plan.sources,
+        fragments_added=len(done.fragments),
+        rows=plan.rows,
+        bytes=size,
+        commits=1,
+        depth=depth_of(order, done.ends, sample),
+        uncovered=lost_coverage(before, plan.tasks[0].ids, decode_indexes(manifest), [each.id for each in new]),
+    )
+
+
+def _check_fits(runner: Runner, plan: OptimizePlan) -> None:
+    if runner.name == LOCAL and plan.bytes > _MOST_LOCAL:
+        raise Refused(
+            f"{readable(plan.bytes)} are too much to be sorted in the memory of one process.",
+            hint="Give a Spark session, LanceTable.for_path(spark, ...), or take a part with where=.",
+        )
+
+
+def _write(location: DatasetLocation, planned: _Planned, runner: Runner) -> pa.Table:
+    plan, scale = planned.plan, planned.clusters.scale
+    packs = _packs(plan.tasks[0].sources, _READ_AT_ONCE)
+    items = [ReadItem(location, plan.pin, ids, scale, planned.clusters.bounds) for ids in packs]
+    stage = f"sort {counted(plan.rows, 'row')}"
+    pieces = runner.flat_map(stage, items, read_rows, PIECES)
+    writer = partial(write_part, PartJob(location, plan.pin, planned.target, scale))
+    return runner.collect(stage, runner.gather(stage, pieces, writer, WRITTEN, planned.clusters.parts))
+
+
+def _packs(fragments: Iterable[Fragment], most: int) -> list[tuple[int, ...]]:
+    """Ids of fragments that one task reads."""
+    packs: list[tuple[int, ...]] = []
+    own: list[int] = []
+    size = 0
+    for fragment in fragments:
+        cost = fragment.size + FRAGMENT_COST
+        if own and size + cost > most:
+            packs.append(tuple(own))
+            own, size = [], 0
+        own.append(fragment.id)
+        size += cost
+    return [*packs, tuple(own)] if own else packs

@@ -1,0 +1,428 @@
+"""What a compaction is asked for, what it plans, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from lance_spark import hints
+from lance_spark.core.layout import is_generated, stored_name
+from lance_spark.core.location import is_within
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import (
+    Card,
+    Grid,
+    Shown,
+    ShownInOneLine,
+    WorkProgress,
+    check_progress,
+    counted,
+    few,
+    readable,
+)
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.format.contents import Fragment, IndexRecord
+from lance_spark.format.versions import Copy, Snapshot
+from lance_spark.optimize.order_rules import Ordering
+
+_SHOWN = 20
+"""Tasks that a plan shows one by one."""
+
+
+@dataclass(frozen=True)
+class OptimizeProgress(WorkProgress):
+    """How far a compaction is, in fragments."""
+
+    rows: int = 0
+    """Rows that were written anew and committed."""
+    bytes: int = 0
+    """Size of the data files that were committed."""
+
+    @property
+    def fragments(self) -> int:
+        """Fragments that are rewritten in all."""
+        return self.total
+
+    def __str__(self) -> str:
+        """``commit 1 of 3: 40 of 120 fragments, 4,000 rows, 1.2 MiB``."""
+        told = f"{self.stage}: {self.done:,} of {counted(self.fragments, 'fragment')}"
+        return f"{told}, {counted(self.rows, 'row')}, {readable(self.bytes)}"
+
+
+@dataclass(frozen=True)
+class OptimizeOptions:
+    """Which fragments are rewritten, and how."""
+
+    target_rows: int = 1_000_000
+    """Rows that a fragment should have."""
+    where: str | None = None
+    """Lance SQL: only fragments with a row that it is true for."""
+    own_only: bool | None = None
+    """False: also fragments whose files are in another place, the parent of a branch or the source of a clone."""
+    partial_progress: int = 10
+    """How many commits there are at most."""
+    dry_run: bool = False
+    order: Ordering | None = None
+    """The order that rows get; None for the one that they have."""
+    progress: Callable[[OptimizeProgress], object] | None = None
+    """Is told how far it is, each time a group of fragments is committed."""
+
+    def __post_init__(self) -> None:
+        for name in ("target_rows", "partial_progress"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InvalidOption(f"{name} is a whole number, at least 1, not {value!r}.")
+        if self.where is not None and not self.where.strip():
+            raise InvalidOption("where is a condition in SQL.", hint="Leave it out for all fragments.")
+        check_progress(self.progress)
+
+    def tell(self, progress: OptimizeProgress) -> None:
+        """Say how far it is, to whom wants to know."""
+        if self.progress is not None:
+            self.progress(progress)
+
+
+class RewriteTask(NamedTuple):
+    """Fragments that become one, or a few; the order of their rows stays."""
+
+    sources: tuple[Fragment, ...]
+    """As they were when it was planned."""
+    job: str
+    """pylance's task, as JSON."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ids of the fragments."""
+        return tuple(source.id for source in self.sources)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are not deleted."""
+        return sum(source.rows for source in self.sources)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the data files, as far as their writers recorded it."""
+        return sum(source.size for source in self.sources)
+
+
+class RewrittenTask(NamedTuple):
+    """A task whose new files are written. Nobody sees them before the commit."""
+
+    task: RewriteTask
+    result: str
+    """pylance's result, as JSON."""
+    files: tuple[str, ...]
+    """Paths of the new data files."""
+    fragments: int
+    bytes: int
+
+
+@dataclass(frozen=True, repr=False)
+class OptimizePlan(Shown):
+    """What a compaction would rewrite."""
+
+    pin: PinnedVersion
+    """The version it was planned on."""
+    groups: tuple[tuple[RewriteTask, ...], ...]
+    """Each becomes one commit."""
+    fragments: int
+    """Fragments of the version."""
+    inherited: int = 0
+    """Fragments that are left alone because their files are in another place."""
+    rehome: tuple[str, ...] = ()
+    """Names of inherited indexes that cover the fragments: they are copied first."""
+    counts_rows: bool = True
+    """Whether the version knows how many rows its fragments have."""
+    order: Ordering | None = None
+    """The order that the rows get; None for the one that they have."""
+    parts: int = 0
+    """Fragments that rows are sorted into."""
+    depth: float = 0.0
+    """In how many of the fragments a row might be, by its values of the columns of the order, on average."""
+
+    @cached_property
+    def tasks(self) -> tuple[RewriteTask, ...]:
+        """All tasks."""
+        return tuple(task for group in self.groups for task in group)
+
+    @property
+    def sources(self) -> int:
+        """Fragments that would be rewritten."""
+        return sum(len(task.sources) for task in self.tasks)
+
+    @property
+    def rows(self) -> int:
+        """Rows that would be written anew."""
+        return sum(task.rows for task in self.tasks)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that would be read."""
+        return sum(task.bytes for task in self.tasks)
+
+    @property
+    def summary(self) -> str:
+        """In one line, without the version."""
+        size = f"{counted(self.rows, 'row')}, {readable(self.bytes)}"
+        if self.order is not None:
+            some = f"{self.sources:,} of {counted(self.fragments, 'fragment')}"
+            return f"{some} by {self.order}, as {self.parts:,}; {size}; depth {self.depth:.1f}"
+        return (
+            f"{self.sources:,} of {counted(self.fragments, 'fragment')} in {counted(len(self.tasks), 'task')} "
+            f"and {counted(len(self.groups), 'commit')}; {size}"
+        )
+
+    def _card(self) -> Card:
+        numbered = [(number, task) for number, group in enumerate(self.groups, 1) for task in group]
+        rows = tuple(
+            (str(number), few([str(key) for key in task.ids], 8), f"{task.rows:,}", readable(task.bytes))
+            for number, task in numbered[:_SHOWN]
+        )
+        notes = [f"{len(numbered) - _SHOWN:,} more tasks"] if len(numbered) > _SHOWN else []
+        if self.inherited:
+            notes.append(f"{counted(self.inherited, 'inherited fragment')} left alone; own_only=False takes them, too")
+        if self.rehome:
+            notes.append(f"inherited indexes that are copied first: {', '.join(self.rehome)}")
+        grid = Grid(("commit", "fragments", "rows", "bytes"), rows, frozenset({0, 2, 3}))
+        facts = (("version", str(self.pin)), ("rewrites", self.summary))
+        return Card(type(self).__name__, str(self.pin), self.summary, facts, (grid,), tuple(notes))
+
+
+@dataclass(frozen=True, repr=False)
+class OptimizeResult(ShownInOneLine):
+    """What a compaction did; prints as one line."""
+
+    version: PinnedVersion
+    """The newest version it made; the one it looked at where it made none."""
+    plan: OptimizePlan
+    """What it set out to do."""
+    dry_run: bool = False
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    rows: int = 0
+    """Rows that were written anew."""
+    bytes: int = 0
+    """Size of the new data files."""
+    commits: int = 0
+    conflicts: tuple[tuple[int, ...], ...] = ()
+    """Tasks, as ids of their fragments, that other commits overtook twice: their rows are as the others left them."""
+    rehomed: tuple[str, ...] = ()
+    """Names of inherited indexes whose files the branch has itself now."""
+    depth: float | None = None
+    """The plan's depth, as it is now; None where rows kept their order."""
+    uncovered: tuple[str, ...] = ()
+    """Names of indexes that do not cover the rows any more: ``indexes.optimize()`` adds them again."""
+
+    def __str__(self) -> str:
+        """``exp@9: 12 fragments became 3 in 2 commits; 1,200 rows, 3.4 KiB``."""
+        if self.dry_run:
+            return f"{self.version}: would rewrite {self.plan.summary}"
+        told = f"{self.version}: nothing to rewrite"
+        if self.commits:
+            told = (
+                f"{self.version}: {counted(self.fragments_removed, 'fragment')} became {self.fragments_added:,} in "
+                f"{counted(self.commits, 'commit')}; {counted(self.rows, 'row')}, {readable(self.bytes)}"
+            )
+        elif self.conflicts:
+            told = f"{self.version}: nothing was rewritten"
+        if self.depth is not None:
+            told += f"; depth {self.plan.depth:.1f} became {self.depth:.1f}"
+        if self.uncovered:
+            told += f"; not indexed any more: {', '.join(self.uncovered)}"
+        return f"{told}; {counted(len(self.conflicts), 'task')} in conflict" if self.conflicts else told
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        if self.dry_run:
+            return ("version", str(self.version)), ("would rewrite", self.plan.summary)
+        depth = "" if self.depth is None else f"{self.plan.depth:.1f} became {self.depth:.1f}"
+        return (
+            ("version", str(self.version)),
+            ("fragments", f"{self.fragments_removed:,} became {self.fragments_added:,}"),
+            ("commits", f"{self.commits:,}"),
+            ("rows written", f"{self.rows:,}"),
+            ("size", readable(self.bytes)),
+            ("depth", depth),
+            ("not indexed now", ", ".join(self.uncovered)),
+            ("in conflict", counted(len(self.conflicts), "task") if self.conflicts else ""),
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain values, for a row of a table."""
+        return {
+            "branch": self.version.reference[0],
+            "version": self.version.version,
+            "dry_run": self.dry_run,
+            "fragments_planned": self.plan.sources,
+            "fragments_removed": self.fragments_removed,
+            "fragments_added": self.fragments_added,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "commits": self.commits,
+            "conflicts": [", ".join(map(str, ids)) for ids in self.conflicts],
+            "indexes_rehomed": list(self.rehomed),
+            "depth_before": self.plan.depth if self.plan.order is not None else None,
+            "depth_after": self.depth,
+            "indexes_uncovered": list(self.uncovered),
+        }
+
+
+# --- Which fragments a compaction may touch, which indexes it needs beside them, and how tasks are put into commits
+
+_REHOMED = frozenset(
+    {
+        "BTreeIndexDetails",
+        "BitmapIndexDetails",
+        "BloomFilterIndexDetails",
+        "InvertedIndexDetails",
+        "LabelListIndexDetails",
+        "NGramIndexDetails",
+        "VectorIndexDetails",
+        "ZoneMapIndexDetails",
+    }
+)
+"""Kinds of indexes that were seen to answer the same from another place: the end of the name of their details."""
+
+
+def inherited_fragments(snapshot: Snapshot, root: str) -> frozenset[int]:
+    """The fragments with files in a place that is not the chain's own.
+
+    A branch owns what is in its directory. Main owns all that is below ``root``, the dataset's URI: a merge lets it
+    read files of branches.
+    """
+    branch = snapshot.pin.branch
+    own = {
+        key
+        for key, base in snapshot.bases.items()
+        if key is None or (branch is None and base.is_dataset and is_within(base.uri, root))
+    }
+    return frozenset(
+        fragment.id
+        for fragment in snapshot.contents.fragments()
+        if any(file.base_id not in own for file in fragment.files)
+    )
+
+
+def grouped(tasks: Sequence[RewriteTask], most: int) -> tuple[tuple[RewriteTask, ...], ...]:
+    """The tasks in their order, in at most so many groups of about the same size."""
+    count = min(most, len(tasks))
+    left, groups, start = sum(task.bytes for task in tasks), [], 0
+    for number in range(count):
+        others = count - number - 1
+        share, size, end = left / (others + 1), 0, start
+        while end < len(tasks) - others and (end == start or others == 0 or size + tasks[end].bytes / 2 <= share):
+            size += tasks[end].bytes
+            end += 1
+        groups.append(tuple(tasks[start:end]))
+        left, start = left - size, end
+    return tuple(groups)
+
+
+def indexes_to_rehome(indexes: Iterable[IndexRecord], fragments: Collection[int]) -> tuple[IndexRecord, ...]:
+    """The inherited indexes that know rows of the fragments.
+
+    pylance would rewrite such an index into the branch, and then look for it in the parent. Raises Refused for an index
+    of which it is not certain what it needs.
+    """
+    found = []
+    for index in indexes:
+        if index.base_id is None or not fragments:
+            continue
+        if index.fragments is None or index.is_internal:
+            raise Refused(
+                f"The inherited index '{index.name}' does not say which fragments it covers: after a compaction it "
+                "might be lost.",
+                hint="Optimize the parent, or make the index again on the branch.",
+            )
+        if not index.fragments.isdisjoint(fragments):
+            _check_kind(index)
+            found.append(index)
+    return tuple(found)
+
+
+def _check_kind(index: IndexRecord) -> None:
+    kind = index.details[0].rpartition(".")[2] if index.details else "unknown"
+    if kind not in _REHOMED:
+        raise Refused(
+            f"The inherited index '{index.name}' is of a kind ({kind}) of which it is not known whether it survives a "
+            "compaction of inherited fragments.",
+            hint="Leave own_only=False out, or drop the index on the branch first.",
+        )
+
+
+def same_sources(task: RewriteTask, now: Mapping[int, Fragment]) -> bool:
+    """Whether the fragments are as they were when the task was planned: same files, same rows deleted, same row ids.
+
+    ``now`` are those of another version, by id.
+    """
+    return all(now.get(source.id) == source for source in task.sources)
+
+
+def landed(entry: RewrittenTask, paths: Collection[str]) -> bool:
+    """Whether the new fragments of a task are in a version that has these data files."""
+    return bool(entry.files) and all(path in paths for path in entry.files)
+
+
+# --- Which files a branch or clone has to copy to depend on no other place, and what came of it
+
+
+@dataclass(frozen=True, repr=False)
+class FlattenResult(ShownInOneLine):
+    """What a flattening copied; prints as one line."""
+
+    version: PinnedVersion
+    """The newest version, which names no file in another place."""
+    files: int = 0
+    """Data and deletion files that were copied, or were there from an attempt that was killed."""
+    bytes: int = 0
+    """Size of the data files, as far as their writers recorded it."""
+    indexes: tuple[str, ...] = ()
+    """Names of indexes that were copied."""
+
+    def __str__(self) -> str:
+        """``exp@9: 12 files copied, 3.4 MiB; indexes: emb_idx``."""
+        if not (self.files or self.indexes):
+            return f"{self.version}: depends on no other place"
+        told = f"{self.version}: {counted(self.files, 'file')} copied, {readable(self.bytes)}"
+        return f"{told}; indexes: {', '.join(self.indexes)}" if self.indexes else told
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("version", str(self.version)),
+            ("copied", f"{counted(self.files, 'file')}, {readable(self.bytes)}"),
+            ("indexes", ", ".join(self.indexes)),
+        )
+
+
+def reads_elsewhere(fragment: Fragment) -> bool:
+    """Whether a fragment has a file in another place."""
+    deletion = fragment.deletion
+    return any(file.base_id is not None for file in fragment.files) or (
+        deletion is not None and deletion.base_id is not None
+    )
+
+
+def inherited_copies(snapshot: Snapshot, sidecars: bool) -> tuple[Copy, ...]:
+    """The data and deletion files in other places. ``sidecars``: the table has blobs beside its data files.
+
+    Raises Refused for a file that was named by hand: another one may have the same name.
+    """
+    copies: dict[str, Copy] = {}
+    for fragment in snapshot.contents.fragments():
+        for file in fragment.files:
+            if file.base_id is None:
+                continue
+            if not is_generated(file.path):
+                raise Refused(
+                    f"The data file {file.path} was named by hand: a copy could take the place of another file.",
+                    hint=hints.of(hints.optimize(own_only=False), " writes its rows anew."),
+                )
+            root, name = snapshot.root_of(file), stored_name(file.path)
+            path = f"data/{name}" if root.is_dataset else name
+            copies[file.path] = Copy(root, path, f"data/{name}", file.size, sidecars)
+        if fragment.deletion is not None and fragment.deletion.base_id is not None:
+            path = fragment.deletion.path_for(fragment.id)
+            copies[path] = Copy(snapshot.root_of(fragment.deletion), path, path)
+    return tuple(copies.values())

@@ -1,1 +1,0 @@
-"""What was typed, turned into what was meant. Pure."""

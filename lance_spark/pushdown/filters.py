@@ -1,0 +1,645 @@
+"""Spark's predicates as Lance's filters, where both keep the same rows.
+
+Negations are pushed down to the comparisons first, so that each of those only has to say for which rows it is true
+(or false), never for which it is null: indexes and DataFusion's own rewriting then cannot differ from Spark in that.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lance_spark.format.schema import is_blob
+
+_MAX_DEPTH = 16
+"""AND inside of OR inside of AND; Lance's parser gives up at about 50 brackets, of which a level can take two."""
+_MAX_PARTS = 1_000
+"""Comparisons in one predicate; DataFusion walks them recursively."""
+_MAX_LENGTH = 2**20
+"""Characters of SQL: it is sent along with every task, and parsed there."""
+
+
+@dataclass(frozen=True)
+class PushedFilter:
+    """A predicate in Lance's SQL."""
+
+    sql: str
+    exact: bool
+    """True when Lance keeps the very rows that Spark keeps. Otherwise Lance keeps all of those and maybe others, and
+    Spark has to apply the predicate again."""
+    rejects_nulls: frozenset[str] = field(default=frozenset(), compare=False)
+    """Columns, as SQL says them, that have a value in all rows that are kept."""
+    only_that: bool = field(default=False, compare=False)
+    """Whether it keeps all rows in which these columns have a value."""
+
+
+def translate(predicate: Expression, schema: pa.Schema) -> PushedFilter | None:
+    """The predicate as a filter on a dataset with this schema; None for one that only Spark can apply.
+
+    ``schema`` is the dataset's own, as pylance's ``dataset.schema`` has it. A column that it does not have makes the
+    part with that column untranslatable.
+    """
+    found = _Translator(schema).true_where(predicate, True, 0)
+    if found is None or len(found.sql) > _MAX_LENGTH:
+        return None
+    return found if found.exact or found.sql != ALWAYS else None
+
+
+def conjunction(filters: Iterable[PushedFilter]) -> str | None:
+    """All filters as one, for a scan; None when they keep all rows.
+
+    Spark says ``a IS NOT NULL`` beside each ``a = 1``. Where that goes without saying it is left out: it would be
+    looked up in an index of its own, or keep the rest from being answered by an index alone.
+    """
+    needed = [each for each in filters if each.sql != ALWAYS]
+    implied: set[str] = set().union(*(each.rejects_nulls for each in needed if not each.only_that))
+    texts = [each.sql for each in needed if not (each.only_that and each.rejects_nulls <= implied)]
+    return NEVER if NEVER in texts else " AND ".join(f"({text})" for text in texts) or None
+
+
+class _Translator:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._parts = 0
+        self._named: set[str] = set()
+
+    def true_where(self, expression: Expression, wanted: bool, depth: int) -> PushedFilter | None:
+        """SQL that is true for the rows for which the expression is ``wanted``, true or false."""
+        if depth > _MAX_DEPTH:
+            return None
+        if isinstance(expression, Call):
+            if expression.name in ("AND", "OR"):
+                return self._combined(expression, wanted, depth)
+            if expression.name in ("NOT", "BOOLEAN_EXPRESSION") and len(expression.arguments) == 1:
+                return self.true_where(expression.arguments[0], wanted == (expression.name != "NOT"), depth + 1)
+        self._parts += 1
+        self._named.clear()
+        sql = self._leaf(expression, wanted) if self._parts <= _MAX_PARTS else None
+        if sql is None:
+            return None
+        keeps_nulls = sql in (ALWAYS, NEVER) or "IS NULL" in sql
+        rejects = frozenset() if keeps_nulls else frozenset(self._named)
+        return PushedFilter(sql, True, rejects, only_that=not keeps_nulls and _is_null_test(expression))
+
+    def _combined(self, call: Call, wanted: bool, depth: int) -> PushedFilter | None:
+        """By De Morgan: not both is either not. Of a conjunction, a part that cannot be said may be left out."""
+        parts = [self.true_where(each, wanted, depth + 1) for each in _flattened(call)]
+        known = [part for part in parts if part is not None]
+        exact = len(known) == len(parts) and all(part.exact for part in known)
+        if (call.name == "AND") == wanted:
+            if any(part.sql == NEVER for part in known):
+                return PushedFilter(NEVER, exact=True)
+            texts = [part.sql for part in known if part.sql != ALWAYS]
+            rejects = frozenset[str]().union(*(part.rejects_nulls for part in known))
+            return PushedFilter(_joined(texts, "AND") or ALWAYS, exact, rejects) if known else None
+        if len(known) < len(parts):
+            return None
+        if any(part == PushedFilter(ALWAYS, exact=True) for part in known):
+            return PushedFilter(ALWAYS, exact=True)
+        return PushedFilter(_joined([part.sql for part in known if part.sql != NEVER], "OR") or NEVER, exact)
+
+    def _leaf(self, expression: Expression, wanted: bool) -> str | None:
+        expression = _plain(expression)
+        if isinstance(expression, Literal):
+            return (ALWAYS if expression.value is wanted else NEVER) if _is_truth(expression) else None
+        if isinstance(expression, Column):
+            return self._comparison("=", expression, Literal(wanted, "boolean"))
+        if not isinstance(expression, Call):
+            return None
+        name, arguments = expression.name, tuple(map(_plain, expression.arguments))
+        if name == "IN" and arguments:
+            return self._membership(arguments[0], arguments[1:], wanted)
+        if len(arguments) == 1:
+            return self._null_test(name, arguments[0], wanted)
+        return self._binary(name, arguments[0], arguments[1], wanted) if len(arguments) == 2 else None
+
+    def _null_test(self, name: str, argument: Expression, wanted: bool) -> str | None:
+        column = self._reference(argument)
+        if column is None or name not in ("IS_NULL", "IS_NOT_NULL"):
+            return None
+        return column.is_null if (name == "IS_NULL") == wanted else column.is_not_null
+
+    def _binary(self, name: str, left: Expression, right: Expression, wanted: bool) -> str | None:
+        if name in INVERSE:
+            return self._comparison(name if wanted else INVERSE[name], left, right)
+        if name == "<=>":
+            return self._null_safe_equality(left, right, wanted)
+        if name not in PARTS:
+            return None
+        column, value = self._constant(left, right)
+        if column is None or not same_type("string", column.kind):
+            return None
+        return matches(column, name, value, wanted)
+
+    def _comparison(self, operator: str, left: Expression, right: Expression) -> str | None:
+        if isinstance(left, Literal):
+            operator, left, right = MIRRORED[operator], right, left
+        if isinstance(right, Literal):
+            column, value = self._constant(left, right)
+            return None if column is None else compare(column, operator, value)
+        one, other = self._reference(left), self._reference(right)
+        return compare_columns(one, operator, other) if one and other else None
+
+    def _null_safe_equality(self, left: Expression, right: Expression, wanted: bool) -> str | None:
+        if isinstance(left, Literal):
+            left, right = right, left
+        if not isinstance(right, Literal):
+            return None
+        column, value = self._constant(left, right)
+        if column is None:
+            return None
+        if value is None:
+            return column.is_null if wanted else column.is_not_null
+        compared = compare(column, "=" if wanted else "<>", value)
+        return compared if wanted or compared is None else f"({compared} OR {column.is_null})"
+
+    def _membership(self, column: Expression, values: tuple[Expression, ...], wanted: bool) -> str | None:
+        constants = []
+        reference: Reference | None = None
+        for each in values:
+            reference, value = self._constant(column, each)
+            if reference is None:
+                return None
+            constants.append(value)
+        if reference is None:
+            return None
+        listed = is_in if wanted else is_not_in
+        return listed(reference, constants)
+
+    def _constant(self, column: Expression, constant: Expression) -> tuple[Reference | None, Any]:
+        """The column and the constant it is compared with; no column where the two are not of one type."""
+        inner = column.argument if isinstance(column, Cast) else column
+        reference = self._reference(inner)
+        if reference is None or not isinstance(constant, Literal):
+            return None, None
+        if isinstance(column, Cast):
+            # Constants beside the column's range are told from its values all the same.
+            fits = widens(reference.kind, column.target) and widens(reference.kind, constant.type)
+        else:
+            fits = same_type(constant.type, reference.kind)
+        return (reference if fits else None), constant.value
+
+    def _reference(self, expression: Expression) -> Reference | None:
+        if not isinstance(expression, Column):
+            return None
+        found = plain_field(self._schema, expression.path)
+        # Lance knows no way to quote a backtick.
+        if found is None or any(not name or "`" in name for name in expression.path):
+            return None
+        names = [f"`{name}`" for name in expression.path]
+        # Where a field has a value, the struct around it has one.
+        self._named.update(".".join(names[:depth]) for depth in range(1, len(names) + 1))
+        return Reference(".".join(names), found.type, nested=len(expression.path) > 1)
+
+
+def _flattened(call: Call) -> list[Expression]:
+    """The operands of a chain of one operator, however it is bracketed, from left to right."""
+    operands: list[Expression] = []
+    waiting: list[Expression] = [call]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Call) and each.name == call.name:
+            waiting.extend(reversed(each.arguments))
+        else:
+            operands.append(each)
+    return operands
+
+
+def _joined(parts: list[str], operator: str) -> str:
+    return parts[0] if len(parts) == 1 else f" {operator} ".join(f"({part})" for part in parts)
+
+
+def _is_null_test(expression: Expression) -> bool:
+    return isinstance(expression, Call) and expression.name in ("IS_NULL", "IS_NOT_NULL")
+
+
+def _plain(expression: Expression) -> Expression:
+    """Spark's own predicates for true and false stand for the constants, also where those are compared."""
+    if isinstance(expression, Call) and expression.name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
+        return Literal(expression.name == "ALWAYS_TRUE", "boolean")
+    return expression
+
+
+def _is_truth(literal: Literal) -> bool:
+    return literal.value is None or isinstance(literal.value, bool)
+
+
+# --- One column compared with constants, as SQL that is true for exactly the rows for which Spark says true
+# All functions return None where that cannot be said. A row for which Spark says null is none of those.
+
+NEVER, ALWAYS = "false", "true"
+INVERSE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+"""What is true where a comparison is false."""
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+"""The comparison with its sides swapped."""
+PARTS = {"STARTS_WITH": "starts_with", "ENDS_WITH": "ends_with", "CONTAINS": "contains"}
+"""Functions on parts of strings, and their names in DataFusion."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A column of the dataset, as SQL says it."""
+
+    sql: str
+    kind: pa.DataType
+    nested: bool
+    """Whether it is a field of a struct."""
+
+    @property
+    def is_null(self) -> str:
+        """True where it is null, or where a struct around it is."""
+        return self._apart_from_indexes(f"{self.sql} IS NULL")
+
+    @property
+    def is_not_null(self) -> str:
+        """True where it has a value."""
+        return self._apart_from_indexes(f"{self.sql} IS NOT NULL")
+
+    def _apart_from_indexes(self, sql: str) -> str:
+        # Lance asks a zone map of a struct whether the struct is null, where the question is for one of its fields.
+        return f"({sql}) IS TRUE" if self.nested else sql
+
+
+def compare(column: Reference, operator: str, value: Any) -> str | None:
+    """``column operator value`` for one of the six comparisons."""
+    if value is None:
+        return NEVER
+    if _is_floating(column.kind):
+        return _compare_floats(column, operator, float(value))
+    text = literal(value, column.kind)
+    if text is None or isinstance(text, str):
+        return None if text is None else f"{column.sql} {operator} {text}"
+    return _compare_outside(column, operator, text)
+
+
+def is_in(column: Reference, values: Iterable[Any]) -> str | None:
+    """``column IN (values)``."""
+    return _listed(column, [value for value in values if value is not None], NEVER)
+
+
+def is_not_in(column: Reference, values: Iterable[Any]) -> str | None:
+    """``column NOT IN (values)``, which no row is if one of the values is null."""
+    values = list(values)
+    return NEVER if any(value is None for value in values) else _listed(column, values, column.is_not_null, " NOT")
+
+
+def matches(column: Reference, function: str, text: str | None, wanted: bool) -> str | None:
+    """``STARTS_WITH``, ``ENDS_WITH`` or ``CONTAINS``, or its contrary."""
+    if text is None:
+        return NEVER
+    constant = quoted(text)
+    if constant is None:
+        return None
+    call = f"{PARTS[function]}({column.sql}, {constant})"
+    return call if wanted else f"NOT {call}"
+
+
+def compare_columns(left: Reference, operator: str, right: Reference) -> str | None:
+    """Two columns of the same type."""
+    kind = left.kind
+    # DataFusion tells -0.0 from 0.0 and one NaN from another.
+    if kind != right.kind or pt.is_dictionary(kind) or pt.is_floating(kind) or pt.is_nested(kind):
+        return None
+    return f"{left.sql} {operator} {right.sql}"
+
+
+def _listed(column: Reference, values: list[Any], empty: str, negation: str = "") -> str | None:
+    nan = any(is_nan(value) for value in values)
+    texts = [literal(value, column.kind) for value in values if not is_nan(value)]
+    if any(text is None for text in texts):
+        return None
+    found = [text for text in texts if isinstance(text, str)]
+    if _is_floating(column.kind) and any(value == 0 for value in values):
+        found += [float_text(0.0, column.kind), float_text(-0.0, column.kind)]
+    parts = [f"{column.sql}{negation} IN ({', '.join(dict.fromkeys(found))})"] if found else []
+    if nan:
+        parts.append(str(_compare_floats(column, "<>" if negation else "=", float("nan"))))
+    return f" {'AND' if negation else 'OR'} ".join(f"({part})" for part in parts) or empty
+
+
+def _compare_outside(column: Reference, operator: str, where: Outside) -> str | None:
+    if operator in ("=", "<>"):
+        return NEVER if operator == "=" else column.is_not_null
+    if where is Outside.BETWEEN:
+        return None
+    return column.is_not_null if (where is Outside.BELOW) == operator.startswith(">") else NEVER
+
+
+def _compare_floats(column: Reference, operator: str, value: float) -> str | None:
+    """Spark takes all NaN for one value, greater than any other, and -0.0 for 0.0.
+
+    Lance orders floats by their bits: a NaN whose sign bit is set, which is what 0.0 / 0.0 gives on x86, lies below
+    minus infinity, and every NaN without it above infinity.
+    """
+    lowest, highest = (float_text(bound, column.kind) for bound in (float("-inf"), float("inf")))
+    negative_nan, number_or_nan = f"{column.sql} < {lowest}", f"{column.sql} >= {lowest}"
+    if is_nan(value):
+        return {
+            "=": f"({column.sql} > {highest} OR {negative_nan})",
+            ">=": f"({column.sql} > {highest} OR {negative_nan})",
+            "<": f"({number_or_nan} AND {column.sql} <= {highest})",
+            "<>": f"({number_or_nan} AND {column.sql} <= {highest})",
+            "<=": column.is_not_null,
+            ">": NEVER,
+        }[operator]
+    text = literal(value, column.kind)
+    if not isinstance(text, str):
+        return None if text is None else _compare_outside(column, operator, text)
+    zero, minus_zero = float_text(0.0, column.kind), float_text(-0.0, column.kind)
+    if value == 0 and operator in ("=", "<>"):
+        return f"{column.sql} {'NOT ' if operator == '<>' else ''}IN ({zero}, {minus_zero})"
+    if operator in ("=", "<>"):
+        return f"{column.sql} {operator} {text}"
+    if value == 0:
+        text = zero if operator in (">", "<=") else minus_zero
+    compared = f"{column.sql} {operator} {text}"
+    return f"({compared} OR {negative_nan})" if operator.startswith(">") else f"({compared} AND {number_or_nan})"
+
+
+def _is_floating(kind: pa.DataType) -> bool:
+    return bool(pt.is_floating(kind.value_type if pt.is_dictionary(kind) else kind))
+
+
+# --- The expressions that Spark's planner offers to a data source, as plain values
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, or a field inside one: ``("person", "name")`` is ``person.name``."""
+
+    path: tuple[str, ...]
+    """Names as they are, without quotes; a name with a dot is one element."""
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant, as Spark holds it inside: a date is a number of days, a timestamp one of microseconds."""
+
+    value: Any
+    """bool, int, float, Decimal, str, bytes or None."""
+    type: str
+    """Spark's ``simpleString`` of the type, such as ``int`` or ``decimal(10,2)``."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator or a function by the name that Spark's connector API gives it, such as ``=``, ``IN`` or ``NOT``."""
+
+    name: str
+    arguments: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A conversion to another type."""
+
+    argument: Expression
+    source: str
+    """Spark's ``simpleString`` of the argument's type; empty where Spark does not tell."""
+    target: str
+
+
+Expression: TypeAlias = "Column | Literal | Call | Cast"
+
+ALWAYS_TRUE = Call("ALWAYS_TRUE")
+ALWAYS_FALSE = Call("ALWAYS_FALSE")
+
+
+def named_columns(expression: Expression) -> Iterator[str]:
+    """Names of the top-level columns in an expression."""
+    if isinstance(expression, Column):
+        yield expression.path[0]
+    elif isinstance(expression, Cast):
+        yield from named_columns(expression.argument)
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from named_columns(argument)
+
+
+# --- Constants in Lance's SQL, in the column's own type, so that neither a value nor the use of an index is lost
+# DataFusion converts a constant to the type of the column that it is compared with, and rounds or wraps around where
+# that type cannot hold it: a timestamp with microseconds becomes one with milliseconds, a year 1 in nanoseconds one of
+# this century, a wall-clock time in a column with a time zone an instant of that zone.
+
+_UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+
+
+class Outside(enum.Enum):
+    """Why a constant has no text: no value of the column's type is equal to it."""
+
+    BELOW = "less than all values of the type"
+    ABOVE = "greater than all values of the type"
+    BETWEEN = "between two values of the type"
+
+
+def literal(value: Any, kind: pa.DataType) -> str | Outside | None:
+    """The constant as text of the column's type, or where it lies beside that type; None where neither is known.
+
+    ``value`` is not None and not NaN, and is what Spark holds for the type that it sees in the column.
+    """
+    if pt.is_dictionary(kind):
+        return literal(value, kind.value_type)
+    write = next((write for applies, write in _WRITERS if applies(kind)), None)
+    return None if write is None else write(value, kind)
+
+
+def quoted(text: str) -> str | None:
+    """A string constant; None for one that is no Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return None
+    return "'" + text.replace("'", "''") + "'"
+
+
+def float_text(value: float, kind: pa.DataType) -> str:
+    """A float constant, ``inf`` and NaN among them, in the type that Spark sees."""
+    # A Java float comes as the double that prints the same; both are the same float.
+    text = repr(value) if pt.is_float64(kind) else str(np.float32(value))
+    return f"CAST('{text}' AS {'DOUBLE' if pt.is_float64(kind) else 'FLOAT'})"
+
+
+def _boolean(value: bool, _kind: pa.DataType) -> str:
+    return "true" if value else "false"
+
+
+def _integer(value: int | Decimal, kind: pa.DataType) -> str | Outside:
+    number = int(value)
+    signed = pt.is_signed_integer(kind)
+    highest = 2 ** (kind.bit_width - signed) - 1
+    lowest = -highest - 1 if signed else 0
+    if number < lowest:
+        return Outside.BELOW
+    if number > highest:
+        return Outside.ABOVE
+    # The parser takes the digits behind the minus for a number of their own, which is too large for a bigint.
+    return str(number) if number != _LOWEST else f"CAST('{number}' AS BIGINT)"
+
+
+def _float(value: float, kind: pa.DataType) -> str | Outside:
+    if pt.is_float16(kind):
+        with np.errstate(over="ignore"):
+            exact = float(np.float16(value)) == float(np.float32(value))
+        if not exact:
+            return Outside.BETWEEN
+    return float_text(value, kind)
+
+
+def _decimal(value: Decimal, kind: pa.DataType) -> str | Outside:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or -exponent > kind.scale:
+        return Outside.BETWEEN
+    if any(digits) and len(digits) + exponent > kind.precision - kind.scale:
+        return Outside.BELOW if sign else Outside.ABOVE
+    return f"CAST('{value:f}' AS DECIMAL({kind.precision},{kind.scale}))"
+
+
+def _string(value: str, _kind: pa.DataType) -> str | None:
+    return quoted(value)
+
+
+def _binary(value: bytes, _kind: pa.DataType) -> str:
+    return f"X'{bytes(value).hex()}'"
+
+
+def _fixed_binary(value: bytes, kind: pa.DataType) -> str | Outside:
+    return _binary(value, kind) if len(value) == kind.byte_width else Outside.BETWEEN
+
+
+def _date(value: int, _kind: pa.DataType) -> str:
+    return f"CAST({int(value)} AS DATE)"
+
+
+def _timestamp(value: int, kind: pa.DataType) -> str | Outside | None:
+    if kind.tz is not None and not set(kind.tz).isdisjoint("'\"\\"):
+        return None
+    ticks, rest = divmod(int(value) * _PER_SECOND[kind.unit], 10**6)
+    if rest:
+        return Outside.BETWEEN
+    if ticks > _HIGHEST:
+        return Outside.ABOVE
+    if ticks <= _LOWEST:
+        return Outside.BELOW if ticks < _LOWEST else None
+    zone = "None" if kind.tz is None else f'Some("{kind.tz}")'
+    return f"arrow_cast({ticks}, 'Timestamp({_UNITS[kind.unit]}, {zone})')"
+
+
+_WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], str | Outside | None]], ...] = (
+    (pt.is_boolean, _boolean),
+    (pt.is_integer, _integer),
+    (pt.is_floating, _float),
+    (pt.is_decimal128, _decimal),
+    (pt.is_string, _string),
+    (pt.is_large_string, _string),
+    (pt.is_binary, _binary),
+    (pt.is_large_binary, _binary),
+    (pt.is_fixed_size_binary, _fixed_binary),
+    (pt.is_date32, _date),
+    (pt.is_timestamp, _timestamp),
+)
+
+
+def is_nan(value: Any) -> bool:
+    """Whether a constant is NaN."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+# --- How Spark sees a dataset's simple types, in Arrow's terms and by Spark's names
+# The types themselves are mapped in :mod:`lance_spark.engine.types_spark`; a test holds the two against each other.
+
+_ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+"""Names in Spark's JSON schemas that differ from its ``simpleString``."""
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
+}
+_WIDENED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+"""Types that Spark does not have, and those that it reads them as."""
+_MAX_DECIMAL = 38
+
+
+def as_spark_sends(kind: pa.DataType) -> pa.DataType | None:
+    """The Arrow type in which Spark takes values of a simple type; None for a nested one and for what has no rule."""
+    if pt.is_dictionary(kind):
+        return as_spark_sends(kind.value_type)
+    kind = _WIDENED.get(kind, kind)
+    if kind in _NAMES:
+        return kind
+    if pt.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= _MAX_DECIMAL:
+        return pa.decimal128(kind.precision, kind.scale)
+    if pt.is_timestamp(kind):
+        return pa.timestamp("us") if kind.tz is None else pa.timestamp("us", "UTC")
+    return pa.binary() if pt.is_fixed_size_binary(kind) else None
+
+
+def spark_name(kind: pa.DataType) -> str | None:
+    """Spark's ``simpleString`` for a simple type, e.g. ``decimal(10,2)``; None where :func:`as_spark_sends` is."""
+    sent = as_spark_sends(kind)
+    if sent is not None and pt.is_decimal(sent):
+        return f"decimal({sent.precision},{sent.scale})"
+    return None if sent is None else _NAMES[sent]
+
+
+def same_type(name: str, kind: pa.DataType) -> bool:
+    """Whether a type by Spark's name, as ``simpleString`` or as in its JSON schemas, is how Spark sees this type."""
+    return _ALIASES.get(name, name) == spark_name(kind)
+
+
+def widens(kind: pa.DataType, name: str) -> bool:
+    """Whether every value of a column is the same whole number after a cast to Spark's type of that name."""
+    mine, target = spark_name(kind), _ALIASES.get(name, name)
+    return mine in _INTEGERS and target in _INTEGERS and _INTEGERS.index(mine) <= _INTEGERS.index(target)
+
+
+def plain_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
+    """The field at the end of a path, if what is stored of it is what is read of it: no blob, no extension type."""
+    found = field_at(schema, path)
+    if found is None or is_blob(schema.field(path[0])) or isinstance(found.type, pa.BaseExtensionType):
+        return None
+    return None if b"ARROW:extension:name" in (found.metadata or {}) else found
+
+
+def field_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
+    """The field at the end of a path through structs; None where there is none. Names are compared to the letter."""
+    found: pa.Field | None = None
+    for depth, name in enumerate(path):
+        if depth and (found is None or not pt.is_struct(found.type)):
+            return None
+        holder = schema if found is None else found.type
+        index = holder.get_field_index(name)
+        if index < 0:
+            return None
+        found = holder.field(index)
+    return found

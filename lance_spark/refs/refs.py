@@ -1,0 +1,448 @@
+"""Listing, creating and deleting branches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from lance_spark import hints
+from lance_spark.core.layout import KeyRange, Roots, read_manifest_name, versions_directory
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import names_of
+from lance_spark.core.refs import (
+    BRANCHES,
+    EXPIRE_AFTER,
+    MAIN,
+    Branch,
+    Lifetime,
+    PinnedVersion,
+    RefSpec,
+    RefTable,
+    Tag,
+    changed_metadata,
+    check_branch_name,
+    check_new_branch_name,
+    check_new_tag_name,
+    check_tag_name,
+    is_merge_tag,
+    is_own_tag,
+    is_service_tag,
+    is_stream_tag,
+    missing,
+    only_lifetime,
+    read_lifetime,
+    ref_file,
+)
+from lance_spark.errors import AlreadyExists, Conflict, NotFound, PermissionDenied, Refused, StorageFailure
+from lance_spark.log.rules import BranchList, TagList, listed_branches, listed_tags
+from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_change
+from lance_spark.refs.rules import (
+    check_create_branch,
+    check_create_tag,
+    check_delete_branch,
+    check_delete_tag,
+    check_move_tag,
+    check_tag_stays,
+)
+from lance_spark.storage import datasets, files, refs
+from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
+from lance_spark.storage.datasets import open_latest
+from lance_spark.storage.files import list_range
+from lance_spark.storage.refs import clear_unfinished, drop_branch, drop_files, drop_ref
+from lance_spark.storage.resolving import check_branch, resolve
+
+
+def list_branches(location: DatasetLocation, everything: bool = False) -> BranchList:
+    """Branches except for main, by name; ``everything`` includes the plans of frozen sets."""
+    return listed_branches(refs.read_refs(location), everything)
+
+
+def find_branch(location: DatasetLocation, name: str) -> Branch | None:
+    """One branch; None where it does not exist. Raises CorruptData."""
+    return refs.read_branch(location, name)
+
+
+def create_branch(location: DatasetLocation, name: str, source: RefSpec) -> Branch:
+    """Create a branch at the version the source names. Raises InvalidName, AlreadyExists, NotFound."""
+    check_new_branch_name(name)
+    return create_branch_at(location, name, resolve(location, source))
+
+
+def create_branch_at(location: DatasetLocation, name: str, pin: PinnedVersion) -> Branch:
+    """Create a branch at a version.
+
+    Raises InvalidName or AlreadyExists; the latter also when a deleted branch left its directory behind, where
+    pylance only reports an internal error.
+    """
+    _check_free(location, name)
+    try:
+        refs.create_branch(location, name, pin)
+    except PermissionDenied as denied:
+        raise (denied.saying(_take_back(location, name, denied)) if denied.of_change else denied) from None
+    except (AlreadyExists, Conflict, NotFound, StorageFailure):
+        # Whoever loses the race to create a branch is told one of four things, by how far the winner was.
+        if refs.read_branch(location, name) is not None:
+            _check_one_start(location, name)
+        _check_free(location, name)
+        raise
+    created = refs.read_branch(location, name)
+    if created is None:
+        raise AlreadyExists(f"Branch '{name}' was deleted while it was created.", hint="Create it again.")
+    _check_one_start(location, name)
+    return created
+
+
+def _take_back(location: DatasetLocation, name: str, denied: PermissionDenied) -> str:
+    """Remove what a creation made that was denied; returns what is to be said of it.
+
+    Where the ref file was refused, the first manifest was written. It is this process's own, as pylance writes no
+    manifest over another one: nobody else can have made the branch.
+    """
+    if denied.before_commit or refs.read_branch(location, name) is not None:
+        return UNCHANGED
+    files_of = f"files in {location.branch_uri(name)}"
+    return left_after(lambda: drop_files(location, name), files_of, f"whoever creates '{name}' next clears them")
+
+
+def _check_one_start(location: DatasetLocation, name: str) -> None:
+    """Raise Conflict when two jobs created the branch from different versions at the same time.
+
+    pylance writes the first manifest before the ref file. Then both manifests lie in the branch's directory, and
+    the branch made from version 1 shows the rows of version 2. Whoever comes last sees both and says so.
+    """
+    starts = refs.branch_starts(location, name)
+    if len(starts) > 1:
+        versions = " and ".join(str(version) for version in starts)
+        raise Conflict(
+            f"Branch '{name}' was created from version {versions} at the same time and holds both.",
+            hint="Delete it and create it again.",
+        )
+
+
+def check_new(location: DatasetLocation, name: str) -> None:
+    """Raise InvalidName or AlreadyExists unless a branch of that name may be created."""
+    branch = refs.read_branch(location, name)
+    check_create_branch(RefTable({} if branch is None else {name: branch}, {}), name)
+
+
+def _check_free(location: DatasetLocation, name: str) -> None:
+    """As check_new. Also removes what a killed creation of the branch left behind, or a deletion that was undoable.
+
+    Whoever makes a branch of the same name gives up what can be restored, as before there was anything to restore.
+    """
+    check_new(location, name)
+    left = bool(files.list_names(location, versions_directory(name)))
+    if left and not give_up_name(location, name) and not clear_unfinished(location, name):
+        raise AlreadyExists(
+            f"The directory of branch '{name}' is still there, without its ref file.",
+            hint="Another job may be creating it right now, or was killed at that: try again in a minute. If that does "
+            f"not help, remove {location.branch_uri(name)} after checking that nothing needs it.",
+        )
+
+
+def delete_branch(location: DatasetLocation, name: str) -> None:
+    """Delete a branch and its own files. Raises NotFound, or Refused when something else needs it."""
+    check_branch_name(name)
+    table = refs.read_refs(location)
+    check_delete_branch(table, name)
+    with unchanged():
+        drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
+    drop_files(location, name)
+
+
+def set_aside_branch(location: DatasetLocation, name: str) -> None:
+    """Delete a branch so that it can be restored for a while: its files stay, see ``actions.reflog``.
+
+    Raises as :func:`delete_branch`.
+    """
+    check_branch_name(name)
+    table = refs.read_refs(location)
+    check_delete_branch(table, name)
+    content = files.read(location, ref_file(BRANCHES, name))
+    if content is None:
+        raise missing("branch", name, table.branches)
+    with recorded(location, keep_deleted(location, name, content.decode())):
+        drop_ref(location, name, partial(check_unneeded, location, table.branches[name]))
+
+
+def check_unneeded(location: DatasetLocation, branch: Branch) -> None:
+    """Raise Refused when something needs a branch, whose ref file is gone by now.
+
+    Another branch made from it, or a tag of a merge by reference, may have come since the first look.
+    """
+    now = refs.read_ref_files(location)
+    check_delete_branch(RefTable({**now.branches, branch.name: branch}, now.tags), branch.name)
+
+
+# --- Listing, creating, moving and deleting tags
+
+
+def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
+    """Tags, by name; ``everything`` includes those that clones, merges, streams and frozen sets need."""
+    return listed_tags(refs.read_refs(location), everything)
+
+
+def find_tag(location: DatasetLocation, name: str) -> Tag | None:
+    """One tag; None where it does not exist. Raises CorruptData."""
+    return refs.read_tag(location, name)
+
+
+def cloned_by(location: DatasetLocation, tag: str) -> str | None:
+    """The URI of the clone that a tag protects; None where no note says. Raises CorruptData."""
+    from lance_spark.survey.survey import recorded_clones  # pulls in pyarrow, for which commands do not wait
+
+    return next((uri for record, uri in recorded_clones(location).items() if tag.startswith(record)), None)
+
+
+def create_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
+    """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
+    check_new_tag_name(name)
+    check_create_tag(refs.read_refs(location), name)
+    pin = resolve(location, target)
+    with unchanged():
+        refs.create_tag(location, name, pin)
+
+
+def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> RefTable:
+    """All refs, once the tag may be deleted. Raises NotFound; and Refused, with ``force`` only for a frozen set's."""
+    check_tag_name(name)
+    table = refs.read_refs(location)
+    clone = cloned_by(location, name) if is_own_tag(name) and not is_merge_tag(name) else None
+    check_delete_tag(table, name, force, clone)
+    return table
+
+
+def move_tag(location: DatasetLocation, name: str, target: RefSpec) -> None:
+    """Point an existing tag at another version. Raises NotFound for the tag or the target, Refused for one in use.
+
+    Where it was is written down: see ``actions.reflog``. Not if it was there already: a restore would go back to that.
+    """
+    check_tag_name(name)
+    table = refs.read_refs(location)
+    check_move_tag(table, name)
+    pin = resolve(location, target)
+    if table.tags[name].target.reference == pin.reference:
+        refs.move_tag(location, name, pin)  # it is made anew all the same: it expires later
+        return
+    with recorded(location, tag_change(location, name, table.tags[name], pin)):
+        refs.move_tag(location, name, pin)
+
+
+def delete_tag(location: DatasetLocation, name: str, force: bool = False) -> None:
+    """Delete a tag. Raises NotFound, and Refused for one that something relies on; see :func:`check_tag_to_delete`.
+
+    Where it was is written down: see ``actions.reflog``.
+    """
+    table = check_tag_to_delete(location, name, force)
+    if is_own_tag(name):
+        refs.delete_tag(location, name)
+        return
+    with recorded(location, tag_change(location, name, table.tags[name], None)):
+        refs.delete_tag(location, name)
+
+
+# --- Changing what branches and tags say about themselves: how long they live, who owns them, who may write to them
+
+Settings = Mapping[str, object]
+"""By name; see ``refs.lifetime``."""
+
+
+def check_settings(settings: Settings, tag: bool = False) -> None:
+    """Raise InvalidOption for settings that a new branch or tag cannot have."""
+    changed_metadata({}, settings, tag=tag)
+
+
+def branch_lifetime(location: DatasetLocation, branch: str | None) -> Lifetime:
+    """What a branch (None for main) says about itself. Raises NotFound, CorruptData."""
+    check_branch(location, branch)
+    return read_lifetime(refs.read_metadata(location, branch) or {})
+
+
+def alter_branch(
+    location: DatasetLocation,
+    branch: str | None,
+    settings: Settings,
+    unset: str | Sequence[str] = (),
+    dry_run: bool = False,
+) -> Lifetime:
+    """Set and remove settings of a branch (None for main); returns those that it has then.
+
+    Raises InvalidOption, NotFound, and Refused for main, which cannot expire, and for a branch that follows a remote's.
+    """
+    open_latest(location)
+    check_branch(location, branch)
+    check_own(location, branch)
+    before = refs.read_metadata(location, branch) or {}
+    after = changed_metadata(before, settings, names_of(unset))
+    if branch is None and EXPIRE_AFTER in after:
+        raise Refused(
+            f"Branch '{MAIN}' cannot expire: it is the dataset.",
+            hint="retain_versions, owner and protected can be set.",
+        )
+    if after == before or dry_run:
+        return read_lifetime(after)
+    if branch is None:
+        refs.replace_main(location, after)
+    else:
+        refs.replace_metadata(location, branch, after)
+    return read_lifetime(after)
+
+
+def alter_tag(
+    location: DatasetLocation, tag: str, settings: Settings, unset: str | Sequence[str] = (), dry_run: bool = False
+) -> Lifetime:
+    """Set and remove settings of a tag; returns those that it has then.
+
+    Raises InvalidOption, NotFound, and Refused for a tag that a frozen set, a clone, a merge or a stream relies on.
+    """
+    table = refs.read_refs(location)
+    known = table.tags.get(tag)
+    if known is None:
+        raise missing("tag", tag, table.tags)
+    after = changed_metadata(known.metadata, settings, names_of(unset), tag=True)
+    if EXPIRE_AFTER in after and after.get(EXPIRE_AFTER) != known.metadata.get(EXPIRE_AFTER):
+        check_tag_stays(table, tag)
+        _check_no_service(tag)
+    if after != known.metadata and not dry_run:
+        refs.replace_tag_metadata(location, tag, after)
+    return read_lifetime(after)
+
+
+def _check_no_service(tag: str) -> None:
+    """Raise Refused for a tag that has to stay as long as something else is there, whatever its age."""
+    if is_stream_tag(tag):
+        raise Refused(
+            f"Tag '{tag}' cannot expire: a streaming query goes on from it.",
+            hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
+        )
+    if is_service_tag(tag):
+        raise Refused(
+            f"Tag '{tag}' protects what a clone or another branch reads, for as long as that is there.",
+            hint="Delete the clone or the branch; or the tag itself once nothing needs it.",
+        )
+
+
+# --- Renaming a branch, where that can be done without moving anything
+
+
+def check_rename(location: DatasetLocation, old: str, new: str) -> Branch:
+    """The branch to rename. Raises NotFound, InvalidName, AlreadyExists, and Refused where a rename is not safe.
+
+    A branch's files lie below ``tree/<name>``, and the manifests of the branch, of its children and of clones name
+    that path. pylance cannot move them. A branch without versions of its own has nothing there that anything
+    could name, so it can be made again under another name.
+    """
+    if old == MAIN:
+        raise Refused(
+            "Branch 'main' cannot be renamed.",
+            hint=hints.of("Create a branch from it: ", hints.create_branch("NAME", MAIN), "."),
+        )
+    check_branch_name(old)
+    check_new_branch_name(new)
+    table = refs.read_refs(location)
+    try:
+        check_delete_branch(table, old)
+    except Refused as problem:
+        raise Refused(problem.message.replace("cannot be deleted", "cannot be renamed"), hint=problem.hint) from None
+    if new in table.branches:
+        raise AlreadyExists(f"Branch '{new}' already exists.", hint="Choose another name, or delete it first.")
+    branch = table.branches[old]
+    if not only_lifetime(branch.metadata):
+        raise Refused(
+            f"Branch '{old}' cannot be renamed: its ref file holds metadata, which would be lost.",
+            hint=_otherwise(old, new),
+        )
+    _check_untouched(location, old, new)
+    _fork(location, branch, new)
+    return branch
+
+
+def rename_branch(location: DatasetLocation, old: str, new: str) -> Branch:
+    """Make the branch again under a new name and delete the old one; returns the new branch.
+
+    Raises as :func:`check_rename`; Conflict when another process wrote to the old branch meanwhile; then nothing has
+    changed. An interrupted rename leaves both names, with the same rows.
+    """
+    branch = check_rename(location, old, new)
+    created = create_branch_at(location, new, _fork(location, branch, new))
+    if branch.metadata:
+        refs.replace_metadata(location, new, branch.metadata)
+        created = replace(created, metadata=branch.metadata)
+    try:
+        _check_untouched(location, old, new)
+        check_delete_branch(refs.read_refs(location), old)
+        drop_branch(location, old, partial(check_unneeded, location, branch))
+    except (Refused, NotFound) as problem:
+        drop_branch(location, new)
+        raise Conflict(
+            f"Branch '{old}' was changed while it was renamed, and keeps its name: {problem.message}",
+            hint=problem.hint,
+        ) from None
+    return created
+
+
+def _check_untouched(location: DatasetLocation, old: str, new: str) -> None:
+    own = datasets.list_version_numbers(location, old)
+    if len(own) > 1:
+        raise Refused(
+            f"Branch '{old}' cannot be renamed: {len(own) - 1} of its versions were written to it, and their files "
+            f"lie below tree/{old}.",
+            hint=_otherwise(old, new),
+        )
+
+
+def _fork(location: DatasetLocation, branch: Branch, new: str) -> PinnedVersion:
+    """The version the branch was made from, from which the new one is made as well."""
+    try:
+        return datasets.pin_version(location, branch.parent_branch, branch.parent_version)
+    except NotFound:
+        fork = PinnedVersion(branch.parent_branch, branch.parent_version)
+        raise Refused(
+            f"Branch '{branch.name}' cannot be renamed: {fork}, from which it was made, was cleaned up.",
+            hint=_otherwise(branch.name, new),
+        ) from None
+
+
+def _otherwise(old: str, new: str) -> str:
+    return f"Make a branch on top of it: lance-git branch {new} {old}. Both names then stay."
+
+
+# --- What branches wrote themselves: their own versions, files and bytes, from one listing
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """What lies in one branch's own directory."""
+
+    versions: tuple[int, ...] = ()
+    """Numbers of its versions, ascending; the first is the one it was made with."""
+    files: int = 0
+    bytes: int = 0
+
+
+def own_files(location: DatasetLocation, branches: Collection[str]) -> dict[str, OwnFiles]:
+    """The own files of each of the branches, by name; main is none of them.
+
+    ``branches`` are all the branches of the dataset: a branch ``a/b`` lies inside the directory of branch ``a``.
+    """
+    names = {f"tree/{name}": name for name in branches}
+    owners = Roots(names)
+    versions: dict[str, list[int]] = {name: [] for name in branches}
+    files, sizes = dict.fromkeys(branches, 0), dict.fromkeys(branches, 0)
+    for batch in list_range(location, KeyRange.below("tree")):
+        for path, size in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True):
+            root = owners.owner(path)
+            if root not in names:
+                continue  # what a deleted branch left behind
+            name = names[root]
+            files[name] += 1
+            sizes[name] += size
+            versions[name] += _version(path[len(root) + 1 :])
+    return {name: OwnFiles(tuple(sorted(versions[name])), files[name], sizes[name]) for name in branches}
+
+
+def _version(path: str) -> list[int]:
+    directory, _, name = path.rpartition("/")
+    read = read_manifest_name(name) if directory == "_versions" else None
+    return [] if read is None or read.detached else [read.version]

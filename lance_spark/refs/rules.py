@@ -1,0 +1,192 @@
+"""Whether a change to branches or tags may happen: refusals with a way out, before storage is touched."""
+
+from __future__ import annotations
+
+from lance_spark import hints
+from lance_spark.core.refs import (
+    MAIN,
+    RefTable,
+    check_new_branch_name,
+    check_new_tag_name,
+    is_dataset_directory,
+    is_merge_tag,
+    is_own_tag,
+    is_service_tag,
+    is_stream_tag,
+    missing,
+    plan_branch,
+    plan_tag,
+)
+from lance_spark.errors import AlreadyExists, Refused
+
+
+def check_create_branch(refs: RefTable, name: str) -> None:
+    """Raise InvalidName or AlreadyExists unless a branch of that name may be created."""
+    check_new_branch_name(name)
+    if name in refs.branches:
+        raise AlreadyExists(
+            f"Branch '{name}' already exists.",
+            hint=hints.of("To start again, delete it first: ", hints.delete_branch(name), "."),
+        )
+
+
+def check_delete_branch(refs: RefTable, name: str) -> None:
+    """Raise NotFound, or Refused when another branch or a tag needs the branch.
+
+    A branch's name is the path of its directory. pylance 14.0.2 deletes ``a`` while ``a/b`` exists but leaves the
+    files of ``a`` for ever: no cleanup takes them, and creating ``a`` again fails with an internal error. So nested
+    branches must go first. See https://github.com/lance-format/lance/issues/7185 on names that are bound to paths.
+    """
+    if name not in refs.branches:
+        raise missing("branch", name, refs.branches)
+    if name.startswith(MAIN + "/"):
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: pylance would delete the whole dataset with it.",
+            hint=f"Delete its ref file and the directory tree/{name} by hand.",
+        )
+    for other in refs.branches:
+        if name.startswith(other + "/") and is_dataset_directory(name[len(other) + 1 :].partition("/")[0]):
+            raise Refused(
+                f"Branch '{name}' cannot be deleted: its directory lies among the files of branch '{other}'.",
+                hint="Delete its ref file and its own files by hand.",
+            )
+    if refs.branches[name].lifetime.protected:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: it is protected.",
+            hint=hints.of("If it has to go: ", hints.unprotect_branch(name), "."),
+        )
+    children = sorted(branch.name for branch in refs.branches.values() if branch.parent_branch == name)
+    if children:
+        sets = [child.removeprefix(plan_branch("")) for child in children if child.startswith(plan_branch(""))]
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: {_names(children)} was created from it and reads its files.",
+            hint=hints.of(f"Delete {_names(children)} first.", *([" ", _unfreeze(sets[0])] if sets else [])),
+        )
+    _check_tags(refs, name)
+    nested = sorted(other for other in refs.branches if other.startswith(name + "/"))
+    if nested:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: its directory also holds branch {_names(nested)}, "
+            "so its files would be left behind.",
+            hint=f"Delete {_names(nested)} first.",
+        )
+
+
+def _check_tags(refs: RefTable, name: str) -> None:
+    """Raise Refused when a tag is on one of the branch's versions."""
+    tags = sorted(tag.name for tag in refs.tags.values() if tag.branch == name)
+    for tag in tags:
+        if _is_of_plan(refs, tag):
+            set_name = tag.removeprefix(plan_tag(""))
+            raise Refused(
+                f"Branch '{name}' cannot be deleted: it is the plan of the frozen set '{set_name}'.",
+                hint=_unfreeze(set_name),
+            )
+    merged = [tag for tag in tags if is_merge_tag(tag)]
+    if merged:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: it was merged by reference, so another branch reads its files.",
+            hint=hints.of("Once no version reads them any more: ", hints.delete_tag(merged[0], force=True), "."),
+        )
+    clones = [tag for tag in tags if is_own_tag(tag)]
+    if clones:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: {len(clones)} tags say that clones read its files, such as "
+            f"{_names(clones[:1])}.",
+            hint=hints.of(
+                "Once the clones are gone, or do not need the branch any more: ",
+                hints.delete_tag(clones[0], force=True),
+                "." if len(clones) == 1 else ", and so on.",
+            ),
+        )
+    if tags:
+        raise Refused(
+            f"Branch '{name}' cannot be deleted: tag {_names(tags)} points at it.",
+            hint=f"Delete or move tag {_names(tags)} first.",
+        )
+
+
+def check_create_tag(refs: RefTable, name: str) -> None:
+    """Raise InvalidName or AlreadyExists unless a tag of that name may be created: tags never move silently."""
+    check_new_tag_name(name)
+    if name in refs.tags:
+        raise AlreadyExists(
+            f"Tag '{name}' already exists, at version {refs.tags[name].version}.",
+            hint=hints.of("To point it at another version: ", hints.move_tag(name), "."),
+        )
+
+
+def check_existing_tag(refs: RefTable, name: str) -> None:
+    """Raise NotFound unless the tag exists."""
+    if name not in refs.tags:
+        raise missing("tag", name, refs.tags)
+
+
+def frozen_set_of(refs: RefTable, name: str) -> str | None:
+    """The frozen set that a tag belongs to: as the one of its rows, or of its plan."""
+    if _is_of_plan(refs, name):
+        return name.removeprefix(plan_tag(""))
+    return name if _is_of_plan(refs, plan_tag(name)) else None
+
+
+def check_tag_stays(refs: RefTable, name: str) -> None:
+    """Raise Refused for a tag of a frozen set: the set would be lost, have other rows for pylance, or lose them."""
+    set_name = frozen_set_of(refs, name)
+    if set_name is not None:
+        raise Refused(
+            f"Tag '{name}' was not changed: it belongs to the frozen set '{set_name}'.", hint=_unfreeze(set_name)
+        )
+
+
+def check_delete_tag(refs: RefTable, name: str, force: bool, clone: str | None = None) -> None:
+    """Raise NotFound, or Refused for a tag that something relies on; see :func:`check_tag_stays`.
+
+    ``force`` deletes those of clones, merges and streams: nobody but their owner knows that these are over. ``clone``
+    is the URI of the clone that the tag protects, where a note says so.
+    """
+    check_existing_tag(refs, name)
+    check_tag_stays(refs, name)
+    if force or not is_service_tag(name):
+        return
+    way = hints.delete_tag(name, force=True)
+    if is_stream_tag(name):
+        raise Refused(
+            f"Tag '{name}' was not deleted: a streaming query goes on from it.",
+            hint=hints.of("Once that query is over: ", way, "."),
+        )
+    if is_merge_tag(name):
+        raise Refused(
+            f"Tag '{name}' was not deleted: since a merge by reference another branch reads what it protects.",
+            hint=hints.of("Once no version reads that any more: ", way, "."),
+        )
+    raise Refused(
+        f"Tag '{name}' protects what {'a clone' if clone is None else f'the clone at {clone}'} needs of "
+        f"{refs.tags[name].target}.",
+        hint=hints.of("If that clone is gone for good: ", way, "."),
+    )
+
+
+def check_move_tag(refs: RefTable, name: str) -> None:
+    """Raise NotFound, or Refused for a tag that something relies on where it is."""
+    check_existing_tag(refs, name)
+    check_tag_stays(refs, name)
+    if is_service_tag(name):
+        whose = "a streaming query" if is_stream_tag(name) else "a merge" if is_merge_tag(name) else "a clone"
+        raise Refused(
+            f"Tag '{name}' was not moved: it is where {whose} needs it.",
+            hint=hints.of("Make another tag: ", hints.create_tag("NAME"), "."),
+        )
+
+
+def _is_of_plan(refs: RefTable, name: str) -> bool:
+    """Whether a tag is that of the plan of a frozen set."""
+    tag, set_name = refs.tags.get(name), name.removeprefix(plan_tag(""))
+    return tag is not None and set_name != name and tag.branch == plan_branch(set_name)
+
+
+def _unfreeze(name: str) -> str:
+    return hints.of(hints.unfreeze(name), f" deletes the frozen set '{name}'; its rows stay where they are.")
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

@@ -1,0 +1,217 @@
+"""Clone: a new dataset that starts with what another dataset has, and follows that dataset from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lance_spark.clones import clone as clones
+from lance_spark.core.location import DatasetLocation, is_within
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.tracking import Follows, VersionPair, following_name
+from lance_spark.engine.local import Engine
+from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
+from lance_spark.format.versions import BEGIN, CLONE, Trace, read_trace
+from lance_spark.merge import lance
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, protect, write_down
+from lance_spark.remotes.report import FetchResult
+from lance_spark.storage import refs
+from lance_spark.storage import versions as version_reader
+from lance_spark.storage.datasets import find_latest, locate, pin_latest, pin_version
+from lance_spark.storage.versions import VersionCache
+
+
+@dataclass(frozen=True)
+class CloneOptions:
+    """How to clone."""
+
+    deep: bool = False
+    """Copy the files, too: those of all branches that are fetched."""
+    single_branch: bool = False
+    """Fetch only main and the branch of the ref."""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class CloneResult:
+    """What a clone is, or would be."""
+
+    source: str
+    target: str
+    branch: str
+    """The branch to work on: that of the ref, or main."""
+    version: int | None
+    """The newest version of that branch in the clone."""
+    source_version: str
+    """``branch@version`` of the source that the branch has."""
+    rows: int
+    files: int
+    """Data files that the clone reads from the source; of a deep clone, those that were copied."""
+    bytes: int
+    deep: bool
+    fetched: FetchResult | None
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        fetched = None if self.fetched is None else self.fetched.as_record()["branches"]
+        return {"action": "clone", **vars(self), "fetched": fetched, "notes": list(self.notes)}
+
+
+def clone(
+    source: Remote, pin: PinnedVersion, target: DatasetLocation, engine: Engine, options: CloneOptions | None = None
+) -> CloneResult:
+    """Clone a dataset at version ``pin``; the two may be in different stores.
+
+    The clone's main is the source's main, at ``pin`` if that is a version of main. Files stay at the source, where
+    tags protect them, unless ``deep``. The next call finishes a clone that was killed. Raises AlreadyExists
+    for another dataset at the target, NotFound, StorageFailure.
+    """
+    options = options or CloneOptions()
+    main = pin if pin.branch is None else pin_latest(source.location, None)
+    _check_target(source, target)
+    reader = VersionCache()
+    fetched: FetchResult | None = None
+    notes: tuple[str, ...] = ()
+    version: int | None = None
+    if not options.dry_run:
+        _make_main(source, main, target, options.deep, reader)
+        _follow_main(source, target, reader)
+        notes = protect(target, source, _followed_versions(target, source))
+        fetched = fetch(target, source, engine, _what_to_fetch(pin, main, options))
+        notes = tuple(dict.fromkeys((*notes, *fetched.notes)))
+        version = _branch(source, pin, target).version
+    contents = reader.contents(source.location, pin)
+    return CloneResult(
+        source=source.location.uri,
+        target=target.uri,
+        branch=pin.branch or MAIN,
+        version=version,
+        source_version=str(pin),
+        rows=sum(fragment.rows for fragment in contents.fragments()),
+        files=sum(len(fragment.files) for fragment in contents.fragments()),
+        bytes=sum(file.size for fragment in contents.fragments() for file in fragment.files),
+        deep=options.deep,
+        fetched=fetched,
+        notes=notes,
+        dry_run=options.dry_run,
+    )
+
+
+def _check_target(source: Remote, target: DatasetLocation) -> None:
+    """Raise AlreadyExists for a dataset that is not an unfinished clone of this source."""
+    if source.location.uri == target.uri:
+        raise AlreadyExists(f"{target.uri} is the dataset itself.", hint="Choose another target.")
+    if find_latest(target, None) is None:
+        return
+    follows = followed(refs.read_refs(target), source.name).get(None)
+    if follows is not None and follows.uri == source.location.uri:
+        return
+    if follows is None and _is_begun(source, target):
+        return
+    raise AlreadyExists(
+        f"There is a dataset at {target.uri} already.",
+        hint="Choose another directory; to bring a clone up to date, use fetch or pull.",
+    )
+
+
+def _is_begun(source: Remote, target: DatasetLocation) -> bool:
+    """Whether a clone of this source was killed here: the newest version is one that the clone itself made."""
+    newest = pin_latest(target, None)
+    transaction = version_reader.read_transaction(target, newest)
+    if transaction is None:
+        return False
+    if transaction.cloned_from is not None:
+        return locate(transaction.cloned_from).uri == source.location.uri  # by pylance; a deep one has no bases
+    trace = read_trace(transaction.properties)
+    roots = version_reader.read_snapshot(target, newest).bases.values()
+    made_here = trace is not None and trace.action in (BEGIN, CLONE)
+    return made_here and any(root.uri == source.location.uri for root in roots)
+
+
+def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool, reader: VersionCache) -> None:
+    """Make the main branch of the clone, or finish it. A main that is complete is left alone."""
+    newest = find_latest(target, None)
+    if newest is None and deep:
+        clones.deep_clone(source.location, pin, target)
+        return
+    if newest is None and source.location.store == target.store:
+        _clone_by_pylance(source, pin, target)
+        return
+    begun = pin
+    if newest is not None:
+        trace = _trace(target, newest)
+        if trace is None or trace.action != BEGIN:
+            return
+        begun = pin_version(source.location, trace.source.branch, trace.source.version)
+    begin = Trace(BEGIN, begun).properties(f"Begin a clone of {source.location.uri}")
+    theirs = reader.snapshot(source.location, begun)
+    lance.create(target, source.location, theirs, begin)
+    properties = Trace(CLONE, begun).properties(f"Clone {source.location.uri}")
+    lance.populate(target, None, source.location, theirs, properties)
+
+
+def _clone_by_pylance(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> None:
+    """Whoever may only read the source can clone it as well. The fetch warns that nothing protects the files."""
+    try:
+        clones.shallow_clone(source.location, pin, target)
+    except PermissionDenied:
+        if find_latest(target, None) is None:
+            clones.shallow_clone(source.location, pin, target, record=False)
+
+
+def _follow_main(source: Remote, target: DatasetLocation, reader: VersionCache) -> None:
+    """The branch that follows the source's main begins with the same version as the clone's main."""
+    name = following_name(source.name, None)
+    if followed(refs.read_refs(target), source.name).get(None) is not None:
+        return
+    newest = pin_latest(target, None)
+    trace = _trace(target, newest)
+    # pylance's own clones have the number of their original.
+    cloned = trace.source if trace is not None else PinnedVersion(None, newest.version)
+    if refs.read_branch(target, name) is None:
+        create_branch_at(target, name, newest)
+    stamp = reader.contents(source.location, cloned).head.timestamp_ns
+    follows = Follows(source.name, source.location.uri, None)
+    write_down(target, follows.with_pair(VersionPair(newest.version, cloned.version), stamp))
+
+
+def _followed_versions(target: DatasetLocation, source: Remote) -> list[PinnedVersion]:
+    """Versions of the source from which the clone may read files; none for a deep clone."""
+    versions = []
+    for follows in followed(refs.read_refs(target), source.name).values():
+        if follows.newest is None:
+            continue
+        here = PinnedVersion(following_name(source.name, follows.branch), follows.newest.local)
+        uris = (root.uri for root in version_reader.read_snapshot(target, here).bases.values())
+        if any(is_within(uri, source.location.uri) for uri in uris):
+            versions.append(PinnedVersion(follows.branch, follows.newest.remote))
+    return versions
+
+
+def _trace(location: DatasetLocation, pin: PinnedVersion) -> Trace | None:
+    transaction = version_reader.read_transaction(location, pin)
+    return None if transaction is None else read_trace(transaction.properties)
+
+
+def _what_to_fetch(pin: PinnedVersion, main: PinnedVersion, options: CloneOptions) -> FetchOptions:
+    branches: Sequence[str | None] | None = None
+    if options.single_branch:
+        branches = [None] if pin.branch is None else [None, pin.branch]
+    until = {None: main.version} | ({pin.branch: pin.version} if pin.branch is not None else {})
+    return FetchOptions(branches=branches, until=until, deep=options.deep)
+
+
+def _branch(source: Remote, pin: PinnedVersion, target: DatasetLocation) -> PinnedVersion:
+    """The local branch to work on, created from the branch that follows the source's branch."""
+    if pin.branch is None:
+        return pin_latest(target, None)
+    if refs.read_branch(target, pin.branch) is None:
+        follows = followed(refs.read_refs(target), source.name)[pin.branch]
+        if follows.newest is None or follows.newest.remote != pin.version:
+            raise Refused(f"{pin} of {source.location.uri} could not be fetched.", hint="Run it again.")
+        create_branch_at(target, pin.branch, pin_latest(target, following_name(source.name, pin.branch)))
+    return pin_latest(target, pin.branch)

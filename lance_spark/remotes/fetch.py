@@ -1,0 +1,724 @@
+"""Fetch: bring the branches that follow a remote to what the remote has now. Metadata only; its files stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+
+from lance_spark import hints
+from lance_spark.core.location import DatasetLocation, is_within
+from lance_spark.core.refs import (
+    BRANCHES,
+    MAIN,
+    ROOT,
+    TAGS,
+    Branch,
+    PinnedVersion,
+    RefTable,
+    Tag,
+    is_dataset_directory,
+    missing,
+)
+from lance_spark.core.show import WorkProgress
+from lance_spark.core.tracking import (
+    Edge,
+    Follows,
+    Node,
+    VersionPair,
+    following_name,
+    merged_notes,
+    read_follows,
+    with_follows,
+)
+from lance_spark.engine.local import Engine
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    CorruptData,
+    InvalidOption,
+    NotCommittable,
+    NotFound,
+    Refused,
+    StorageFailure,
+)
+from lance_spark.format.contents import DataFile, DeletionFile
+from lance_spark.format.operations import words_for
+from lance_spark.format.transactions import UNKNOWN, Transaction
+from lance_spark.format.versions import ACTION, BEGIN, FETCH, PUSH, RECEIVE, RELOCATE, Snapshot, Trace, read_trace
+from lance_spark.merge import lance
+from lance_spark.merge.ancestry import Graph
+from lance_spark.merge.merge import Request, copy_each, replay
+from lance_spark.merge.placement_rules import InPlacePolicy
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.remotes.report import Fetched, FetchResult, State
+from lance_spark.remotes.rules import (
+    Received,
+    RemoteChain,
+    RemoteMerge,
+    in_order,
+    meetings,
+    message_of,
+    reshaping,
+    stops,
+    with_parents,
+)
+from lance_spark.storage import refs, versions
+from lance_spark.storage import versions as version_listing
+from lance_spark.storage import versions as version_reader
+from lance_spark.storage.datasets import open_latest, pin_latest, pin_version
+from lance_spark.storage.files import each
+from lance_spark.storage.versions import VersionCache
+from lance_spark.survey import survey
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """What to fetch."""
+
+    branches: Sequence[str | None] | None = None
+    """Branches of the remote, with None for main; None for all branches."""
+    until: Mapping[str | None, int] = field(default_factory=dict)
+    """The last version to fetch of a branch; branches that are not named are fetched up to their newest version."""
+    dry_run: bool = False
+    deep: bool = False
+    """Copy the files, too."""
+
+
+def fetch(local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions | None = None) -> FetchResult:
+    """Fetch from a remote.
+
+    A local branch follows each branch of the remote: ``origin/main`` follows main. The next fetch finishes what a
+    killed fetch left. Raises NotFound without a dataset at the remote, StorageFailure if the remote does not answer,
+    and Refused if a following branch has a version that no fetch wrote.
+    """
+    options = options or FetchOptions()
+    if local.uri == remote.location.uri:
+        raise InvalidOption(f"{local.uri} cannot be a remote of itself.")
+    return _Fetch(local, remote, engine, options).run()
+
+
+class _Fetch:
+    """One run of a fetch, with what was read so far and what is known after each step."""
+
+    def __init__(self, local: DatasetLocation, remote: Remote, engine: Engine, options: FetchOptions) -> None:
+        self.local, self.remote, self.engine, self.options = local, remote, engine, options
+        table = refs.read_refs(local)
+        self.before = followed(table, remote.name)
+        self.follows = dict(self.before)
+        self.reader = VersionCache()
+        """The versions of the remote, each read once."""
+        self.chains = look(local, remote.location, self.before, options.branches, self.reader)
+        self.reader.read_ahead(remote.location, self._looked_at())
+        self.planted: dict[str | None, VersionPair] = {}
+        self.states: dict[str | None, State] = {}
+
+    def run(self) -> FetchResult:
+        ordered = in_order(self.chains)
+        for number, chain in enumerate(ordered):
+            self.engine.tell(WorkProgress("fetch branches", number, len(ordered)))
+            self.states[chain.branch] = self._state(chain)
+            if not self.options.dry_run:
+                self._fetch(chain)
+        notes: tuple[str, ...] = ()
+        if not self.options.dry_run:
+            self._note_meetings(ordered)
+            # Files that were copied are not read at the remote.
+            read_there = [] if self.options.deep else self._fetched_now(ordered)
+            notes = protect(self.local, self.remote, read_there, self.reader)
+        return FetchResult(
+            remote=self.remote.name,
+            uri=self.remote.location.uri,
+            branches=(*(self._fetched(chain) for chain in ordered), *self._gone()),
+            notes=notes,
+            dry_run=self.options.dry_run,
+        )
+
+    def _looked_at(self) -> Iterator[PinnedVersion]:
+        """Versions whose commit time is needed: those fetched last, and those that branches begin with."""
+        for chain in self.chains.values():
+            known = self.before.get(chain.branch)
+            if known is not None and known.newest is not None:
+                yield PinnedVersion(chain.branch, known.newest.remote)
+            elif chain.fork is not None and chain.fork.version in chain.versions:
+                yield PinnedVersion(chain.branch, chain.fork.version)
+
+    def _fetched_now(self, ordered: Sequence[RemoteChain]) -> list[PinnedVersion]:
+        """Versions of the remote that this run fetched; files of any of them may be read from now on."""
+        pins = []
+        for chain in ordered:
+            known, now = self.before.get(chain.branch), self.follows[chain.branch]
+            before = frozenset() if known is None else frozenset(known.pairs)
+            there = frozenset(chain.versions) - {pair.remote for pair in before}
+            pins += [PinnedVersion(chain.branch, pair.remote) for pair in now.pairs if pair.remote in there]
+        return pins
+
+    def _until(self, chain: RemoteChain) -> int:
+        return self.options.until.get(chain.branch, chain.head)
+
+    def _state(self, chain: RemoteChain) -> State:
+        known = self.before.get(chain.branch)
+        if known is None or known.newest is None:
+            return "new"
+        if not self._is_same(chain, known):
+            return "begun again"
+        return "updated" if known.newest.remote < self._until(chain) else "up to date"
+
+    def _is_same(self, chain: RemoteChain, known: Follows) -> bool:
+        """Whether the version fetched last is still there, and its branch was not replaced by a new one."""
+        newest = known.newest
+        if newest is None or known.identity != chain.identity or newest.remote > chain.head:
+            return False
+        try:
+            head = self.reader.contents(self.remote.location, PinnedVersion(chain.branch, newest.remote)).head
+        except NotFound:
+            return False
+        return head.timestamp_ns == known.stamp
+
+    def _fetch(self, chain: RemoteChain) -> None:
+        known = self.follows.get(chain.branch)
+        if known is None:
+            known = self._create(chain)
+        elif self.states[chain.branch] != "begun again":
+            pair, again = interrupted(self.local, known, chain)
+            if pair is not None:
+                known = self._pair(self._equal(chain, known, known.newest, pair), pair)
+            if again:
+                known = self._plant(chain, known, self._first(chain))
+        else:
+            begun = Follows(known.remote, self.remote.location.uri, known.branch, chain.identity)
+            known = self._plant(chain, begun, self._until(chain))
+        self.follows[chain.branch] = known
+        seen = 0 if known.newest is None else known.newest.remote
+        for version in stops(chain, seen, self._until(chain), self.chains.values()):
+            self.follows[chain.branch] = self._advance(chain, self.follows[chain.branch], version)
+
+    def _create(self, chain: RemoteChain) -> Follows:
+        """Create the following branch where the remote's branch forked, if that was fetched; else begin again."""
+        name = following_name(self.remote.name, chain.branch)
+        follows = Follows(self.remote.name, self.remote.location.uri, chain.branch, chain.identity)
+        begun = check_free(self.local, name)
+        parent = None if chain.fork is None else self.follows.get(chain.fork.branch)
+        if chain.fork is not None and parent is not None:
+            pair = self._fork_pair(parent, chain.fork)
+            fork = None if pair is None else PinnedVersion(following_name(parent.remote, parent.branch), pair.local)
+            if pair is not None and fork is not None and (begun is None or begun.fork == fork):
+                if begun is None:
+                    create_branch_at(self.local, name, fork)
+                # The next fetch looks at the branch's own copy of that version, which has another commit time.
+                copied = pair.remote in chain.versions
+                return self._pair(follows, pair, None if copied else PinnedVersion(chain.fork.branch, pair.remote))
+        if begun is None:
+            create_branch_at(self.local, name, pin_latest(self.local, None))
+        write_down(self.local, follows, {ROOT: "true"})
+        return self._plant(chain, follows, self._first(chain))
+
+    def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> VersionPair | None:
+        """The pair of the version that a branch was created from, if that version was fetched and is still there."""
+        there = versions.version_numbers(self.local, following_name(parent.remote, parent.branch))
+        return next((pair for pair in parent.pairs if pair.remote == fork.version and pair.local in there), None)
+
+    def _first(self, chain: RemoteChain) -> int:
+        """The version that a new following branch begins with: the oldest one, which its parent has as well."""
+        if chain.fork is None:
+            return self._until(chain)
+        return next(version for version in chain.versions if version >= min(chain.fork.version, chain.head))
+
+    def _plant(self, chain: RemoteChain, follows: Follows, version: int) -> Follows:
+        name = following_name(follows.remote, follows.branch)
+        pin = pin_version(self.remote.location, chain.branch, version)
+        begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} again")
+        lance.truncate(self.local, name, self.remote.location, pin, begin)
+        after = 0 if follows.newest is None else follows.newest.remote
+        message = message_of(chain, after, version, self.remote.name)
+        trace = Trace(FETCH, pin, chain.identity).properties(message)
+        theirs = self.reader.snapshot(self.remote.location, pin)
+        copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
+        filled = lance.populate(self.local, name, self.remote.location, theirs, trace, copy)
+        pair = VersionPair(filled, version)
+        self.planted[chain.branch] = pair
+        return self._pair(follows, pair)
+
+    def _advance(self, chain: RemoteChain, follows: Follows, version: int) -> Follows:
+        name, newest = following_name(follows.remote, follows.branch), follows.newest
+        if newest is None:
+            return self._plant(chain, follows, version)
+        there = self.remote.location
+        before, after = PinnedVersion(chain.branch, newest.remote), pin_version(there, chain.branch, version)
+
+        def make() -> Request:
+            ours = pin_latest(self.local, name)
+            if interrupted(self.local, follows, chain) != (None, False):
+                raise Conflict(f"Another fetch brought '{name}' on at the same time.", hint="Run it again.")
+            return Request(
+                location=self.local,
+                ours=ours,
+                theirs=after,
+                base_ours=ours,
+                base_theirs=before,
+                trace=self._trace(chain, after),
+                message=message_of(chain, newest.remote, version, self.remote.name),
+                reference=InPlacePolicy(everything=not self.options.deep),
+                our_path=(),
+                numbering=before,
+                remote=there,
+                with_indexes=False,
+                reader=self.reader,
+            )
+
+        try:
+            result = replay(make, self.engine)
+        except NotCommittable:
+            # Some combinations of changes pylance cannot commit at once; then the whole version is written down.
+            return self._plant(chain, follows, version)
+        pair = VersionPair(result.version or pin_latest(self.local, name).version, version)
+        return self._pair(self._equal(chain, follows, newest, pair), pair)
+
+    def _equal(self, chain: RemoteChain, follows: Follows, before: VersionPair | None, pair: VersionPair) -> Follows:
+        """A version that this dataset pushed, right after the one fetched before, has only what was pushed."""
+        pushed = next((received.source for received in chain.received if received.at == pair.remote), None)
+        if pushed is None or before is None or pair.remote != before.remote + 1:
+            return follows
+        graph = Graph(self.local)
+        into = graph.origin(pushed)
+        return follows.with_edges([Edge(into.chain, into.version, node_of(graph, follows, pair))])
+
+    def _trace(self, chain: RemoteChain, pin: PinnedVersion) -> Trace:
+        """The trace of the next version; one that this dataset pushed takes in the version that it was pushed from."""
+        pushed = next((received.source for received in chain.received if received.at == pin.version), None)
+        if pushed is None:
+            return Trace(FETCH, pin, chain.identity)
+        return Trace(PUSH, pushed, Graph(self.local).identity(pushed.branch))
+
+    def _pair(self, follows: Follows, pair: VersionPair, pin: PinnedVersion | None = None) -> Follows:
+        there = pin or PinnedVersion(follows.branch, pair.remote)
+        stamp = self.reader.contents(self.remote.location, there).head.timestamp_ns
+        changed = follows.with_pair(pair, stamp)
+        write_down(self.local, changed)
+        return changed
+
+    def _note_meetings(self, ordered: Sequence[RemoteChain]) -> None:
+        """Write down which following branches contain which others."""
+        met = list(meetings(ordered, self.follows, self.planted))
+        if not met:
+            return
+        graph = Graph(self.local)
+        for branch in dict.fromkeys(meeting.branch for meeting in met):
+            edges = []
+            for meeting in met:
+                if meeting.branch == branch:
+                    into = node_of(graph, self.follows[branch], meeting.pair)
+                    source = node_of(graph, self.follows[meeting.source_branch], meeting.source)
+                    edges.append(Edge(into.chain, into.version, source))
+            changed = self.follows[branch].with_edges(edges)
+            if changed != self.follows[branch]:
+                self.follows[branch] = changed
+                write_down(self.local, changed)
+
+    def _fetched(self, chain: RemoteChain) -> Fetched:
+        known = self.before.get(chain.branch)
+        before = None if known is None or known.newest is None else known.newest.remote
+        after = None if self.options.dry_run else self.follows[chain.branch].newest
+        return Fetched(
+            branch=chain.branch or MAIN,
+            into=following_name(self.remote.name, chain.branch),
+            state=self.states[chain.branch],
+            before=before,
+            after=self._until(chain) if after is None else after.remote,
+            version=None if after is None else after.local,
+        )
+
+    def _gone(self) -> list[Fetched]:
+        """Branches that the remote no longer has. Their following branches stay, as they may still be needed."""
+        if self.options.branches is not None:
+            return []
+        return [
+            Fetched(branch or MAIN, following_name(self.remote.name, branch), "gone")
+            for branch in self.before
+            if branch not in self.chains
+        ]
+
+
+def check_free(local: DatasetLocation, name: str) -> Branch | None:
+    """The branch that a killed fetch created and did not fill, if there is one.
+
+    The fetch uses that branch instead of creating it again: pylance does not delete a directory that holds another
+    branch. Raises Refused for a branch of the user's own.
+    """
+    branch = refs.read_branch(local, name)
+    if branch is None:
+        return None
+    if read_follows(branch) is None and max(versions.version_numbers(local, name), default=0) > branch.parent_version:
+        raise Refused(
+            f"The branch '{name}' is one of your own, and would have to follow the remote.",
+            hint=hints.of("Rename it (", hints.rename_branch(name), "), or give the remote another name."),
+        )
+    return branch
+
+
+# --- Reads what a remote has, as far as a fetch needs it
+
+
+@dataclass(frozen=True)
+class RemoteHistory:
+    """The branches of a remote, and the cache through which their versions are read."""
+
+    location: DatasetLocation
+    table: RefTable
+    reader: VersionCache
+
+
+def look(
+    local: DatasetLocation,
+    remote: DatasetLocation,
+    follows: Mapping[str | None, Follows],
+    chosen: Collection[str | None] | None = None,
+    reader: VersionCache | None = None,
+) -> dict[str | None, RemoteChain]:
+    """The remote's branches, or some of them with their ancestors. Raises NotFound, StorageFailure.
+
+    Branches that follow another dataset are left out, and so are branches that cannot be followed from here.
+    """
+    reader = reader or VersionCache()
+    table = refs.read_branches(remote)
+    own = {
+        name: branch
+        for name, branch in table.branches.items()
+        if read_follows(branch) is None and _can_be_followed(name)
+    }
+    forks = {name: _fork(table, own, branch) for name, branch in own.items()}
+    names: set[str | None] = {None, *own}
+    if chosen is not None:
+        for name in chosen:
+            if name not in names:
+                open_latest(remote)  # without a dataset, that is what is missing
+                raise missing("branch", name or MAIN, [MAIN, *own])
+        names = with_parents(chosen, {name: fork for name, fork in forks.items() if fork is not None})
+    versions = dict(zip(names, each(remote, partial(version_listing.version_numbers, remote), names), strict=True))
+    chains = {}
+    for name in names:
+        if not versions[name]:
+            if name is None:
+                raise NotFound(
+                    f"There is no Lance dataset at {remote.uri}.",
+                    hint=hints.of("Check the place of the remote; if it was moved: ", hints.set_url("NAME"), "."),
+                )
+            raise CorruptData(f"Branch '{name}' of {remote.uri} has no versions.")
+        chain = RemoteChain(
+            branch=name,
+            identity="" if name is None else own[name].identity,
+            versions=tuple(versions[name]),
+            fork=None if name is None else forks[name],
+        )
+        there = RemoteHistory(remote, table, reader)
+        chains[name] = _with_history(local, there, chain, follows.get(name))
+    return chains
+
+
+def _fork(table: RefTable, own: Collection[str], branch: Branch) -> PinnedVersion | None:
+    """The version of a followed branch that a branch descends from; its own parent may not be followed."""
+    fork = branch.fork
+    while fork is not None and fork.branch is not None and fork.branch not in own:
+        between = table.branches.get(fork.branch)
+        before = None if between is None else between.fork
+        fork = None if before is None else PinnedVersion(before.branch, min(fork.version, before.version))
+    return fork
+
+
+def _can_be_followed(name: str) -> bool:
+    """Whether there may be a branch ``origin/<name>``: not if it would lie among the files of another branch."""
+    return not is_dataset_directory(name.partition("/")[0])
+
+
+def _with_history(
+    local: DatasetLocation, there: RemoteHistory, chain: RemoteChain, follows: Follows | None
+) -> RemoteChain:
+    """The branch with its merges and the pushes from here, among the versions that were not fetched yet."""
+    newest = None if follows is None else follows.newest
+    if newest is not None:
+        after = newest.remote
+    elif chain.fork is not None:
+        after = chain.fork.version
+    else:
+        return chain  # begins with the newest version: what was before it is not fetched
+    versions = [version for version in chain.versions if version > after]
+    branches = there.table.branches.values()
+    names = {branch.identity: branch.name for branch in branches}
+    taken, received = {}, []
+    transactions = there.reader.transactions(there.location, chain.branch, versions)
+    operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
+    told = {}
+    for version, transaction in transactions.items():
+        told[version] = _words(version, transaction)
+        trace = None if transaction is None else read_trace(transaction.properties)
+        if trace is None:
+            continue
+        if trace.takes_in and (not trace.source_id or trace.source_id in names):
+            taken[version] = trace.source
+        if trace.action == RECEIVE and is_own_push(local, trace):
+            received.append(Received(version, trace.source))
+    for note in merged_notes(branches):
+        if note.into == chain.identity and (not note.source.chain or note.source.chain in names):
+            source = PinnedVersion(names.get(note.source.chain), note.source.version)
+            taken.setdefault(note.at, source)
+    return replace(
+        chain,
+        taken=tuple(RemoteMerge(at, source) for at, source in sorted(taken.items())),
+        received=tuple(received),
+        reshaped=reshaping(operations),
+        told=told,
+    )
+
+
+def _words(version: int, transaction: Transaction | None) -> str:
+    """What made a version, as a log says it, and the first line of its message."""
+    if transaction is None:
+        return words_for(version, UNKNOWN, None)
+    action = transaction.properties.get(ACTION)
+    said = words_for(version, transaction.operation, PUSH if action == RECEIVE else action)
+    message = (transaction.message or "").strip().partition("\n")[0]
+    return f"{said}: {message}" if message else said
+
+
+# --- The branches that follow a remote's branches: reads and writes what they follow, and mends interrupted fetches
+
+_QUIET = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
+
+
+@dataclass(frozen=True)
+class Remote:
+    """Another place with the same dataset."""
+
+    name: str
+    location: DatasetLocation
+
+
+def followed(table: RefTable, remote: str) -> dict[str | None, Follows]:
+    """What is known of the branches that follow a remote, by the remote's branch."""
+    known = (read_follows(branch) for branch in table.branches.values())
+    return {follows.branch: follows for follows in known if follows is not None and follows.remote == remote}
+
+
+def write_down(local: DatasetLocation, follows: Follows, more: Mapping[str, str] | None = None) -> None:
+    """Replace what the ref of the following branch says. What another fetch wrote there meanwhile is kept."""
+    name = following_name(follows.remote, follows.branch)
+    branch = refs.read_branch(local, name)
+    metadata = {} if branch is None else branch.metadata
+    known = None if branch is None else read_follows(branch)
+    if known is not None and known.pairs[:1] == follows.pairs[:1]:
+        follows = replace(follows, edges=known.edges).with_edges(follows.edges)
+    refs.replace_metadata(local, name, with_follows({**metadata, **(more or {})}, follows))
+
+
+def node_of(graph: Graph, follows: Follows, pair: VersionPair) -> Node:
+    """The version of a pair."""
+    return graph.origin(PinnedVersion(following_name(follows.remote, follows.branch), pair.local))
+
+
+def pusher(local: DatasetLocation, stamp: int | None) -> str:
+    """What tells a dataset, and a version of it by its commit time, from all others."""
+    return f"{sha256(local.uri.encode()).hexdigest()[:16]}-{stamp}"
+
+
+def is_own_push(local: DatasetLocation, trace: Trace) -> bool:
+    """Whether a version was pushed from this very dataset, which still has the version that was pushed."""
+    if not trace.pusher.startswith(pusher(local, None).partition("-")[0]):
+        return False
+    try:
+        head = version_reader.read_contents(local, trace.source).head
+    except NotFound:
+        return False
+    branch = None if trace.source.branch is None else refs.read_branch(local, trace.source.branch)
+    identity = "" if branch is None else branch.identity
+    return trace.pusher == pusher(local, head.timestamp_ns) and identity == trace.source_id
+
+
+def interrupted(local: DatasetLocation, follows: Follows, chain: RemoteChain) -> tuple[VersionPair | None, bool]:
+    """What an interrupted fetch left: (a pair that was not written down, whether to begin the branch again).
+
+    Raises Refused if something else wrote to the branch: the branch would no longer be what the remote has.
+    """
+    name = following_name(follows.remote, follows.branch)
+    after = 0 if follows.newest is None else follows.newest.local
+    versions = [version for version in version_listing.version_numbers(local, name) if version > after]
+    last: tuple[int, Trace] | None = None
+    for version, transaction in version_reader.read_transactions(local, name, versions).items():
+        if transaction is not None and transaction.operation in _QUIET:
+            continue
+        trace = None if transaction is None else read_trace(transaction.properties)
+        if trace is not None and trace.action == RELOCATE:
+            continue  # the same rows, read from another place
+        if trace is None or trace.action not in (BEGIN, FETCH, PUSH):
+            raise Refused(
+                f"No fetch wrote version {version} of '{name}', which follows {follows.uri}.",
+                hint=hints.of(
+                    "Keep it in a branch of your own (",
+                    hints.create_branch("mine", name),
+                    f"), delete '{name}', and fetch.",
+                ),
+            )
+        last = (version, trace)
+    if last is None:
+        return None, follows.newest is None
+    version, trace = last
+    there = _fetched_version(trace, chain)
+    return (None, True) if there is None else (VersionPair(version, there), False)
+
+
+def _fetched_version(trace: Trace, chain: RemoteChain) -> int | None:
+    """The remote's version that was fetched; None if the fetch did not finish, or the version is not known any more."""
+    if trace.action == FETCH:
+        return trace.source.version
+    if trace.action == PUSH:  # its source is what was pushed
+        return next((received.at for received in chain.received if received.source == trace.source), None)
+    return None
+
+
+# --- Tags the versions of a remote whose files are read from here, so that a cleanup there keeps these files
+
+
+def protect(
+    local: DatasetLocation, remote: Remote, pins: Sequence[PinnedVersion], reader: VersionCache | None = None
+) -> tuple[str, ...]:
+    """Tag versions of the remote that were fetched; returns what the user has to know.
+
+    A tag keeps the cleanup of every tool off a version. Whoever may not write there gets a warning instead of a tag.
+    """
+    tags, known = refs.TagWriter(remote.location), set[str]()
+    for pin in pins:
+        name = tag_name(local, pin)
+        try:
+            known = known or set(refs.list_ref_names(remote.location, TAGS))
+            _tag(remote, tags, name, pin, name in known)
+        except StorageFailure as problem:
+            return (
+                f"{remote.location.uri} could not be told that {pin} is read from here ({type(problem).__name__}): a "
+                "cleanup there may delete files that this dataset needs.",
+            )
+        except NotFound:
+            return (f"{pin} of {remote.location.uri} is not there any more; fetch again.",)
+        known.add(name)
+    if pins:
+        prune(local, remote, known, reader)
+    return ()
+
+
+def tag_name(local: DatasetLocation, pin: PinnedVersion) -> str:
+    """Set the tag that protects a version whose files are read from here."""
+    branch = sha256((pin.branch or "").encode()).hexdigest()[:8] if pin.branch else "main"
+    return f"{survey.record_name(local)}-{branch}-{pin.version}"
+
+
+def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is_known: bool) -> None:
+    tag = refs.read_tag(remote.location, name) if is_known else None
+    if tag is not None and (tag.branch, tag.version) == (pin.branch, pin.version):
+        return
+    try:
+        tags.create(name, pin)
+    except AlreadyExists:
+        tags.move(name, pin)  # the branch was deleted and created again
+    if pin.version not in versions.version_numbers(remote.location, pin.branch):
+        # A cleanup just took the version; the next cleanup would stop at a tag that points at nothing.
+        with suppress(NotFound):
+            tags.delete(name)
+        raise NotFound(f"{pin} of {remote.location.uri} is not there any more.")
+
+
+# --- Deletes tags at a remote that protect nothing any more: every fetch sets a tag, and each tag keeps old files
+
+_FEW = 8
+"""Up to so many tags are left alone: to see which are needed, every local version has to be read."""
+_MANY = 2000
+"""With more local versions than this, no tag is deleted."""
+
+File = tuple[str, str]
+"""Root, and path in it."""
+
+
+def prune(
+    local: DatasetLocation, remote: Remote, known: Iterable[str], reader: VersionCache | None = None
+) -> tuple[str, ...]:
+    """Delete this dataset's tags at a remote whose versions have no file that a local version reads.
+
+    ``known`` are the names of the remote's tags. A file that another tagged version has as well is protected by that.
+    The newest tag of each branch stays. Returns the names of the tags that were deleted.
+    """
+    prefix = f"{survey.record_name(local)}-"
+    names = sorted(name for name in known if name.startswith(prefix))
+    if len(names) <= _FEW:
+        return ()
+    own = refs.read_tags(remote.location, names).values()
+    reader, tags = reader or VersionCache(), refs.TagWriter(remote.location)
+    used = _used(local, remote)
+    if used is None:
+        return ()
+    safe: set[File] = set()
+    gone = []
+    heads: set[str | None] = set()
+    for tag in sorted(own, key=lambda tag: -tag.version):
+        named = _files_of(reader, remote, tag)
+        needed = not used.isdisjoint(named - safe)
+        if needed or tag.branch not in heads:
+            safe |= named
+        else:
+            with suppress(NotFound):  # another fetch was faster
+                tags.delete(tag.name)
+            gone.append(tag.name)
+        heads.add(tag.branch)
+    return tuple(gone)
+
+
+def _files_of(reader: VersionCache, remote: Remote, tag: Tag) -> set[File]:
+    try:
+        return set(_files(reader.snapshot(remote.location, PinnedVersion(tag.branch, tag.version))))
+    except NotFound:
+        return set()
+
+
+def _used(local: DatasetLocation, remote: Remote) -> set[File] | None:
+    """Files at the remote that any local version reads; None if there are too many versions to read."""
+    branches = (None, *refs.list_ref_names(local, BRANCHES))
+    versions = [
+        PinnedVersion(branch, version)
+        for branch in branches
+        for version in version_listing.version_numbers(local, branch)
+    ]
+    if len(versions) > _MANY:
+        return None
+    root = remote.location.uri
+    used: set[File] = set()
+    for pin in versions:
+        try:
+            snapshot = version_reader.read_snapshot(local, pin)
+        except NotFound:
+            continue  # cleaned up a moment ago
+        used.update(file for file in _files(snapshot) if is_within(file[0], root))
+    return used
+
+
+def _files(snapshot: Snapshot) -> Iterator[File]:
+    for fragment in snapshot.contents.fragments():
+        named: list[DataFile | DeletionFile] = [*fragment.files, *([fragment.deletion] if fragment.deletion else [])]
+        for file in named:
+            path = file.path if isinstance(file, DataFile) else file.path_for(fragment.id)
+            yield snapshot.root_of(file).uri, path
+
+
+# --- Removes what a failed clone left at its source: no clone will read those versions
+
+
+def release(source: DatasetLocation, target: DatasetLocation) -> None:
+    """Delete the tags and the record that protect versions for a clone at ``target``. Raises StorageFailure.
+
+    Only for a clone that no longer exists: a cleanup of the source would delete the files that the clone reads.
+    """
+    name = survey.record_name(target)
+    for tag in refs.list_ref_names(source, TAGS):
+        if tag == name or tag.startswith(f"{name}-"):
+            try:
+                refs.delete_tag(source, tag)
+            except NotFound:
+                continue  # gone already
+    survey.delete_record(source, target)

@@ -1,0 +1,350 @@
+"""Push: give a remote what a local branch has. Only as a fast-forward, and never over another process's commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lance_spark import hints
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, ROOT, PinnedVersion, RefTable
+from lance_spark.core.tracking import (
+    Edge,
+    Follows,
+    MergeNote,
+    Node,
+    VersionPair,
+    following_name,
+    merged_notes,
+    with_note,
+)
+from lance_spark.engine.local import Engine
+from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
+from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
+from lance_spark.merge import lance
+from lance_spark.merge.ancestry import Graph, nothing_in_common
+from lance_spark.merge.merge import Request, replay
+from lance_spark.merge.report import MergeResult
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.remotes.fetch import (
+    FetchOptions,
+    Remote,
+    check_free,
+    fetch,
+    followed,
+    is_own_push,
+    node_of,
+    pusher,
+    write_down,
+)
+from lance_spark.remotes.report import PushResult
+from lance_spark.remotes.rules import reshaping
+from lance_spark.storage import refs
+from lance_spark.storage import versions as version_listing
+from lance_spark.storage import versions as version_reader
+from lance_spark.storage.commits import check_mergeable, check_writable
+from lance_spark.storage.datasets import find_latest, pin_latest, pin_version
+
+
+@dataclass(frozen=True)
+class PushOptions:
+    """How to push."""
+
+    message: str | None = None
+    dry_run: bool = False
+
+
+def push(
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    engine: Engine,
+    options: PushOptions | None = None,
+) -> PushResult:
+    """Bring a remote's branch to what the local branch of the same name has, as one version if pylance can do so.
+
+    Copies the files that the remote does not have, then commits. Creates the remote's branch, and the remote, if they
+    do not exist. Raises Refused unless the local branch has everything that the remote's branch has, even if another
+    process pushed a moment ago; then nothing was changed. The next push finishes what a killed push left.
+    """
+    options = options or PushOptions()
+    check_mergeable(local, branch)
+    latest = find_latest(remote.location, None)
+    if latest is None or _is_half_made(local, remote, latest):
+        _check_never_fetched(local, remote)
+        if options.dry_run:
+            return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, dry_run=True)
+        _create_remote(local, remote, branch)
+    exists = branch is None or refs.read_branch(remote.location, branch) is not None
+    if exists:
+        check_writable(remote.location, branch)
+    fetched = fetch(local, remote, engine, FetchOptions(branches=[branch] if exists else None))
+    if not exists and options.dry_run:
+        return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)
+    if not exists:
+        _create_branch(local, remote, str(branch), engine)
+    result = _bring(local, remote, branch, options, engine)
+    if not options.dry_run:
+        if result.version is not None or result.indexes_carried:
+            # The next fetch would find the push by its trace as well, so nothing is lost if this process ends here.
+            fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
+        tell(local, remote, branch)
+    return PushResult(
+        remote=remote.name,
+        uri=remote.location.uri,
+        branch=branch or MAIN,
+        created=not exists,
+        replayed=result,
+        notes=fetched.notes,
+        dry_run=options.dry_run,
+    )
+
+
+def _bring(
+    local: DatasetLocation, remote: Remote, branch: str | None, options: PushOptions, engine: Engine
+) -> MergeResult:
+    """Push all as one version; if pylance cannot commit that, one version for each version that changed columns."""
+    pin = pin_latest(local, branch)
+    try:
+        return _replay(local, remote, branch, pin, options, engine)
+    except NotCommittable:
+        steps = [] if options.dry_run else _steps(local, remote, branch, pin)
+        if not steps:
+            raise
+    for step in steps:
+        _replay(local, remote, branch, step, PushOptions(), engine)
+        fetch(local, remote, engine, FetchOptions(branches=[branch]))
+    return _replay(local, remote, branch, pin, options, engine)
+
+
+def _steps(local: DatasetLocation, remote: Remote, branch: str | None, pin: PinnedVersion) -> list[PinnedVersion]:
+    """Versions on the way to ``pin``, each of which has everything that the remote has."""
+    graph = Graph(local)
+    base = pin_latest(local, following_name(remote.name, branch))
+    steps = []
+    for stretch in graph.path(pin, graph.node(base), base):
+        versions = [name for name in version_listing.version_numbers(local, stretch.branch) if name > stretch.after]
+        transactions = version_reader.read_transactions(
+            local, stretch.branch, [name for name in versions if name <= stretch.until]
+        )
+        operations = {version: "" if made is None else made.operation for version, made in transactions.items()}
+        steps += [pin_version(local, stretch.branch, version) for version in reshaping(operations, True)]
+    return [step for step in steps if step != pin and _is_forward(graph, step, base)]
+
+
+def _replay(
+    local: DatasetLocation,
+    remote: Remote,
+    branch: str | None,
+    pin: PinnedVersion,
+    options: PushOptions,
+    engine: Engine,
+) -> MergeResult:
+    following = following_name(remote.name, branch)
+
+    def make() -> Request:
+        graph = Graph(local)
+        base = pin_latest(local, following)
+        follows = followed(graph.table, remote.name)[branch]
+        there = pin_latest(remote.location, branch)
+        _check_forward(graph, pin, base, remote, branch)
+        if follows.newest is None or there.version != follows.newest.remote or there.stamp != follows.stamp:
+            raise Refused(
+                f"Another process pushed {there} to {remote.name} a moment ago.",
+                hint=hints.of("Run ", hints.pull(remote.name, branch or MAIN), ", then push again."),
+            )
+        node = graph.node(base)
+        return Request(
+            location=remote.location,
+            ours=there,
+            theirs=pin,
+            base_ours=there,
+            base_theirs=base,
+            trace=Trace(RECEIVE, pin, graph.identity(pin.branch), pusher(local, pin.stamp)),
+            message=options.message or _message(local, pin),
+            our_path=(),
+            their_path=graph.path(pin, node, base),
+            numbering=graph.numbering(pin, node, base) or base,
+            remote=local,
+            reader=graph.reader,
+        )
+
+    return replay(make, engine, options.dry_run)
+
+
+def _check_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion, remote: Remote, branch: str | None) -> None:
+    if not _is_forward(graph, pin, base):
+        name = branch or MAIN
+        if not graph.bases(pin, base):
+            raise nothing_in_common(graph, pin, base)
+        raise Refused(
+            f"{remote.name} has versions of '{name}' that are not in yours: this push is no fast-forward.",
+            hint=hints.of("Run ", hints.pull(remote.name, name), ", then push again."),
+        )
+
+
+def _is_forward(graph: Graph, pin: PinnedVersion, base: PinnedVersion) -> bool:
+    node = graph.origin(base)
+    return graph.held(pin, base).get(node.chain, -1) >= node.version
+
+
+def _message(local: DatasetLocation, pin: PinnedVersion) -> str:
+    transaction = version_reader.read_transaction(local, pin)
+    return (None if transaction is None else transaction.message) or f"Push {pin}"
+
+
+def _check_never_fetched(local: DatasetLocation, remote: Remote) -> None:
+    """Raise NotFound for a dataset that is gone: created again, it would name files that were deleted with it."""
+    if any(follows.newest is not None for follows in followed(refs.read_refs(local), remote.name).values()):
+        raise NotFound(
+            f"There is no dataset at {remote.location.uri} any more, which {remote.name} was.",
+            hint=hints.of(
+                "If it was moved: ", hints.set_url(remote.name), ". To push to a new place, add it as another remote."
+            ),
+        )
+
+
+def _is_half_made(local: DatasetLocation, remote: Remote, latest: PinnedVersion) -> bool:
+    """Whether a push of this dataset was killed while it created the remote, which then has no rows yet."""
+    follows = followed(refs.read_refs(local), remote.name).get(None)
+    if follows is not None and follows.newest is not None:
+        return False
+    transaction = version_reader.read_transaction(remote.location, latest)
+    trace = None if transaction is None else read_trace(transaction.properties)
+    return trace is not None and trace.action == BEGIN and is_own_push(local, trace)
+
+
+def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
+    """Create an empty dataset with the columns of the local one, and the branch that follows it."""
+    if branch is not None:
+        raise NotFound(
+            f"There is no dataset at {remote.location.uri}.",
+            hint=hints.of("Push main first, which creates it: ", hints.push(remote.name, MAIN), "."),
+        )
+    pin = pin_latest(local, None)
+    name = following_name(remote.name, None)
+    begun = check_free(local, name)
+    begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
+    lance.create(remote.location, local, version_reader.read_snapshot(local, pin), begin, places=False)
+    there = pin_latest(remote.location, None)
+    if begun is None:
+        create_branch_at(local, name, pin)
+    follows = Follows(remote.name, remote.location.uri, None)
+    write_down(local, follows, {ROOT: "true"})
+    lance.truncate(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
+    empty = pin_latest(local, name)
+    table = refs.read_refs(local)
+    graph = Graph(local, table)
+    # Everything comes after a table without rows: all of main, and every branch that was created from it.
+    oldest = min(version_listing.version_numbers(local, None))
+    edge = Edge("", oldest, graph.node(PinnedVersion(name, empty.version)))
+    pair = VersionPair(empty.version, there.version)
+    write_down(local, follows.with_pair(pair, there.stamp or 0).with_edges([edge]))
+
+
+def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: Engine) -> None:
+    """Create the branch at the remote, from the newest common version; and the branch that follows it."""
+    pin = pin_latest(local, branch)
+    table = refs.read_refs(local)
+    graph = Graph(local, table)
+    best: tuple[int, Follows, VersionPair] | None = None
+    for follows in followed(table, remote.name).values():
+        name = following_name(remote.name, follows.branch)
+        held = graph.held(pin, pin_latest(local, name))
+        for pair in follows.pairs:
+            node = node_of(graph, follows, pair)
+            if held.get(node.chain, -1) >= node.version and (best is None or best[0] < pair.remote):
+                best = (pair.remote, follows, pair)
+    if best is None:
+        raise Refused(
+            f"'{branch}' has no version in common with {remote.location.uri}, or what it had is forgotten.",
+            hint=hints.of(
+                "Push the branch it was made from first: ",
+                hints.push(remote.name, MAIN),
+                f". If the branches of {remote.name} were deleted here and fetched again, go on from one of those.",
+            ),
+        )
+    _, follows, pair = best
+    source = PinnedVersion(follows.branch, pair.remote)
+    with suppress(AlreadyExists):  # another process just created it; whether this is a fast-forward is checked later
+        create_branch_at(remote.location, branch, source)
+    try:
+        fetch(local, remote, engine, FetchOptions(branches=[branch]))
+    except NotFound:
+        if refs.read_branch(remote.location, branch) is not None:
+            raise
+        # Its first manifest is there already, which told us that it exists, and its ref file is not yet.
+        raise Conflict(
+            f"Another process is creating branch '{branch}' at {remote.location.uri}; nothing was pushed.",
+            hint="Push again in a moment.",
+        ) from None
+
+
+# --- Notes down at a remote what only the pushing dataset knows: which branches contain everything of which others
+
+
+def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:
+    """Note down at the remote what a branch that was pushed has in common with its other branches.
+
+    A push makes one version at the remote, without the merges that it came from. Merging the same branch there again
+    would bring its rows twice.
+    """
+    table = refs.read_branches(local)
+    known = followed(table, remote.name)
+    pushed = known[branch]
+    there: RefTable | None = None
+    for other in known.values():
+        if other.branch == branch:
+            continue
+        for into, source, pair in _meetings(Graph(local, table), pushed, other):
+            there = refs.read_branches(remote.location) if there is None else there
+            if _note(remote, there, into, PinnedVersion(source.branch, pair.remote)):
+                there = None
+
+
+def _meetings(graph: Graph, one: Follows, other: Follows) -> Iterator[tuple[Follows, Follows, VersionPair]]:
+    """(branch whose newest version has it, branch, the newest version of that)."""
+    for into, source in ((one, other), (other, one)):
+        if into.newest is None or source.newest is None:
+            continue
+        tips = [
+            PinnedVersion(following_name(side.remote, side.branch), side.newest.local)
+            for side in (into, source)
+            if side.newest
+        ]
+        held = graph.held(*tips)
+        for pair in reversed(source.pairs):
+            node = node_of(graph, source, pair)
+            if held.get(node.chain, -1) >= node.version:
+                yield into, source, pair
+                break
+
+
+def _note(remote: Remote, there: RefTable, into: Follows, source: PinnedVersion) -> bool:
+    """Whether a note was written: only if the remote does not know the fact by itself."""
+    names = {None, *there.branches}
+    if into.newest is None or into.branch not in names or source.branch not in names:
+        return False
+    graph = Graph(remote.location, there)
+    at, node = PinnedVersion(into.branch, into.newest.remote), graph.origin(source)
+    if graph.origin(at).chain == node.chain or graph.inherits(at, node) or _is_noted(there, graph.node(at), node):
+        return False
+    if graph.held(at, source).get(node.chain, -1) >= node.version:
+        return False
+    holder = into.branch if into.branch is not None else source.branch
+    if holder is None:
+        return False
+    note = MergeNote(graph.identity(into.branch), at.version, node)
+    refs.replace_metadata(remote.location, holder, with_note(there.branches[holder].metadata, note))
+    return True
+
+
+def _is_noted(there: RefTable, at: Node, source: Node) -> bool:
+    return any(
+        note.into == at.chain
+        and note.at <= at.version
+        and note.source.chain == source.chain
+        and note.source.version >= source.version
+        for note in merged_notes(there.branches.values())
+    )

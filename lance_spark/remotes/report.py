@@ -1,0 +1,174 @@
+"""What a fetch, a pull or a push did, or would do: as values, as lines and as cards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from lance_spark.core.refs import MAIN
+from lance_spark.core.show import PLAIN, Card, Grid, Line, ShownInLines, counted, said, said_of_places, table_lines
+from lance_spark.merge.report import MergeResult
+
+State = Literal["new", "updated", "up to date", "begun again", "gone"]
+_WORDS = {"begun again": "begun again: the remote's branch was replaced by a new one", "gone": "gone at the remote"}
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What became of one branch of the remote."""
+
+    branch: str
+    into: str
+    """The local branch that follows it."""
+    state: State
+    before: int | None = None
+    """The remote's version that was fetched last."""
+    after: int | None = None
+    """The remote's version that the local branch has now."""
+    version: int | None = None
+    """Number of that version in the local branch."""
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Local branch, versions, what became of it."""
+        before, after = ("" if version is None else str(version) for version in (self.before, self.after))
+        versions = f"{before} -> {after}" if before and after and before != after else after or before
+        return self.into, versions, _WORDS.get(self.state, self.state)
+
+
+@dataclass(frozen=True, repr=False)
+class FetchResult(ShownInLines):
+    """What a fetch brought, or would bring."""
+
+    remote: str
+    uri: str
+    branches: tuple[Fetched, ...]
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def news(self) -> tuple[Fetched, ...]:
+        """The branches of which something was fetched, or that are gone."""
+        return tuple(branch for branch in self.branches if branch.state != "up to date")
+
+    def of(self, branch: str | None) -> Fetched | None:
+        """What became of a branch of the remote; None where it has no such branch."""
+        return next((fetched for fetched in self.branches if fetched.branch == (branch or MAIN)), None)
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "action": "fetch",
+            "remote": self.remote,
+            "uri": self.uri,
+            "branches": [dict(vars(branch)) for branch in self.branches],
+            "notes": list(self.notes),
+            "dry_run": self.dry_run,
+        }
+
+    def lines(self) -> Iterator[Line]:
+        """What is new, as a table; one line if nothing is."""
+        news = self.news
+        if news:
+            yield said_of_places(f"{'Would fetch' if self.dry_run else 'Fetched'} from {self.remote} ({self.uri}):")
+            yield from table_lines(("branch", "version", ""), [branch.row for branch in news])
+        else:
+            yield said(f"{self.remote} has nothing new ({counted(len(self.branches), 'branch', 'branches')}).")
+        yield from (said(f"Forget it: lance-git branch -d {branch.into}") for branch in news if branch.state == "gone")
+        yield from note_lines(self.notes)
+
+    def _card(self) -> Card:
+        did = "would bring" if self.dry_run else "brought"
+        news = ", ".join(branch.into for branch in self.news) or "nothing new"
+        grid = Grid(("branch", "version", "state"), tuple(branch.row for branch in self.branches))
+        return Card(type(self).__name__, f"{self.remote} {self.uri}", f"{did} {news}", grids=(grid,), notes=self.notes)
+
+
+@dataclass(frozen=True, repr=False)
+class PullResult(ShownInLines):
+    """What a pull brought."""
+
+    fetched: FetchResult
+    merged: MergeResult
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"action": "pull", "fetch": self.fetched.as_record(), "merge": self.merged.as_record()}
+
+    def lines(self) -> Iterator[Line]:
+        """What was fetched, if anything was, and merged."""
+        if self.fetched.news:
+            yield from self.fetched.lines()
+        yield from self.merged.lines()
+
+    def _card(self) -> Card:
+        fetched, merged = self.fetched._card(), self.merged._card()
+        notes = (*fetched.notes, *merged.notes)
+        return Card(
+            type(self).__name__, fetched.where, merged.summary, merged.facts, (*fetched.grids, *merged.grids), notes
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class PushResult(ShownInLines):
+    """What a push gave the remote, or would give it."""
+
+    remote: str
+    uri: str
+    branch: str
+    created: bool
+    """Whether the remote did not have the branch before."""
+    replayed: MergeResult | None
+    """None for a dry run that would create the branch."""
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def version(self) -> int | None:
+        """The version at the remote; None if it had everything."""
+        return None if self.replayed is None else self.replayed.version
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        replayed = None if self.replayed is None else self.replayed.as_record()
+        return {"action": "push", **vars(self), "replayed": replayed, "version": self.version, "notes": [*self.notes]}
+
+    def lines(self) -> Iterator[Line]:
+        """What the remote has now, or would have."""
+        done = self.replayed
+        if self.created:
+            yield said_of_places(f"Branch '{self.branch}' {self._made} at {self.remote} ({self.uri}).")
+        if done is None:
+            yield said("Its rows and files are counted when it is pushed.")
+        elif done.up_to_date:
+            yield said("Everything up to date.")
+        else:
+            if self.dry_run:
+                yield said(f"Would push {done.source} to {self.remote}, as one version of '{self.branch}':")
+            else:
+                yield said(f"Pushed {done.source} to {self.remote}, where it is {self.branch}@{done.version}.")
+            yield [(PLAIN, f"  {counted(done.summary.versions, 'version')}; "), *done.summary.line()]
+        if done is not None:
+            yield from done.further_lines()
+        yield from note_lines(self.notes)
+
+    @property
+    def _made(self) -> str:
+        return "would be created" if self.dry_run else "was created"
+
+    def _card(self) -> Card:
+        where = f"{self.remote} {self.uri}"
+        created = f"branch '{self.branch}' {self._made}" if self.created else ""
+        if self.replayed is None:
+            return Card(type(self).__name__, where, created, notes=self.notes)
+        done = replace(self.replayed, action="push")._card()
+        summary = "; ".join(part for part in (created, done.summary) if part)
+        versions = counted(self.replayed.summary.versions, "version")
+        facts = (("created", created), ("versions", versions), *done.facts)
+        return Card(type(self).__name__, where, summary, facts, done.grids, (*self.notes, *done.notes))
+
+
+def note_lines(notes: Iterable[str]) -> Iterator[Line]:
+    """What the user has to know besides."""
+    return (said_of_places(f"note: {note}") for note in notes)

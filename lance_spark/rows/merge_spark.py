@@ -1,0 +1,301 @@
+"""MERGE: rows of a source beside those of a table, and what becomes of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+from pyspark.sql import types as st
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.types_spark import wire_schema
+from lance_spark.engine.workers_spark import plainly
+from lance_spark.errors import InvalidOption
+from lance_spark.format.schema import ROW_ADDRESS, row_width
+from lance_spark.rows.files_lance import Lookup, rows_outside, with_matches
+from lance_spark.rows.rules import (
+    DELETE,
+    INSERT,
+    MERGING,
+    OPERATION,
+    SOURCE,
+    TARGET,
+    UPDATE,
+    Case,
+    ChangeResult,
+    Clause,
+    Found,
+    can_be_looked_up,
+    check_clauses,
+    check_columns,
+    estimated_bytes,
+    inserts,
+    join_of,
+    uses_index,
+)
+from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression, quoted
+from lance_spark.scan.lance import stored_schema
+from lance_spark.session.caches import refreshing
+from lance_spark.session.narrow_query import probe
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+if TYPE_CHECKING:
+    Values = Mapping[str, str | Column]
+    Condition = str | Column
+
+_MARK, _CLAUSE = "__source_row", "__clause"
+
+
+@dataclass(frozen=True)
+class RowMerge:
+    """A merge of rows that is being put together; :meth:`execute` runs it.
+
+    Conditions and values are SQL, or Columns, over ``target.`` and ``source.``; each row gets the first clause of its
+    case whose condition is true.
+    """
+
+    spark: SparkSession
+    location: DatasetLocation
+    branch: str | None
+    source: DataFrame
+    on: str | Column | tuple[str, ...]
+    """A condition, or key columns that both sides have. Keys that are null match nothing."""
+    clauses: tuple[Clause, ...] = ()
+
+    def when_matched_update_all(self, condition: Condition | None = None) -> RowMerge:
+        """Set all columns that the source has; other columns of the target stay."""
+        return self._with("matched", UPDATE, condition)
+
+    def when_matched_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
+        """Set these columns, given as expressions by name."""
+        return self._with("matched", UPDATE, condition, set)
+
+    def when_matched_delete(self, condition: Condition | None = None) -> RowMerge:
+        """Delete the target's row."""
+        return self._with("matched", DELETE, condition)
+
+    def when_not_matched_insert_all(self, condition: Condition | None = None) -> RowMerge:
+        """Insert the source's row; columns that the source lacks are null."""
+        return self._with("not matched", INSERT, condition)
+
+    def when_not_matched_insert(self, values: Values, condition: Condition | None = None) -> RowMerge:
+        """Insert a row of these values, expressions of the source by the target's column; other columns are null."""
+        return self._with("not matched", INSERT, condition, values)
+
+    def when_not_matched_by_source_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
+        """Set columns of rows of the target that no row of the source matches."""
+        return self._with("not matched by source", UPDATE, condition, set)
+
+    def when_not_matched_by_source_delete(self, condition: Condition | None = None) -> RowMerge:
+        """Delete rows of the target that no row of the source matches."""
+        return self._with("not matched by source", DELETE, condition)
+
+    @refreshing
+    def execute(self, message: str | None = None, retries: int = 0) -> ChangeResult:
+        """Run the merge as one version, with this commit message.
+
+        With ``retries`` it is computed again, so many times, where others changed the same rows meanwhile. Raises
+        InvalidOption, NotFound and SchemaMismatch for what does not fit, Refused where several source rows match one
+        row, and Conflict; then nothing was changed.
+        """
+        return change_rows(self.spark, self.change(), message, retries)
+
+    def change(self) -> RowChange:
+        """The merge as the engine takes it. Raises InvalidOption for clauses that make no sense."""
+        check_clauses(self.clauses)
+        return RowChange(
+            location=self.location,
+            branch=self.branch,
+            verb=MERGING,
+            actions=self._actions,
+            meets=self._meets,
+            inserts_by_key=inserts(self.clauses),
+            key=self.on if isinstance(self.on, tuple) else (),
+            sets=self._sets,
+        )
+
+    @property
+    def _sets(self) -> frozenset[str]:
+        """Columns that updates may set."""
+        updates = [clause for clause in self.clauses if clause.action == UPDATE]
+        named = [self.source.columns if clause.values is None else clause.values for clause in updates]
+        return frozenset(name for names in named for name in names)
+
+    def _with(self, case: Case, action: int, condition: Condition | None, values: Values | None = None) -> RowMerge:
+        if values is not None and not values:
+            raise InvalidOption(f"A clause for rows {case} sets no column.", hint="Give {'column': 'expression'}.")
+        return replace(self, clauses=(*self.clauses, Clause(case, action, condition, values)))
+
+    def _actions(self, pin: PinnedVersion) -> DataFrame:
+        rows = TargetRows(self.spark, self.location)
+        fields = {field.name: field for field in rows.schema(pin)}
+        for clause in self.clauses:
+            check_columns(list(clause.values or ()), list(fields))
+        self._check_sides(rows.schema(pin))
+        kept = rows.kept(pin, self._sets)
+        how = join_of(self.clauses)
+
+        def query(target: DataFrame) -> DataFrame:
+            return self._merged(self._joined(target, how), fields, kept)
+
+        # Rows of the table that no row of the source matches are not to be found by the source's keys.
+        if isinstance(self.on, tuple) and len(self.on) == 1 and how in ("inner", "right"):
+            source, (key,) = self._marked(), self.on
+            columns = rows.needed(pin, query) if is_worth_it(rows, pin, source, key) else None
+            if columns is not None:
+                return self._merged(looked_up(rows, pin, source, key, columns), fields, kept)
+        return rows.select(pin, query)
+
+    def _check_sides(self, schema: StructType) -> None:
+        """Raise Spark's error for a clause that names the side on which its rows are not: every value would be null."""
+        sides = {
+            "not matched": self.source.alias(SOURCE),
+            "not matched by source": probe(self.spark, schema).alias(TARGET),
+        }
+        for clause in self.clauses:
+            given = [*(clause.values or {}).values(), *([] if clause.condition is None else [clause.condition])]
+            if clause.case in sides and given:
+                sides[clause.case].select(*map(expression, given)).schema  # noqa: B018 - Spark analyzes it
+
+    def _marked(self) -> DataFrame:
+        """The source, whose rows a join tells from rows that are not there."""
+        return self.source.withColumn(_MARK, F.lit(True))
+
+    def _merged(self, joined: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]) -> DataFrame:
+        index = reduce(
+            lambda found, entry: found.when(self._applies(entry[1]), F.lit(entry[0])),
+            enumerate(self.clauses),
+            F.when(F.lit(False), F.lit(-1)),
+        )
+        values = self._values(joined, fields, kept)
+        chosen = joined.withColumn(_CLAUSE, index).where(F.col(_CLAUSE).isNotNull())
+        operation = _by_clause([F.lit(clause.action) for clause in self.clauses])
+        columns = [_by_clause([own[name] for own in values]).alias(name) for name in fields]
+        return chosen.select(operation.alias(OPERATION), F.col(f"{TARGET}.{ROW_ADDRESS}").alias(ROW_ADDRESS), *columns)
+
+    def _joined(self, target: DataFrame, how: str) -> DataFrame:
+        source = self._marked().alias(SOURCE)
+        if isinstance(self.on, tuple):
+            condition = reduce(
+                lambda left, right: left & right, [quoted(name, TARGET) == quoted(name, SOURCE) for name in self.on]
+            )
+        else:
+            condition = expression(self.on)
+        return target.alias(TARGET).join(source, condition, how)
+
+    def _applies(self, clause: Clause) -> Column:
+        here, there = F.col(f"{TARGET}.{ROW_ADDRESS}"), F.col(f"{SOURCE}.{_MARK}")
+        case = {
+            "matched": here.isNotNull() & there.isNotNull(),
+            "not matched": here.isNull(),
+            "not matched by source": there.isNull(),
+        }[clause.case]
+        return case if clause.condition is None else case & expression(clause.condition)
+
+    def _values(
+        self, joined: DataFrame, fields: Mapping[str, StructField], kept: frozenset[str]
+    ) -> list[dict[str, Column]]:
+        """What each clause sets each column to; nothing where the engine keeps what is there.
+
+        Clauses that set a column to the same get the very same Column.
+        """
+        nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
+        old = {name: quoted(name, TARGET) for name in fields if name not in kept}
+        whole = {name: quoted(name, SOURCE) for name in self.source.columns if name in fields}
+        if any(clause.values is None and clause.action != DELETE for clause in self.clauses):
+            whole = assigned(joined, whole, fields)
+        found = []
+        for clause in self.clauses:
+            if clause.action == DELETE:
+                found.append(nothing)
+                continue
+            given = whole
+            if clause.values is not None:
+                given = assigned(joined, {name: expression(value) for name, value in clause.values.items()}, fields)
+            found.append({**nothing, **(old if clause.action == UPDATE else {}), **given})
+        return found
+
+    def _meets(self, pin: PinnedVersion, fragments: Sequence[int]) -> bool:
+        rows = TargetRows(self.spark, self.location).fragments(pin, fragments)
+        return not self._joined(rows, "inner").isEmpty()
+
+
+def _by_clause(values: Sequence[Column]) -> Column:
+    """The value of the row's clause; each call of Spark's functions counts, as there are clauses times columns."""
+    first, *others = values
+    if all(value is first for value in others):
+        return first
+    found = F.when(F.col(_CLAUSE) == 0, first)
+    for position, value in enumerate(others, 1):
+        found = found.when(F.col(_CLAUSE) == position, value)
+    return found
+
+
+# --- A merge whose rows are found through an index on the key, where the source is small beside the table
+
+
+def is_worth_it(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: str) -> bool:
+    """Whether the source's keys should be looked up one by one."""
+    schema = rows.schema(pin)
+    stored = stored_schema(rows.location, pin)
+    if stored.get_field_index(key) < 0 or key not in source.columns or not _are_plain(source.columns, schema.names):
+        return False
+    if not can_be_looked_up(stored.field(key).type) or source.schema[key].dataType != schema[key].dataType:
+        return False
+    known = rows_outside(rows.location, pin, key)
+    if known is None:
+        return False
+    try:
+        given = wire_schema(source.schema)
+    except PySparkException:
+        return False  # a type that Spark hands to no Python function
+    # The table knows how long its vectors are. Taken for short lists, a source of few rows seems to have very many.
+    width = row_width(
+        stored.field(name) if stored.get_field_index(name) >= 0 else given.field(name) for name in given.names
+    )
+    size = estimated_bytes(_explained(rows, source))
+    return size is not None and uses_index(Found(known[0], known[1], size, width))
+
+
+def _are_plain(source: Sequence[str], table: Sequence[str]) -> bool:
+    """Whether columns beside the two sides, as structs, mean what they mean in a join."""
+    folded = [name.lower() for name in source]
+    return len({*folded}) == len(folded) and {SOURCE, TARGET}.isdisjoint([*folded, *(name.lower() for name in table)])
+
+
+def _explained(rows: TargetRows, source: DataFrame) -> str:
+    row = rows.spark.sql("EXPLAIN COST SELECT * FROM {source}", source=source).first()
+    return "" if row is None else str(row[0])
+
+
+def looked_up(rows: TargetRows, pin: PinnedVersion, source: DataFrame, key: str, columns: Sequence[str]) -> DataFrame:
+    """The source's rows, each beside the table's rows that have its key, in structs named as the sides of a merge.
+
+    Columns that only one side has can be named without it, as in a join. Of the table there are these columns and
+    the address.
+    """
+    table = rows.schema(pin)
+    fields = [field for field in table if field.name in {*columns, key}]
+    target = st.StructType([*(st.StructField(field.name, field.dataType) for field in fields)])
+    target = target.add(ROW_ADDRESS, st.LongType())
+    lookup = Lookup(rows.location, pin, key, wire_schema(target))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with plainly():
+            yield from with_matches(lookup, (SOURCE, TARGET), batches)
+
+    given = st.StructType([st.StructField(field.name, field.dataType) for field in source.schema])
+    schema = st.StructType([st.StructField(SOURCE, given), st.StructField(TARGET, target)])
+    found = source.mapInArrow(run, schema)
+    own = [quoted(name, SOURCE).alias(name) for name in source.columns if name not in table.names]
+    theirs = [quoted(name, TARGET).alias(name) for name in target.names if name not in source.columns]
+    return found.select(SOURCE, TARGET, *own, *theirs)

@@ -1,0 +1,268 @@
+"""The end of every change of rows: one version on top of the newest one, or a conflict and nothing."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import Engine, Work
+from lance_spark.errors import (
+    Conflict,
+    InvalidOption,
+    LanceSparkError,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+    may_have_happened,
+)
+from lance_spark.format.contents import Fragment
+from lance_spark.rows.commit_lance import (
+    DELETIONS,
+    Added,
+    DeletionItem,
+    Terms,
+    commit_deletions,
+    commit_rows,
+    delete_in_fragment,
+    discard,
+    find_commit,
+    rebase,
+)
+from lance_spark.rows.files_lance import take_row
+from lance_spark.rows.rules import ChangeResult, Prepared
+from lance_spark.scan.lance import Scan, ScanColumns, check_filter, count_rows, index_matches
+from lance_spark.storage import versions
+from lance_spark.storage.commits import (
+    attempts,
+    check_still_there,
+    check_writable,
+    left_after,
+    overtaken,
+    overwrite_without_rows,
+)
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.write.lance import read_target
+
+Meets = Callable[[PinnedVersion, Sequence[int]], bool]
+"""Whether a change would have changed or matched rows of fragments of a version."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """A change of rows whose files are written, with what its commit has to know."""
+
+    location: DatasetLocation
+    start: PinnedVersion
+    """The version it was computed on."""
+    change: Prepared
+    terms: Terms
+    meets: Meets | None
+    inserts_by_key: bool
+    check: Callable[[], None] | None = None
+    """Asked before each attempt to commit; raises what is to end the change."""
+
+
+def new_terms(verb: str, exclusive: bool, predicate: str, message: str | None) -> Terms:
+    """The terms of another attempt at a change."""
+    return Terms(verb, uuid.uuid4().hex, exclusive, predicate, message)
+
+
+def check_unambiguous(location: DatasetLocation, start: PinnedVersion, change: Prepared, key: tuple[str, ...]) -> None:
+    """Raise Refused, with the row's key, if two rows of the source would change one row; then delete all files."""
+    if change.twice is None:
+        return
+    row = take_row(location, start, change.twice, key)
+    with suppress(StorageFailure):
+        discard(location, start.branch, [change])
+    shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
+    raise Refused(
+        f"Several rows of the source match the row with {shown}: what becomes of it would depend on their order. "
+        "Nothing was changed.",
+        hint="Give a source with one row for each key, e.g. source.dropDuplicates([...]).",
+    )
+
+
+def finish(work: Finish) -> ChangeResult:
+    """Commit the change on the newest version of its branch, and return what it did.
+
+    Raises Conflict where commits in between changed the same rows, or rows that the change would have met; then its
+    files are deleted. After most StorageFailures it is not certain whether it was committed: files stay for cleanup.
+    """
+    tried: list[Prepared] = [work.change]
+    try:
+        version, change = _commit(work, tried)
+    except LanceSparkError as failure:
+        if isinstance(failure, PermissionDenied) and failure.before_commit:
+            undo = partial(discard, work.location, work.start.branch, tried)
+            raise failure.saying(left_after(undo, "files that were written")) from None
+        if not may_have_happened(failure):
+            with suppress(StorageFailure):  # why it failed is worth more to the user
+                discard(work.location, work.start.branch, tried)
+        raise
+    with suppress(StorageFailure):
+        _discard_replaced(work, tried, change)
+    return _result(version, change)
+
+
+def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepared]:
+    location, branch = work.location, work.start.branch
+    seen = work.start.version
+    for left in attempts():
+        head = pin_latest(location, branch)
+        change = work.change
+        if head != work.start:
+            check_still_there(location, work.start)
+            rebased = rebase(location, work.start, head, work.change)
+            change = rebased.change
+            tried.append(change)
+            _check_new_rows(work, rebased.added, seen)
+            seen = head.version
+        if work.check is not None:
+            work.check()
+        try:
+            return commit_rows(location, head, change, work.terms), change
+        except (Conflict, StorageFailure) as failure:
+            # The store may have taken the version and failed to say so: committed again, its rows would be there twice.
+            found = _look_for(work, head)
+            if found is not None:
+                return found, change
+            if isinstance(failure, StorageFailure) or not left:
+                raise
+    raise overtaken(branch)
+
+
+def _look_for(work: Finish, head: PinnedVersion) -> PinnedVersion | None:
+    return find_commit(work.location, head.branch, head.version, work.terms.identity)
+
+
+def _check_new_rows(work: Finish, added: Sequence[Added], seen: int) -> None:
+    """Raise Conflict if the change would have met rows that were added meanwhile, and were not looked at before."""
+    for entry in added:
+        looks = work.meets is not None and (work.inserts_by_key or not entry.appended)
+        if looks and entry.pin.version > seen and work.meets is not None and work.meets(entry.pin, entry.fragments):
+            raise Conflict(
+                f"Rows that the change would have met were added until version {entry.pin}, while it was computed. "
+                "Nothing was changed.",
+                hint="Run it again, or give retries=3 to have it computed again.",
+            )
+
+
+def _discard_replaced(work: Finish, tried: Sequence[Prepared], kept: Prepared) -> None:
+    """Delete deletion files that later ones stand for."""
+    used = set(kept.changed.values())
+    for change in tried:
+        left = {key: metadata for key, metadata in change.changed.items() if metadata not in used}
+        if left:
+            discard(work.location, work.start.branch, [Prepared(left, (), 0, 0, 0)])
+
+
+def _result(version: PinnedVersion, change: Prepared) -> ChangeResult:
+    files = [file for entry in change.written for file in json.loads(entry)["files"]]
+    deletions = sum(metadata is not None for metadata in change.changed.values())
+    return ChangeResult(
+        version=version,
+        rows_deleted=change.deleted,
+        rows_updated=change.updated,
+        rows_inserted=change.inserted,
+        files=len(files) + deletions,
+        bytes=sum(file["file_size_bytes"] or 0 for file in files),
+    )
+
+
+# --- Deleting rows on any branch: those that match a predicate, or all; one version, or none
+
+OPERATION = "delete"
+
+
+@dataclass(frozen=True)
+class DeleteResult:
+    """What a deletion did."""
+
+    version: PinnedVersion
+    """The new version; the newest one where no row was deleted."""
+    rows: int
+
+
+def delete_where(
+    location: DatasetLocation, branch: str | None, predicate: str, engine: Engine, message: str | None = None
+) -> DeleteResult:
+    """Delete the rows of a branch (None for main) that a predicate in Lance's SQL holds for, as one version.
+
+    Rows for which it is neither true nor false stay. Files are not written anew: each fragment with such rows gets a
+    deletion file, on the engine. Commits made meanwhile are kept, and only fragments that they changed are looked
+    into again; rows that are appended meanwhile are not deleted, unless the commit had to be tried again. Raises
+    InvalidOption for what is no predicate, NotFound, Refused and Conflict; then nothing was changed.
+    """
+    if not predicate.strip():
+        raise InvalidOption("The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate.")
+    check_writable(location, branch)
+    deleting = _Deleting(location, predicate, engine)
+    for left in attempts():
+        head = pin_latest(location, branch)
+        found = deleting.look(head)
+        rows = sum(count for count, _ in found.values())
+        if not rows:
+            return DeleteResult(head, 0)
+        try:
+            hit = {fragment: metadata for fragment, (count, metadata) in found.items() if count}
+            return DeleteResult(commit_deletions(location, head, predicate, hit, message), rows)
+        except Conflict:
+            if not left:
+                raise
+    raise overtaken(branch)
+
+
+def truncate(location: DatasetLocation, branch: str | None, message: str | None = None) -> DeleteResult:
+    """Delete all rows of a branch as one version; columns, comments and settings stay, indexes go.
+
+    Raises NotFound, Refused and Conflict; then nothing was changed.
+    """
+    check_writable(location, branch)
+    start = pin_latest(location, branch)
+    rows = count_rows(location, start)
+    if not rows:
+        return DeleteResult(start, 0)
+    schema = read_target(location, start).schema
+    return DeleteResult(overwrite_without_rows(location, start, schema, message), rows)
+
+
+_Found = tuple[int, "str | None"]
+"""How many rows of a fragment match, and what it is without them."""
+
+
+class _Deleting:
+    """What was found in fragments. Those that a commit in between left as they were are not looked into again."""
+
+    def __init__(self, location: DatasetLocation, predicate: str, engine: Engine) -> None:
+        self._location = location
+        self._predicate = predicate
+        self._engine = engine
+        self._known: dict[Fragment, _Found] = {}
+
+    def look(self, head: PinnedVersion) -> Mapping[int, _Found]:
+        """What there is to delete in each fragment of a version that may have such rows.
+
+        Fragments that an index knows to have none are not looked into. Raises InvalidOption for what is no predicate.
+        """
+        scan = Scan(self._location, head, ScanColumns(()), self._predicate)
+        check_filter(scan)
+        matches = index_matches(scan)
+        fragments = {fragment.id: fragment for fragment in versions.read_contents(self._location, head).fragments()}
+        if matches is not None:
+            may_match = {*matches.rows} | (fragments.keys() - matches.covered)
+            fragments = {key: fragment for key, fragment in fragments.items() if key in may_match}
+        wanted = [fragment for fragment in fragments.values() if fragment not in self._known]
+        if wanted:
+            work = Work(copies=len(wanted), copied_bytes=sum(fragment.size for fragment in wanted))
+            runner = self._engine.for_work(OPERATION, work)
+            items = [DeletionItem(self._location, head, fragment.id, self._predicate) for fragment in wanted]
+            table = runner.collect("delete", runner.flat_map("delete", items, delete_in_fragment, DELETIONS))
+            for row in table.to_pylist():
+                self._known[fragments[row["fragment"]]] = row["rows"], row["metadata"]
+        return {key: self._known[fragment] for key, fragment in fragments.items()}

@@ -1,0 +1,345 @@
+"""Reads rows, schemas and what indexes know of a filter from an open version, through pylance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import CorruptData, NotFound
+from lance_spark.format.contents import Fragment
+from lance_spark.format.manifest import RecordedSize, recorded_sizes
+from lance_spark.format.row_values import ADDRESS
+from lance_spark.format.schema import is_blob
+from lance_spark.format.versions import Deletions, Snapshot
+from lance_spark.scan.rules import (
+    PROBE_LIMIT,
+    FragmentSize,
+    IndexMatches,
+    ScanPartition,
+    answering_indexes,
+    row_address_set,
+)
+from lance_spark.storage import files
+from lance_spark.storage.datasets import open_pinned
+from lance_spark.storage.failures import translated
+
+if TYPE_CHECKING:
+    import lance
+
+
+@dataclass(frozen=True)
+class ScanColumns:
+    """What a scan returns: whole top-level columns, in order, as pylance is asked for them."""
+
+    names: tuple[str, ...]
+    with_row_id: bool = False
+    with_row_address: bool = False
+    blobs: Literal["blobs_descriptions", "all_binary"] = "blobs_descriptions"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One version and what to read of it; what an executor needs beside its partition."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    columns: ScanColumns
+    filter: str | None = None
+    batch_size: int = 65_536
+
+
+def schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColumns | None = None) -> pa.Schema:
+    """Arrow schema of a version as a scan returns it: blobs as descriptions or bytes, not as stored."""
+    return (_schema_of if pin.stamp is None else _kept_schema_of)(location, pin, columns)
+
+
+def _schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColumns | None) -> pa.Schema:
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading the schema"):
+        names = dataset.schema.names if columns is None else list(columns.names)
+        blobs = "blobs_descriptions" if columns is None else columns.blobs
+        projected: pa.Schema = dataset.scanner(columns=names, blob_handling=blobs).projected_schema
+        return projected
+
+
+_kept_schema_of = lru_cache(maxsize=64)(_schema_of)
+"""A plan asks several times, each time for a scanner of its own."""
+
+
+def stored_schema(location: DatasetLocation, pin: PinnedVersion) -> pa.Schema:
+    """Arrow schema of a version as it is stored, which is what filters refer to."""
+    stored: pa.Schema = open_pinned(location, pin).schema
+    return stored
+
+
+def column_names(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ...]:
+    """Names of the top-level columns."""
+    return tuple(open_pinned(location, pin).schema.names)
+
+
+def blob_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
+    """Names of the top-level columns that hold blobs."""
+    schema = open_pinned(location, pin).schema
+    return frozenset(field.name for field in schema if is_blob(field))
+
+
+def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None = None) -> int:
+    """Number of live rows; without a filter from metadata alone. Raises InvalidOption for one it cannot parse."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "counting rows" if filter is None else f"reading the filter {filter!r}"):
+        return int(dataset.count_rows(filter))
+
+
+def takes_row_addresses(location: DatasetLocation, pin: PinnedVersion) -> bool:
+    """Whether a filtered scan can be limited to row addresses: not with stable row ids or in the oldest format."""
+    dataset = open_pinned(location, pin)
+    return not dataset.has_stable_row_ids and dataset.data_storage_version != OLDEST_FORMAT
+
+
+def index_matches(scan: Scan) -> IndexMatches | None:
+    """The matching rows, when indexes alone answer the filter.
+
+    None if indexes cannot answer it alone, or if more than PROBE_LIMIT rows match: then planning falls back to bytes.
+    """
+    dataset = open_pinned(scan.location, scan.pin)
+    probe: dict[str, Any] = {
+        "columns": [],
+        "with_row_address": True,
+        "filter": scan.filter,
+        "limit": PROBE_LIMIT + 1,
+    }
+    with translated(scan.location, "planning the filter"):
+        names = answering_indexes(dataset.scanner(**probe).explain_plan(True))
+        covered = (_covered if scan.pin.stamp is None else _kept_covered)(scan.location, scan.pin, names)
+        if not covered:
+            return None
+        fragments = _fragments(dataset, sorted(covered))
+        addresses = dataset.scanner(fragments=fragments, **probe).to_table()["_rowaddr"]
+    if len(addresses) > PROBE_LIMIT:
+        return None
+    keys, counts = np.unique(addresses.to_numpy() >> 32, return_counts=True)
+    return IndexMatches(covered, dict(zip(keys.tolist(), counts.tolist(), strict=True)))
+
+
+def _covered(location: DatasetLocation, pin: PinnedVersion, names: frozenset[str]) -> frozenset[int]:
+    """Fragments of this version that every one of the named indexes covers."""
+    dataset = open_pinned(location, pin)
+    per_index = [
+        frozenset(fragment for segment in index.segments for fragment in segment.fragment_ids)
+        for index in dataset.describe_indices()
+        if index.name in names
+    ]
+    if not per_index or len(per_index) != len(names):
+        return frozenset()
+    return reduce(frozenset.intersection, per_index, frozenset(dataset.fragment_ids()))
+
+
+_kept_covered = lru_cache(maxsize=16)(_covered)
+"""Look-ups by the same key come one after the other; of 100,000 fragments these are large sets."""
+
+
+def check_filter(scan: Scan) -> None:
+    """Raise InvalidOption, with pylance's words, for a predicate it cannot parse or bind."""
+    dataset = open_pinned(scan.location, scan.pin)
+    with translated(scan.location, f"reading the filter {scan.filter!r}"):
+        dataset.scanner(columns=[], with_row_address=True, filter=scan.filter).explain_plan()
+
+
+def read_batches(scan: Scan, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of one partition, as pylance returns them."""
+    dataset = open_pinned(scan.location, scan.pin)
+    with translated(scan.location, "scanning"):
+        yield from dataset.scanner(**_arguments(dataset, scan, partition)).to_batches()
+
+
+def take_rows(scan: Scan, row_ids: Sequence[int]) -> list[pa.RecordBatch]:
+    """The rows with these ids, each of which is of a row that is there, in their order. Not for blobs."""
+    dataset = open_pinned(scan.location, scan.pin)
+    with translated(scan.location, "reading rows"):
+        # The public take() knows positions, not ids, and has to find the rows that were deleted before them.
+        found: pa.Table = dataset._take_rows(list(row_ids), columns=list(scan.columns.names))
+        return list(found.to_batches())
+
+
+def _arguments(dataset: lance.LanceDataset, scan: Scan, partition: ScanPartition) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "columns": list(scan.columns.names),
+        "fragments": _fragments(dataset, partition.fragment_ids),
+        "filter": scan.filter,
+        "limit": partition.limit,
+        "with_row_id": scan.columns.with_row_id,
+        "with_row_address": scan.columns.with_row_address,
+        "blob_handling": scan.columns.blobs,
+        "batch_size": scan.batch_size,
+    }
+    if partition.row_count is None:
+        return arguments
+    if scan.filter is None:
+        rows = partition.row_count if partition.limit is None else min(partition.limit, partition.row_count)
+        return {**arguments, "offset": partition.first_row, "limit": rows}
+    # Offset and limit count rows that passed the filter, so addresses limit the range of a filtered fragment.
+    allowed = row_address_set(partition.fragment_ids[0], partition.first_row, partition.row_count)
+    return {**arguments, "row_addr_allowlist": allowed, "prefilter": True}
+
+
+def _fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> list[lance.LanceFragment] | None:
+    if len(ids) == dataset._ds.count_fragments():
+        return None
+    return [fragment for fragment in map(dataset.get_fragment, ids) if fragment is not None]
+
+
+# --- Reads deletion files: which rows of a fragment are deleted in a version
+
+_OFFSETS = "row_id"
+"""Column of a deletion file that holds the deleted offsets."""
+
+
+def deleted_offsets(location: DatasetLocation, snapshot: Snapshot, fragment: Fragment) -> pa.Array:
+    """Offsets of the deleted rows of a fragment (uint32, ascending). Raises NotFound, CorruptData."""
+    return read_deletions(location, snapshot.pin, snapshot.deletions_of(fragment))
+
+
+def read_deletions(location: DatasetLocation, pin: PinnedVersion, deletions: Deletions | None) -> pa.Array:
+    """The offsets in a deletion file of a version, in the same way; none where there is no file."""
+    if deletions is None:
+        return pa.array([], pa.uint32())
+    root, path = deletions
+    content = files.read(DatasetLocation(root, location.options), path)
+    if content is None:
+        raise NotFound(
+            f"The deletion file {path} of {pin} is gone: {root} does not have it.",
+            hint="Without it no reader can read the version.",
+        )
+    return parse_deletions(path, content)
+
+
+def parse_deletions(path: str, content: bytes) -> pa.Array:
+    """The offsets in a deletion file (uint32, ascending). Raises CorruptData."""
+    try:
+        return _bitmap(content) if path.endswith(".bin") else _arrow(content)
+    except (pa.ArrowException, ValueError, KeyError) as problem:
+        raise CorruptData(f"The deletion file {path} is damaged: {problem}.") from None
+
+
+def _bitmap(content: bytes) -> pa.Array:
+    from pyroaring import BitMap
+
+    return pa.array(BitMap.deserialize(content), pa.uint32())
+
+
+def _arrow(content: bytes) -> pa.Array:
+    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
+    return table[_OFFSETS].combine_chunks().sort()
+
+
+# --- Rows and bytes of all fragments of a version, from its manifest
+
+OLDEST_FORMAT = "0.1"
+"""Its writers recorded wrong numbers of rows."""
+
+
+def fragment_sizes(location: DatasetLocation, pin: PinnedVersion) -> tuple[FragmentSize, ...]:
+    """One entry per fragment, in the order rows are returned. Reads the manifest only, and that once."""
+    return _list_fragments(location, pin) if pin.stamp is None else _kept_fragments(location, pin)
+
+
+def _list_fragments(location: DatasetLocation, pin: PinnedVersion) -> tuple[FragmentSize, ...]:
+    dataset = open_pinned(location, pin)
+    with translated(location, "listing fragments"):
+        # The public get_fragments() makes objects of every file of every fragment: of 100,000 that takes a second.
+        message = dataset._ds.serialized_manifest()
+        recorded = dataset.data_storage_version != OLDEST_FORMAT
+        return tuple([_size(dataset, size, recorded) for size in recorded_sizes(message)])
+
+
+_kept_fragments = lru_cache(maxsize=8)(_list_fragments)
+"""A plan asks several times, and a session of queries asks again and again: 100,000 fragments take 0.3 seconds."""
+
+
+def _size(dataset: lance.LanceDataset, size: RecordedSize, recorded: bool) -> FragmentSize:
+    """``recorded`` says whether the manifest's row counts are reliable."""
+    key, physical, deleted, stored = size
+    if recorded and physical is not None and deleted is not None:
+        return FragmentSize(key, physical, physical - deleted, stored)
+    fragment = dataset.get_fragment(key)
+    return FragmentSize(
+        key, physical if recorded and physical else fragment.physical_rows, fragment.count_rows(), stored
+    )
+
+
+# --- Reads the rows of single fragments, or some of their rows, through pylance
+
+ROW_ID, UPDATED = "_rowid", "_row_last_updated_at_version"
+
+
+class FragmentRows(NamedTuple):
+    """Rows of one fragment."""
+
+    fragment: int
+    offsets: pa.Array | None = None
+    """Physical offsets (uint32); None for all rows that are not deleted."""
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """A version and which of its rows to read."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    rows: tuple[FragmentRows, ...]
+
+
+def read_rows(source: RowSource, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows, with ``_rowaddr``; with ``_rowid`` if that is among the columns. Blobs come as descriptions."""
+    dataset = open_pinned(source.location, source.pin)
+    arguments = {
+        "columns": [name for name in columns if name != ROW_ID],
+        "with_row_address": True,
+        "with_row_id": ROW_ID in columns,
+        "blob_handling": "blobs_descriptions",
+    }
+    with translated(source.location, f"reading rows of {source.pin}"):
+        for part in source.rows:
+            if part.offsets is not None and not len(part.offsets):
+                continue
+            fragment = dataset.get_fragment(part.fragment)
+            for batch in dataset.scanner(fragments=[fragment], **arguments).to_batches():
+                chosen = batch if part.offsets is None else _chosen(batch, part.fragment, part.offsets)
+                if chosen.num_rows:
+                    yield chosen
+
+
+def _chosen(batch: pa.RecordBatch, fragment: int, offsets: pa.Array) -> pa.RecordBatch:
+    addresses = pc.add(offsets.cast(pa.uint64()), pa.scalar(fragment << 32, pa.uint64()))
+    return batch.filter(pc.is_in(batch.column(ADDRESS).cast(pa.uint64()), value_set=addresses))
+
+
+def read_columns(
+    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str], fragments: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of all rows of some fragments, in any order."""
+    dataset = open_pinned(location, pin)
+    with translated(location, f"reading rows of {pin}"):
+        selected = [dataset.get_fragment(number) for number in fragments]
+        yield from dataset.scanner(columns=list(columns), fragments=selected).to_batches()
+
+
+def live_rows(location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int]) -> dict[int, int]:
+    """How many rows of fragments are not deleted, where the manifest does not say it."""
+    dataset = open_pinned(location, pin)
+    with translated(location, f"counting rows of {pin}"):
+        return {number: int(dataset.get_fragment(number).count_rows()) for number in fragments}
+
+
+def stored_row_schema(location: DatasetLocation, pin: PinnedVersion) -> pa.Schema:
+    """The Arrow schema of a version, with blobs as they are stored."""
+    schema: pa.Schema = open_pinned(location, pin).schema
+    return schema

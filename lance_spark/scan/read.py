@@ -1,0 +1,168 @@
+"""Reading: one pinned version, a schema, partitions, rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import ReadOptions
+from lance_spark.errors import SchemaMismatch
+from lance_spark.format.schema import (
+    BLOB_BYTES,
+    ROW_ADDRESS,
+    ROW_COLUMNS,
+    ROW_ID,
+    add_row_columns,
+    project,
+    row_width,
+    unknown_column,
+    why_not,
+)
+from lance_spark.scan import lance
+from lance_spark.scan.lance import Scan, ScanColumns, fragment_sizes
+from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest, batch_rows, only_matching, plan_scan
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What a read will do: one scan, divided among tasks."""
+
+    scan: Scan
+    partitions: tuple[ScanPartition, ...]
+
+
+@dataclass(frozen=True)
+class PinnedRead:
+    """A read that has been resolved: from here on a branch may move without being noticed."""
+
+    location: DatasetLocation
+    pin: PinnedVersion
+    options: ReadOptions
+
+
+def read_schema(read: PinnedRead) -> pa.Schema:
+    """Arrow schema of the rows this read returns, in the dataset's own types."""
+    options = read.options
+    everything = lance.schema_of(read.location, read.pin, _columns(read, _all_names(read)))
+    paths = options.columns
+    named = {ROW_ID, ROW_ADDRESS}.intersection(paths or ())
+    if paths is not None and named:
+        paths = tuple(path for path in paths if path not in named)
+    chosen = project(everything, paths)
+    return add_row_columns(
+        chosen, options.with_row_id or ROW_ID in named, options.with_row_address or ROW_ADDRESS in named
+    )
+
+
+def read_for_spark(read: PinnedRead, wire: pa.Schema) -> pa.Schema:
+    """The dataset's columns that produce Spark's schema, which may come from the user's own ``.schema(...)``.
+
+    Raises NotFound for a column the dataset does not have, and SchemaMismatch for a type it cannot become.
+    """
+    available = {field.name: field for field in read_schema(read)}
+    for name in ROW_COLUMNS:
+        available.setdefault(name, pa.field(name, pa.int64()))
+    fields = []
+    for field in wire:
+        if field.name not in available:
+            raise unknown_column(field.name, list(available))
+        source = available[field.name]
+        if reason := why_not(source.type, field.type, drop_fields=True):
+            raise SchemaMismatch(
+                f"Column '{field.name}' is {source.type} and cannot be read as {field.type}: {reason}.",
+                hint="Leave the column's type to the dataset, or cast it in Spark.",
+            )
+        fields.append(source)
+    return pa.schema(fields)
+
+
+@dataclass(frozen=True)
+class MeasuredRead:
+    """A read before it is divided among tasks."""
+
+    scan: Scan
+    fragments: Sequence[FragmentSize]
+    """Those that can hold rows, with what an index tells of the filter."""
+    row_width: float
+    """Estimated bytes of one row that comes out."""
+    options: ReadOptions
+    exact: bool
+    """Whether the rows of the fragments are those that come out, and not only those that are looked at."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that come out at most."""
+        found = sum(fragment.live_rows for fragment in self.fragments)
+        return found if self.options.limit is None else min(found, self.options.limit)
+
+
+def plan_read(read: PinnedRead, schema: pa.Schema, cores: int) -> ReadPlan:
+    """The scan and its partitions. ``schema`` is what must come out, in the dataset's types.
+
+    Raises InvalidOption for a filter that pylance cannot parse or bind, before any task starts.
+    """
+    measured = measure_read(read, schema)
+    return ReadPlan(measured.scan, divide_read(measured, cores))
+
+
+def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
+    """What a read has to look at. Errors as of :func:`plan_read`."""
+    options = read.options
+    columns = _columns(read, tuple(name for name in schema.names if name not in (ROW_ID, ROW_ADDRESS)), schema)
+    width = row_width(schema) + _blob_bytes(read, columns)
+    scan = Scan(read.location, read.pin, columns, options.filter, options.batch_size or batch_rows(width))
+    fragments: Sequence[FragmentSize] = fragment_sizes(read.location, read.pin)
+    exact = options.filter is None
+    if options.filter is not None:
+        lance.check_filter(scan)
+        matches = lance.index_matches(scan)
+        if matches is not None:
+            exact = all(fragment.fragment_id in matches.covered for fragment in fragments)
+            fragments = only_matching(fragments, matches)
+    return MeasuredRead(scan, fragments, width, options, exact)
+
+
+def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:
+    """The partitions of a read."""
+    scan, options = measured.scan, measured.options
+    whole = row_width(lance.schema_of(scan.location, scan.pin))
+    request = ScanRequest(
+        row_width=measured.row_width,
+        column_share=min(1.0, measured.row_width / whole) if whole else 1.0,
+        split_size=options.split_size,
+        cores=cores,
+        filtered=options.filter is not None,
+        splittable=lance.takes_row_addresses(scan.location, scan.pin),
+        limit=options.limit,
+    )
+    return plan_scan(measured.fragments, request)
+
+
+def _blob_bytes(read: PinnedRead, columns: ScanColumns) -> int:
+    """Bytes to expect in each row beside what the types tell: blobs that are read whole."""
+    if columns.blobs != "all_binary":
+        return 0
+    return BLOB_BYTES * len(blob_names(read).intersection(columns.names))
+
+
+def blob_names(read: PinnedRead) -> frozenset[str]:
+    """Names of the columns that are blobs."""
+    return lance.blob_columns(read.location, read.pin)
+
+
+def _all_names(read: PinnedRead) -> tuple[str, ...]:
+    return tuple(lance.schema_of(read.location, read.pin).names)
+
+
+def _columns(read: PinnedRead, names: tuple[str, ...], schema: pa.Schema | None = None) -> ScanColumns:
+    produced = set() if schema is None else set(schema.names)
+    return ScanColumns(
+        names=names,
+        with_row_id=ROW_ID in produced,
+        with_row_address=ROW_ADDRESS in produced,
+        blobs="all_binary" if read.options.blob_handling == "bytes" else "blobs_descriptions",
+    )

@@ -1,0 +1,589 @@
+"""A search as it was asked for: checked on its own, not yet against a dataset. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from lance_spark import hints
+from lance_spark.core.show import meant
+from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
+from lance_spark.format.metadata import Segment
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob, unknown_column
+from lance_spark.indexes.rules import (
+    HAMMING,
+    KINDS,
+    METRICS,
+    TEXT,
+    Rows,
+    covered,
+    described_kind,
+    find_column,
+    fitting_kinds,
+    task_groups,
+)
+from lance_spark.search.text_rules import (
+    MatchQuery,
+    PhraseQuery,
+    TextQuery,
+    Wording,
+    columns_of,
+    on_column,
+    parts,
+    text_query,
+)
+
+RERANKS = ("rrf",)
+_METRICS = (*METRICS, HAMMING)
+_ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns", "where")
+"""Of a search, beside its options."""
+_HINTS = {
+    **dict.fromkeys(
+        ("language", "base_tokenizer", "stem"),
+        "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...).",
+    ),
+    **dict.fromkeys(("limit", "top_k", "topk", "n"), "How many rows come out is k=10."),
+    **dict.fromkeys(("query", "q"), "What is searched for is vector=[...], text='late storm', or both."),
+    **dict.fromkeys(("branch", "tag", "version"), "A search looks where the handle stands: t.checkout(branch='exp')."),
+}
+"""Of options that other tools have, or that belong elsewhere."""
+_EUCLIDEAN = "euclidean"
+_MOST = 2**31 - 1
+_LEAST_CANDIDATES = 100
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What may be said of a search beside what it looks for; see ``LanceTable.search``."""
+
+    metric: str | None = None
+    """l2, cosine or dot, of bytes hamming; None for that of the index, or l2."""
+    nprobes: int | None = None
+    """Partitions of an index that are looked into at least."""
+    refine_factor: int | None = None
+    """So many times k candidates of an index are compared by their exact distances."""
+    ef: int | None = None
+    """Candidates that a graph (HNSW) keeps at a time; at least k."""
+    use_index: bool = True
+    """False compares every vector."""
+    prefilter: bool = True
+    """Whether the filter comes before the search; False filters the k rows that were found."""
+    fast: bool = False
+    """Whether to leave out rows that no index covers."""
+    rerank: str = "rrf"
+    candidates: int | None = None
+    """Of a search by vector and text: rows of each that are ranked together."""
+    text_column: str | Sequence[str] | Mapping[str, float] | None = None
+    """The columns for the text, where ``column`` is that of the vector."""
+    phrase: bool = False
+    fuzziness: int = 0
+    operator: str = "or"
+    slop: int = 0
+
+
+@dataclass(frozen=True)
+class VectorPart:
+    """The vector of a search, or how each vector of a join is searched for."""
+
+    column: str | None
+    values: Any
+    """None in a join, whose vectors come later."""
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """The text of a search."""
+
+    query: TextQuery
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A search."""
+
+    k: int
+    filter: str | None
+    columns: tuple[str, ...] | None
+    options: SearchOptions
+    vector: VectorPart | None = None
+    text: TextPart | None = None
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether rows are ranked by both."""
+        return self.vector is not None and self.text is not None
+
+    @property
+    def depth(self) -> int:
+        """Rows that each of the two contributes; of a search by one, how many rows come out."""
+        if not self.is_hybrid:
+            return self.k
+        return max(self.k, self.options.candidates or max(_LEAST_CANDIDATES, 2 * self.k))
+
+
+def parse_search(
+    vector: Any,
+    text: object,
+    column: str | Sequence[str] | Mapping[str, float] | None,
+    common: tuple[int, str | None, str | Sequence[str] | None],
+    options: Mapping[str, Any],
+) -> SearchRequest:
+    """The search that arguments ask for; ``common`` are k, filter and columns. Raises InvalidOption."""
+    chosen = parse_options(options)
+    if vector is None and text is None:
+        raise InvalidOption("There is nothing to search for.", hint="Give vector=, text= or both.")
+    boosts = _boosts(column)
+    if vector is not None and not (column is None or isinstance(column, str)):
+        raise InvalidOption("A vector is searched for in one column.", hint="Name the columns for the text_column=.")
+    if chosen.text_column is not None and (vector is None or text is None):
+        raise InvalidOption(
+            "text_column is of a search by vector and text.", hint="Give column= for a search by one of them."
+        )
+    boosts = boosts if vector is None else _boosts(chosen.text_column)
+    wording = Wording(chosen.phrase, chosen.fuzziness, chosen.operator, chosen.slop)
+    if text is None and wording != Wording():
+        raise InvalidOption("phrase, fuzziness, operator and slop are of text.", hint="Give text=, or leave them out.")
+    return SearchRequest(
+        *_common(*common),
+        chosen,
+        None if vector is None else VectorPart(column, vector),  # type: ignore[arg-type]
+        None if text is None else TextPart(text_query(text, boosts, wording)),
+    )
+
+
+def parse_join(
+    column: str | None, common: tuple[int, str | None, str | Sequence[str] | None], options: Mapping[str, Any]
+) -> SearchRequest:
+    """A search whose vectors come later. Raises InvalidOption."""
+    return SearchRequest(*_common(*common), parse_options(options), VectorPart(column, None))
+
+
+def parse_options(given: Mapping[str, Any]) -> SearchOptions:
+    """Raises InvalidOption, with near names, for an option that there is not, and for values that cannot be."""
+    _check_names(given)
+    options = SearchOptions(**given)
+    if isinstance(options.metric, str):
+        metric = options.metric.lower()
+        options = replace(options, metric=METRICS[0] if metric == _EUCLIDEAN else metric)
+    for name in ("nprobes", "refine_factor", "ef", "candidates"):
+        _check_positive(name, getattr(options, name))
+    for name in ("use_index", "prefilter", "fast", "phrase"):
+        if not isinstance(getattr(options, name), bool):
+            raise InvalidOption(f"{name} is {getattr(options, name)!r}, and has to be True or False.")
+    if options.metric is not None and options.metric not in _METRICS:
+        raise InvalidOption(f"There is no metric '{options.metric}'.", hint=meant(str(options.metric), _METRICS))
+    if options.rerank not in RERANKS:
+        raise InvalidOption(f"There is no way to rank '{options.rerank}'.", hint=f"There is {', '.join(RERANKS)}.")
+    if options.fast and not options.use_index:
+        raise InvalidOption("fast=True looks only into indexes, and use_index=False into none.")
+    return options
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    known = [field.name for field in fields(SearchOptions)]
+    for name in given:
+        if name not in known:
+            hint = _HINTS.get(name) or meant(name, [*_ARGUMENTS, *known])
+            raise InvalidOption(f"A search has no option '{name}'.", hint=hint)
+
+
+def _common(
+    k: int, filter: str | None, columns: str | Sequence[str] | None
+) -> tuple[int, str | None, tuple[str, ...] | None]:
+    _check_positive("k", k, missing=False)
+    return k, filter, parse_shown(filter, columns)
+
+
+def parse_shown(filter: object, columns: object) -> tuple[str, ...] | None:
+    """The columns that were named; None for all. Raises InvalidOption for these, and for a filter that is no text."""
+    if filter is not None and not isinstance(filter, str):
+        raise InvalidOption(f"filter is {filter!r}, and has to be text.", hint="Such as \"lang = 'de'\": Lance's SQL.")
+    if filter is not None and not filter.strip():
+        raise InvalidOption("The filter is empty.", hint="Leave it out, or give one such as lang = 'de'.")
+    return None if columns is None else _names("columns", columns)
+
+
+def _names(argument: str, given: object) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidOption(f"{argument} is {given!r}, and has to be a name, or a list of names.")
+    return names
+
+
+def check_name(column: object) -> str:
+    """The name of a column. Raises InvalidOption for what is none."""
+    if not isinstance(column, str):
+        raise InvalidOption(f"A column is given by its name, not as {type(column).__name__}.")
+    return column
+
+
+def _check_positive(name: str, value: Any, missing: bool = True) -> None:
+    if value is None and missing:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidOption(f"{name} is {value!r}, and has to be a whole number, 1 or more.")
+    if value > _MOST:
+        raise InvalidOption(f"{name} is {value}, and can be {_MOST:,} at most.")
+
+
+def _boosts(columns: str | Sequence[str] | Mapping[str, float] | None) -> dict[str, float] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        return {columns: 1.0}
+    if isinstance(columns, Mapping):
+        found = dict(columns)
+        _names("column", list(found))
+    else:
+        found = dict.fromkeys(_names("column", columns), 1.0)
+    if not found:
+        raise InvalidOption("There is no column to search in.", hint="Name one, or leave column= out.")
+    return found
+
+
+# --- Which column and which index a search means, and whether they fit what it looks for
+# Pure.
+
+DISTANCE, SCORE, RELEVANCE = "_distance", "_score", "_relevance_score"
+QUERY_INDEX = "query_index"
+"""What pylance calls the place of a query among several."""
+
+
+@dataclass(frozen=True)
+class ColumnIndex:
+    """An index that answers searches of one column."""
+
+    name: str
+    settings: Mapping[str, Any]
+    segments: tuple[Segment, ...]
+
+    def live(self, rows: Rows) -> tuple[str, ...]:
+        """The segments that cover rows that are there."""
+        return tuple(each.uuid for each in self.segments if any(rows.get(fragment) for fragment in each.fragments))
+
+    def uncovered(self, rows: Rows) -> list[int]:
+        """Fragments with rows that it does not cover."""
+        known = covered(self.segments)
+        return sorted(fragment for fragment, count in rows.items() if count and fragment not in known)
+
+
+def is_plain_text(type: pa.DataType) -> bool:
+    """Whether a column of that type holds a text in each row."""
+    return bool(pt.is_string(type) or pt.is_large_string(type))
+
+
+def vector_index(
+    indexes: Mapping[str, Sequence[Segment]], settings: Mapping[str, Mapping[str, Any]], column: str, metric: str | None
+) -> ColumnIndex | None:
+    """The index of a column that answers for a metric: the first one by name. ``settings`` are by index."""
+    for name, segments in indexes.items():
+        kind = described_kind(segments[0].index_type)
+        fits = kind is not None and kind.is_vector and list(segments[0].columns) == [column]
+        told = settings[name].get("metric")
+        if fits and told is not None and metric in (None, told):
+            return ColumnIndex(name, settings[name], tuple(segments))
+    return None
+
+
+def bound_text(schema: pa.Schema, query: TextQuery, indexed: Sequence[str]) -> TextQuery:
+    """The query with its columns, each of which holds text. ``indexed`` are columns with a text index.
+
+    Raises NotFound, SchemaMismatch, InvalidOption.
+    """
+    texts = [field.name for field in schema if _is_text(field.type)]
+    if None in columns_of(query):
+        query = on_column(query, the_only([name for name in texts if name in indexed] or texts, "text"))
+    for column in columns_of(query):
+        field = find_column(schema, str(column))
+        if not _is_text(field.type):
+            raise SchemaMismatch(f"Column '{column}' is {field.type}, and holds no text.", hint=those("Text is", texts))
+    return query
+
+
+def text_indexes(
+    indexes: Mapping[str, Sequence[Segment]], settings: Mapping[str, Mapping[str, Any]]
+) -> dict[str, ColumnIndex]:
+    """The text indexes, by column."""
+    found: dict[str, ColumnIndex] = {}
+    for name, segments in indexes.items():
+        kind = described_kind(segments[0].index_type)
+        if kind is not None and kind.family == TEXT and len(segments[0].columns) == 1:
+            found.setdefault(segments[0].columns[0], ColumnIndex(name, settings[name], tuple(segments)))
+    return found
+
+
+def later_fragments(index: ColumnIndex, rows: Rows) -> list[int]:
+    """Fragments with rows whose segments were built for a later version than the first segments were."""
+    built = {segment.uuid: segment.dataset_version or 0 for segment in index.segments}
+    first = min(built.values())
+    later = covered(segment for segment in index.segments if built[segment.uuid] > first)
+    return sorted(fragment for fragment in later if rows.get(fragment))
+
+
+def check_phrases(query: TextQuery, indexes: Mapping[str, ColumnIndex]) -> None:
+    """Raise InvalidOption for a phrase in a column whose index does not know where words are."""
+    for part in parts(query):
+        index = indexes.get(str(part.column)) if isinstance(part, PhraseQuery) else None
+        if index is not None and index.settings.get("with_position") is False:
+            raise InvalidOption(
+                f"The index '{index.name}' does not know where in a text words are, which a phrase needs.",
+                hint=hints.create_index(
+                    index.segments[0].columns[0], kind="inverted", with_position=True, replace=True
+                ),
+            )
+
+
+def check_fuzzy(query: TextQuery, lacking: Mapping[str, bool]) -> None:
+    """Raise InvalidOption for words with fuzziness where pylance would not find all: it takes words from the index.
+
+    ``lacking`` are columns with rows that no index covers, and whether they have an index at all.
+    """
+    for part in parts(query):
+        if not isinstance(part, MatchQuery) or not part.fuzziness or part.column is None or part.column not in lacking:
+            continue
+        index = lacking[part.column]
+        make = hints.OPTIMIZE_INDEXES if index else hints.create_index(part.column, kind="inverted")
+        raise InvalidOption(
+            f"Column '{part.column}' has rows that no index covers, and words with fuzziness are not found in these.",
+            hint=hints.of(make, " covers them", "; fast=True leaves them out." if index else "."),
+        )
+
+
+def check_measures(schema: pa.Schema, measures: Sequence[str]) -> None:
+    """Raise SchemaMismatch for a column that has the name, and not the type, of what pylance adds."""
+    for name in measures:
+        if name in schema.names and schema.field(name).type != pa.float32():
+            raise SchemaMismatch(
+                f"The table has a column '{name}', {schema.field(name).type}, as pylance calls what it adds.",
+                hint=hints.of("Rename it: ", hints.rename_column(name), "."),
+            )
+
+
+def no_index(column: str, type: pa.DataType, family: str, metric: str | None = None) -> NotFound:
+    """The error for fast=True where there is no index of that family."""
+    of = f" for the metric {metric}" if metric else ""
+    kinds = ", ".join(kind for kind in fitting_kinds(type) if KINDS[kind].family == family)
+    make = f"Make one: t.indexes.create('{column}', kind=...), of {kinds}; or leave" if kinds else "Leave"
+    return NotFound(
+        f"Column '{column}' has no {family} index{of} here, and fast=True looks into nothing else.",
+        hint=f"{make} fast=True out.",
+    )
+
+
+def shown_columns(schema: pa.Schema, wanted: Sequence[str] | None, measures: Sequence[str]) -> tuple[str, ...]:
+    """The columns that come out, without those that the search adds. Blobs only if nobody asks: they are left out.
+
+    Raises NotFound, InvalidOption.
+    """
+    blobs = {field.name for field in schema if is_blob(field)}
+    if wanted is None:
+        chosen = tuple(name for name in schema.names if name not in blobs)
+    else:
+        chosen = tuple(name for name in wanted if name not in measures)
+    for name in chosen:
+        if name in blobs:
+            raise InvalidOption(
+                f"Column '{name}' holds blobs, which a search does not fetch.",
+                hint="Take _rowid along, and read the blobs of these rows.",
+            )
+        if name not in schema.names and name not in (ROW_ID, ROW_ADDRESS):
+            raise unknown_column(name, [*schema.names, ROW_ID, ROW_ADDRESS])
+        if chosen.count(name) > 1:
+            raise InvalidOption(f"Column '{name}' is named twice.")
+    taken = [name for name in chosen if name in measures]
+    if taken:
+        raise InvalidOption(
+            f"Column '{taken[0]}' has the name of what the search adds.", hint="List other columns in columns=."
+        )
+    return chosen
+
+
+def _is_text(type: pa.DataType) -> bool:
+    if pt.is_list(type) or pt.is_large_list(type):
+        return _is_text(type.value_type)
+    return is_plain_text(type)
+
+
+# --- Which column is meant where none was named
+# Pure.
+
+
+def the_only(names: Sequence[str], what: str) -> str:
+    """The one column that holds what is searched. Raises SchemaMismatch for none, InvalidOption for several."""
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise SchemaMismatch(f"There is no column with {what} to search in.")
+    raise InvalidOption(
+        f"{len(names)} columns hold {what}: {', '.join(names)}.", hint=f"Name one: column='{names[0]}'."
+    )
+
+
+def those(what: str, names: Sequence[str]) -> str:
+    """A hint: the columns that hold it."""
+    return f"{what} in {', '.join(names)}." if names else "There is no such column."
+
+
+# --- Which tasks answer a search
+# Pure.
+#
+# A vector is searched for in segments of an index, which give candidates with the distances that they know, and in
+# groups of fragments that no segment covers, which give exact ones. pylance does the same in one process; the tasks
+# together find what it finds there.
+
+FLAT_BYTES = 64 * 2**20
+"""Vectors that are compared one by one: fewer bytes are not worth a task of their own."""
+SEGMENT_BYTES = 64 * 2**20
+"""Segments of fewer bytes share a task."""
+
+
+class WholeTask(NamedTuple):
+    """Everything, by pylance alone."""
+
+
+class SegmentTask(NamedTuple):
+    """Some segments of the index."""
+
+    segments: tuple[str, ...]
+
+
+class FlatTask(NamedTuple):
+    """All vectors of some fragments."""
+
+    fragments: tuple[int, ...]
+
+
+class TextTask(NamedTuple):
+    """The text, in all segments and fragments: how often words are in all texts decides about every score."""
+
+
+Task = WholeTask | SegmentTask | FlatTask | TextTask
+
+
+def vector_tasks(
+    segments: Sequence[Segment], flat: Collection[int], rows: Rows, width: float, side_by_side: int
+) -> tuple[Task, ...]:
+    """The tasks for one vector. ``width`` is the bytes of a vector, ``flat`` what no segment covers."""
+    live = [segment for segment in segments if any(rows.get(fragment) for fragment in segment.fragments)]
+    tasks: list[Task] = [SegmentTask(names) for names in _packed(live, side_by_side)]
+    amount = sum(rows[fragment] for fragment in flat) * width
+    count = max(1, min(len(flat), side_by_side, round(amount / FLAT_BYTES)))
+    tasks += [FlatTask(tuple(group)) for group in task_groups(flat, rows, count)]
+    return tuple(tasks)
+
+
+def _packed(segments: Sequence[Segment], most: int) -> list[tuple[str, ...]]:
+    """Segments for each task, about as many bytes in each."""
+    sizes: Mapping[str, int] = {segment.uuid: segment.size_bytes or 0 for segment in segments}
+    count = min(len(segments), most, max(1, sum(sizes.values()) // SEGMENT_BYTES))
+    bins: list[list[str]] = [[] for _ in range(count)]
+    filled = [0] * count
+    for uuid in sorted(sizes, key=lambda each: (-sizes[each], each)):
+        least = filled.index(min(filled))
+        bins[least].append(uuid)
+        filled[least] += max(1, sizes[uuid])
+    return [tuple(names) for names in bins]
+
+
+def bytes_to_look_at(segments: Sequence[Segment], flat_rows: int, width: float, filtered_rows: int) -> int:
+    """About how many bytes a search reads.
+
+    An index is read in parts, and a filter without an index of its own has to be asked about every row.
+    """
+    indexed = sum(segment.size_bytes or 0 for segment in segments) // 16
+    return int(indexed + flat_rows * width + filtered_rows * 8)
+
+
+# --- From the answers of tasks to one answer
+# Pure: Arrow tables in and out.
+
+SOURCE, VALUE = "source", "value"
+APPROXIMATE, EXACT, FOUND = 0, 1, 2
+"""Distances as an index knows them, distances, scores of text."""
+CANDIDATES = pa.schema(
+    [
+        pa.field(SOURCE, pa.int8(), nullable=False),
+        pa.field(ROW_ID, pa.int64(), nullable=False),
+        pa.field(ROW_ADDRESS, pa.int64(), nullable=False),
+        pa.field(VALUE, pa.float32(), nullable=False),
+    ]
+)
+"""What tasks answer: rows, and how near or good they are."""
+_RRF = 60
+"""What the first rank is divided by, minus one: as in the paper on reciprocal rank fusion, and in other tools."""
+Rescore = Callable[[list[int]], npt.NDArray[np.float32]]
+"""The exact distances of rows, by their ids."""
+
+
+def best(table: pa.Table, count: int, largest: bool = False) -> pa.Table:
+    """The first rows of CANDIDATES in order: by value, then by row id, as pylance orders. No row twice, no NaN."""
+    table = table.filter(pc.is_finite(table[VALUE]))
+    order = pc.sort_indices(table, sort_keys=[(VALUE, "descending" if largest else "ascending"), (ROW_ID, "ascending")])
+    table = table.take(order)
+    _, first = np.unique(table[ROW_ID].to_numpy(), return_index=True)
+    if len(first) < table.num_rows:
+        table = table.take(pa.array(np.sort(first)))
+    return table.slice(0, count)
+
+
+def nearest(table: pa.Table, count: int, kept: int, rescore: Rescore | None) -> pa.Table:
+    """The nearest rows of all tasks.
+
+    Of what an index found ``kept`` rows stay; with ``rescore`` these are compared with the others by their exact
+    distances. Without, no other ones are there.
+    """
+    near = best(table.filter(pc.equal(table[SOURCE], APPROXIMATE)), kept)
+    exact = table.filter(pc.equal(table[SOURCE], EXACT))
+    if rescore is not None and near.num_rows:
+        ids = near[ROW_ID].to_pylist()
+        near = near.set_column(near.schema.get_field_index(VALUE), CANDIDATES.field(VALUE), pa.array(rescore(ids)))
+    return best(pa.concat_tables([near, exact]), count)
+
+
+def found(table: pa.Table, count: int) -> pa.Table:
+    """The rows with the best scores of their text."""
+    return best(table.filter(pc.equal(table[SOURCE], FOUND)), count, largest=True)
+
+
+def measured(table: pa.Table, name: str) -> pa.Table:
+    """CANDIDATES as what comes out: ids, and the measure by its name."""
+    return table.select([ROW_ID, ROW_ADDRESS, VALUE]).rename_columns([ROW_ID, ROW_ADDRESS, name])
+
+
+def fused(near: pa.Table, matching: pa.Table, count: int) -> pa.Table:
+    """Both lists as one, by reciprocal ranks: a row has 1 / (60 + rank) of each list that it is in.
+
+    Ties: the nearer row, then that with the better score, then by row id.
+    """
+    lists = [(near, DISTANCE), (matching, SCORE)]
+    values: list[dict[int, float]] = []
+    points: dict[int, float] = {}
+    addresses: dict[int, int] = {}
+    for table, _ in lists:
+        ids = table[ROW_ID].to_pylist()
+        values.append(dict(zip(ids, table[VALUE].to_pylist(), strict=True)))
+        addresses.update(zip(ids, table[ROW_ADDRESS].to_pylist(), strict=True))
+        for rank, row in enumerate(ids, 1):
+            points[row] = points.get(row, 0.0) + 1.0 / (_RRF + rank)
+    distances, scores = values
+
+    def place(row: int) -> tuple[float, float, float, int]:
+        return -points[row], distances.get(row, float("inf")), -scores.get(row, float("-inf")), row
+
+    rows = sorted(points, key=place)[:count]
+    return pa.table(
+        {
+            ROW_ID: pa.array(rows, pa.int64()),
+            ROW_ADDRESS: pa.array([addresses[row] for row in rows], pa.int64()),
+            DISTANCE: pa.array([distances.get(row) for row in rows], pa.float32()),
+            SCORE: pa.array([scores.get(row) for row in rows], pa.float32()),
+            RELEVANCE: pa.array([points[row] for row in rows], pa.float32()),
+        }
+    )

@@ -1,0 +1,305 @@
+"""Searches: a request against a version, checked before any task starts, then tasks, then one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark import hints
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.local import LOCAL, Frame, Runner, Work
+from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, unknown_column
+from lance_spark.indexes.indexes import Look, look_at
+from lance_spark.indexes.lance import all_details
+from lance_spark.indexes.rules import TEXT, VECTOR, check_metric, described_kind, find_column, settings_of
+from lance_spark.scan.lance import Scan, ScanColumns, check_filter
+from lance_spark.scan.read import PinnedRead, ReadPlan, plan_read, read_schema
+from lance_spark.search.duplicate_rules import Signer
+from lance_spark.search.duplicates_lance import DuplicatesWork
+from lance_spark.search.lance import Near, SearchWork, find_candidates, finish_search, has_changed_rows
+from lance_spark.search.rules import (
+    CANDIDATES,
+    DISTANCE,
+    QUERY_INDEX,
+    RELEVANCE,
+    SCORE,
+    ColumnIndex,
+    SearchRequest,
+    Task,
+    TextTask,
+    WholeTask,
+    bound_text,
+    bytes_to_look_at,
+    check_fuzzy,
+    check_measures,
+    check_phrases,
+    is_plain_text,
+    later_fragments,
+    no_index,
+    shown_columns,
+    text_indexes,
+    vector_index,
+    vector_tasks,
+)
+from lance_spark.search.text_rules import TextQuery, columns_of
+from lance_spark.search.vector_rules import (
+    QueryVector,
+    as_vector,
+    check_alone,
+    check_direction,
+    check_refined,
+    effective_metric,
+    has_several,
+    vector_column,
+)
+from lance_spark.storage.datasets import open_pinned
+
+OPERATION = "search"
+_TEXT_WIDTH = 256
+"""A guess: bytes of a text."""
+
+
+@dataclass(frozen=True)
+class PreparedSearch:
+    """A search of one version that can be carried out."""
+
+    work: SearchWork
+    schema: pa.Schema
+    """What comes out, in the dataset's types."""
+    look: Look
+    index: ColumnIndex | None
+    """Of the vectors."""
+    flat: tuple[int, ...]
+    """Fragments whose vectors are compared one by one."""
+    field: pa.Field | None
+    """The column of vectors."""
+    text_bytes: int = 0
+    """Of texts that no index covers."""
+
+    @property
+    def size(self) -> Work:
+        """How much there is to look at."""
+        rows = self.look.rows
+        filtered = sum(rows.values()) if self.work.filter is not None else 0
+        width = row_width([self.field]) if self.field is not None else 0.0
+        segments = self.index.segments if self.index is not None else ()
+        flat_rows = sum(rows[fragment] for fragment in self.flat)
+        return Work(read_bytes=bytes_to_look_at(segments, flat_rows, width, filtered) + self.text_bytes)
+
+
+def prepare_search(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
+    """Check a search against a version: its columns, indexes and filter. Reads metadata only.
+
+    Raises NotFound, SchemaMismatch and InvalidOption.
+    """
+    look = look_at(location, pin)
+    options = request.options
+    measures = [DISTANCE] * (request.vector is not None) + [SCORE] * (request.text is not None)
+    measures += [RELEVANCE] * request.is_hybrid
+    check_measures(look.schema, [name for name in measures if name != RELEVANCE])
+    columns = shown_columns(look.schema, request.columns, measures)
+    schema = found_schema(look.schema, columns, measures)
+    if request.filter is not None:
+        check_filter(Scan(location, pin, ScanColumns(()), request.filter))
+    work = SearchWork(
+        location=location,
+        pin=pin,
+        k=request.k,
+        depth=request.depth,
+        filter=request.filter,
+        prefilter=options.prefilter or request.filter is None,
+        fast=options.fast,
+        columns=columns,
+        wire=schema,
+        keeps_ids=look.contents.has_stable_row_ids,
+    )
+    prepared = PreparedSearch(work, schema, look, None, (), None)
+    if request.vector is not None:
+        prepared = _with_vector(prepared, request)
+    if request.text is not None:
+        prepared = _with_text(prepared, request.text.query)
+    return prepared
+
+
+def prepare_join(location: DatasetLocation, pin: PinnedVersion, request: SearchRequest) -> PreparedSearch:
+    """Check a search whose vectors come later. Raises as :func:`prepare_search`."""
+    prepared = prepare_search(location, pin, request)
+    if QUERY_INDEX in prepared.look.schema.names:
+        raise SchemaMismatch(
+            f"The table has a column '{QUERY_INDEX}', as pylance calls its own when it searches for many vectors.",
+            hint=hints.of("Rename it: ", hints.rename_column(QUERY_INDEX), "; or search for one vector at a time."),
+        )
+    assert prepared.field is not None
+    check_alone(prepared.field)
+    # What a join finds is compared by exact distances in its own way.
+    return replace(prepared, work=replace(prepared.work, rescored=False))
+
+
+def carry_out(prepared: PreparedSearch, wire: pa.Schema, runner: Runner) -> Frame:
+    """The rows that a search finds, in their order, in the types of ``wire``.
+
+    In this process pylance searches alone. On executors its index's segments and groups of other fragments are tasks,
+    and the text is one.
+    """
+    work = replace(prepared.work, wire=wire)
+    if runner.name == LOCAL:
+        tasks = _whole(work)
+        work = replace(work, rescored=False)
+    else:
+        tasks = plan_tasks(prepared, runner.parallelism)
+    frame = runner.flat_map("search", tasks, partial(find_candidates, work), CANDIDATES)
+    return runner.reduce("rank what was found", frame, partial(finish_search, work), wire)
+
+
+def here(work: SearchWork) -> Iterator[pa.RecordBatch]:
+    """The rows that a search finds, by pylance alone, in this process."""
+    work = replace(work, rescored=False)
+    return finish_search(work, (batch for task in _whole(work) for batch in find_candidates(work, task)))
+
+
+def plan_tasks(prepared: PreparedSearch, side_by_side: int) -> tuple[Task, ...]:
+    """The tasks on executors."""
+    work = prepared.work
+    if work.near is None or not work.prefilter:
+        return _whole(work)
+    assert prepared.field is not None
+    if work.near.indexed and has_several(prepared.field):
+        return _whole(work)  # What segments guess cannot be compared.
+    segments = prepared.index.segments if prepared.index is not None and work.near.indexed else ()
+    tasks = vector_tasks(segments, prepared.flat, prepared.look.rows, row_width([prepared.field]), side_by_side)
+    return (*tasks, TextTask()) if work.text is not None else tasks
+
+
+def _whole(work: SearchWork) -> tuple[Task, ...]:
+    near = work.near is not None and not (work.fast and not work.near.segments)
+    return ((WholeTask(),) if near else ()) + ((TextTask(),) if work.text is not None else ())
+
+
+def _with_vector(prepared: PreparedSearch, request: SearchRequest) -> PreparedSearch:
+    look, options = prepared.look, request.options
+    assert request.vector is not None
+    field = vector_column(look.schema, request.vector.column)
+    check_metric(field.name, field.type, options.metric)
+    index = None
+    if options.use_index:
+        index = vector_index(look.indexes, _all_settings(look), field.name, options.metric)
+    if index is None and options.fast:
+        raise no_index(field.name, field.type, VECTOR, options.metric)
+    metric = effective_metric(options.metric, index, field)
+    if not check_refined(field, index, options.refine_factor, options.fast):
+        index = None
+    candidates = request.depth * (options.refine_factor or 1)
+    if options.ef is not None and options.ef < candidates:
+        raise InvalidOption(
+            f"ef is {options.ef}, and has to be at least the {candidates} candidates.",
+            hint="They are k times refine_factor; leave ef out, and pylance chooses it.",
+        )
+    chosen = (options.nprobes, options.refine_factor, options.ef)
+    near = Near(field.name, metric, index is not None, index.live(look.rows) if index is not None else (), *chosen)
+    every = [fragment for fragment, count in look.rows.items() if count]
+    flat = () if options.fast else tuple(index.uncovered(look.rows) if index is not None else every)
+    rescored = index is not None and (bool(flat) or options.refine_factor is not None) and not has_several(field)
+    work = replace(prepared.work, near=near, rescored=rescored)
+    if request.vector.values is not None:
+        values = as_vector(request.vector.values, field)
+        check_direction(values, metric)
+        work = replace(work, query=QueryVector.of(values))
+    return replace(prepared, work=work, index=index, flat=flat, field=field)
+
+
+def _with_text(prepared: PreparedSearch, query: TextQuery) -> PreparedSearch:
+    look = prepared.look
+    indexes = text_indexes(look.indexes, _all_settings(look))
+    bound = bound_text(look.schema, query, list(indexes))
+    left: dict[str, int] = {}
+    for column in map(str, columns_of(bound)):
+        if column not in indexes and prepared.work.fast:
+            raise no_index(column, find_column(look.schema, column).type, TEXT)
+        flat = indexes[column].uncovered(look.rows) if column in indexes else look.rows
+        left[column] = 0 if prepared.work.fast else sum(look.rows[fragment] for fragment in flat)
+    check_fuzzy(bound, {column: column in indexes for column, rows in left.items() if rows})
+    check_phrases(bound, indexes)
+    for index in indexes.values():
+        if index.segments[0].columns[0] in columns_of(bound):
+            _check_words(look, index)
+    return replace(prepared, work=replace(prepared.work, text=bound), text_bytes=sum(left.values()) * _TEXT_WIDTH)
+
+
+def _check_words(look: Look, index: ColumnIndex) -> None:
+    """Raise Refused for an index by which pylance 14.0.2 finds rows that were changed by words that they had.
+
+    With stable row ids a row that was changed is in a later segment, and under the same id in the earlier one.
+    """
+    later = later_fragments(index, look.rows) if look.contents.has_stable_row_ids else []
+    if later and has_changed_rows(look.location, look.pin, later):
+        raise Refused(
+            f"The index '{index.name}' was extended after rows may have been changed, and would find these by words "
+            "that they have no more.",
+            hint=hints.of(
+                hints.create_index(index.segments[0].columns[0], kind="inverted", replace=True),
+                " builds it anew, as ",
+                hints.OPTIMIZE_INDEXES,
+                " does each time; pylance's optimize_indices() does not.",
+            ),
+        )
+
+
+def _all_settings(look: Look) -> dict[str, dict[str, Any]]:
+    """What indexes were made with, as far as they tell."""
+    found: dict[str, dict[str, Any]] = {}
+    details = all_details(look.location, look.pin)
+    for name, segments in look.indexes.items():
+        kind = described_kind(segments[0].index_type)
+        found[name] = (settings_of(kind, details.get(name, {})) if kind is not None else None) or {}
+    return found
+
+
+def found_schema(schema: pa.Schema, columns: Sequence[str], measures: Sequence[str]) -> pa.Schema:
+    """What comes out of a search: columns, ids of rows and measures."""
+    ids = {name: pa.field(name, pa.int64(), nullable=False) for name in (ROW_ID, ROW_ADDRESS)}
+    shown = [ids[name] if name in ids else schema.field(name) for name in columns]
+    return pa.schema([*shown, *(pa.field(name, pa.float32()) for name in measures)])
+
+
+# --- Searches for near duplicates: a request against a version, checked before any task starts
+
+
+def prepare_duplicates(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    asked: tuple[str, tuple[str, ...], str | None],
+    signer: Signer,
+    threshold: float,
+) -> DuplicatesWork:
+    """Check what is asked for: the column, what is shown of rows, and a filter.
+
+    Raises NotFound, SchemaMismatch and InvalidOption.
+    """
+    column, columns, where = asked
+    schema = open_pinned(location, pin).schema
+    if schema.get_field_index(column) < 0:
+        raise unknown_column(column, schema.names)
+    if not is_plain_text(schema.field(column).type):
+        raise SchemaMismatch(f"Column '{column}' is {schema.field(column).type}, and holds no text.")
+    if where is not None:
+        check_filter(Scan(location, pin, ScanColumns(()), where))
+    if ROW_ADDRESS in columns:
+        raise InvalidOption(f"{ROW_ADDRESS} is not told of pairs.", hint=f"{ROW_ID} is, always.")
+    names = tuple(name for name in shown_columns(schema, columns, ()) if name != ROW_ID)
+    row = found_schema(schema, (ROW_ID, *names), ())
+    return DuplicatesWork(location, pin, column, where, names, signer, threshold, row)
+
+
+def plan_texts(work: DuplicatesWork, cores: int) -> ReadPlan:
+    """How the texts are read."""
+    read = PinnedRead(
+        work.location, work.pin, ReadOptions(columns=(f"`{work.column}`",), filter=work.filter, with_row_id=True)
+    )
+    return plan_read(read, read_schema(read), cores)

@@ -1,0 +1,140 @@
+"""A stand-in for a table, with its schema and no rows: a query over it can be explained, and cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, NoReturn
+from weakref import WeakSet
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from lance_spark.format.schema import ROW_ID
+from lance_spark.pushdown.narrowing import EVERYTHING, Narrowing, confirmed, narrowing
+from lance_spark.session.sources import register_class
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+PROBE = "lance_spark_probe"
+"""The format's name, and the table's in Spark's plans."""
+_registered: WeakSet[SparkSession] = WeakSet()
+
+
+class ProbeSource(DataSource):
+    """Needs a schema."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format(...)``."""
+        return PROBE
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+        """A reader that says why there are no rows."""
+        return _NoRows()
+
+
+class _NoRows(DataSourceReader):
+    def partitions(self) -> NoReturn:
+        from lance_spark.errors import Refused
+
+        raise Refused(
+            "This DataFrame only shows what a query needs; it has no rows.",
+            hint="The function that query() gets has to return a DataFrame, and to run and keep nothing.",
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:  # noqa: ARG002 - Spark's signature
+        return iter(())
+
+
+def probe(spark: SparkSession, schema: StructType) -> DataFrame:
+    """The stand-in."""
+    if spark not in _registered:
+        register_class(spark, ProbeSource)
+        _registered.add(spark)
+    return spark.read.format(PROBE).schema(schema).load()
+
+
+# --- A query over no more of a table than it needs, in sessions where Spark does not tell the source
+# The function that makes the query is called over a stand-in first, to see in Spark's own plan what it needs, and then
+# over a read of that. Where the plan does not tell, it is called over the whole table: the answer is the same.
+
+Query = Callable[["DataFrame"], "DataFrame"]
+"""Makes a query of a table's DataFrame; runs nothing."""
+_STAND_INS: Mapping[str, object] = {
+    "boolean": False,
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double"), 0),
+    "string": "",
+    "date": date(1970, 1, 1),
+}
+"""Values for columns that are never null, by Spark's name of the type."""
+
+
+def needs(spark: SparkSession, query: Query, spark_schema: StructType, schema: pa.Schema) -> Narrowing:
+    """What a query needs of a table with this schema, in Spark's types and in the dataset's own."""
+
+    def explained() -> Narrowing:
+        return narrowing(_explain(spark, query(probe(spark, spark_schema))), PROBE, schema)
+
+    try:
+        found = explained()
+        return confirmed(found, explained()) if found.unconfirmed else found
+    except Exception:  # noqa: BLE001 - the query meets it again over the table itself, if it is its own
+        return EVERYTHING
+
+
+def read_options(found: Narrowing, spark_schema: StructType) -> dict[str, object]:
+    """The narrowing as arguments of ``to_df``."""
+    given: dict[str, object] = {}
+    if found.columns is not None:
+        names = _read(found.columns, spark_schema)
+        # A read has at least one column, and the row ids are in no file.
+        given["columns"] = ["`" + name.replace("`", "``") + "`" for name in names] or [ROW_ID]
+    if found.filter is not None:
+        given["filter"] = found.filter
+    if found.limit is not None:
+        given["limit"] = found.limit
+    return given
+
+
+def with_all_columns(frame: DataFrame, found: Narrowing, spark_schema: StructType) -> DataFrame:
+    """The narrowed read with the schema of the whole: the query may still name what its plan no longer does."""
+    from pyspark.sql import functions as f
+
+    if found.columns is None:
+        return frame
+    read = set(_read(found.columns, spark_schema))
+
+    def column(field: StructField) -> Column:
+        if field.name in read:
+            return f.col("`" + field.name.replace("`", "``") + "`")
+        return _stand_in(field).alias(field.name)
+
+    return frame.select(*map(column, spark_schema))
+
+
+def _read(columns: Sequence[str], spark_schema: StructType) -> list[str]:
+    """The columns to read: also those that are never null and that nothing can stand in for.
+
+    Spark leaves out what follows from a column's never being null, as in ``count(x)``: null may not stand there.
+    """
+    return [
+        field.name
+        for field in spark_schema
+        if field.name in columns or (not field.nullable and field.dataType.simpleString() not in _STAND_INS)
+    ]
+
+
+def _stand_in(field: StructField) -> Column:
+    from pyspark.sql import functions as f
+
+    value = None if field.nullable else _STAND_INS[field.dataType.simpleString()]
+    return f.lit(value).cast(field.dataType)
+
+
+def _explain(spark: SparkSession, frame: DataFrame) -> str:
+    """What ``frame.explain(extended=True)`` prints, on every kind of session."""
+    row = spark.sql("EXPLAIN EXTENDED SELECT * FROM {query}", query=frame).first()
+    return "" if row is None else str(row[0])

@@ -1,0 +1,30 @@
+"""Makes a Python data source known to a session, on every Spark."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
+
+
+def register_class(spark: SparkSession, source: type[DataSource]) -> None:
+    """Let a session know a data source, unless Spark finds it by itself."""
+    from lance_spark.jvm.detection import expect_replacement
+
+    expect_replacement(spark, source.name())
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as problem:
+        # Spark 4.0 refuses a name that it finds by itself. Any Spark refuses one that is known to the session that is
+        # active, also if this one does not know it.
+        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        from lance_spark.jvm.detection import activity
+
+        with suppress(AnalysisException), activity(spark):
+            spark.dataSource.register(source)

@@ -1,1 +1,0 @@
-"""How values are shown: words for numbers, text in columns, cards as text and as HTML."""

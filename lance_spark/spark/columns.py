@@ -1,0 +1,151 @@
+"""The verbs of a table that change columns: ``ColumnVerbs``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_spark.columns import columns as backfill
+from lance_spark.columns.columns import AlterResult, alter_columns
+from lance_spark.columns.rules import BackfillOptions, parse_backfill_options
+from lance_spark.columns.spark import Asked, values_of
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import names_of, path_segments
+from lance_spark.engine.session_spark import engine_of, needed_session
+from lance_spark.errors import InvalidOption
+from lance_spark.format.evolution import AlterColumn, ColumnChange, DropColumn, RenameColumn
+from lance_spark.format.schema import number_type
+from lance_spark.session.caches import refreshing
+from lance_spark.storage.commits import check_writable
+from lance_spark.storage.datasets import pin_latest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    from lance_spark.columns.rules import BackfillResult, ComputedColumns
+
+_SESSION = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance computes columns in one process."
+
+
+class ColumnVerbs:
+    """What a handle on a branch does to columns. Each verb is one version, or none."""
+
+    spark: SparkSession | None
+    location: DatasetLocation
+
+    @refreshing
+    def add_columns(
+        self,
+        values: Mapping[str, str] | Callable[[pa.RecordBatch], Any] | type | DataFrame,
+        on: str | Sequence[str] | None = None,
+        schema: Any = None,
+        columns: str | Sequence[str] | None = None,
+        vector: Mapping[str, int] | None = None,
+        **options: Any,
+    ) -> BackfillResult:
+        """Add columns and compute their values on the executors; nobody sees a column before it is complete.
+
+        ``values`` is one of three. A dict: Spark SQL over the row's columns, by new column. A function: from a
+        ``pyarrow.RecordBatch`` with ``columns`` to a batch, a table or a dict of arrays with the columns of ``schema``
+        (DDL such as ``"emb array<float>"``), one value for each row; or a class, of which each Python worker makes one
+        object and calls that, so that a model is loaded once. A DataFrame: ``on`` names the key that it shares with the
+        table; rows that it does not have get nulls. ``vector`` gives the lengths of arrays that are vectors.
+
+        ``options`` are incremental, new_rows, resume, batch_size, progress and message. Raises AlreadyExists for a
+        column that is there, SchemaMismatch for values that do not fit, Conflict, Refused.
+        """
+        asked = Asked(values, on, schema, columns, vector)
+        parsed = parse_backfill_options(options)
+        branch = self._moving_branch("add columns to")
+        computed = self._values(branch, asked, parsed)
+        if parsed.incremental:
+            engine = engine_of(self.spark)
+            return backfill.fill_columns_by_groups(self.location, branch, computed, parsed, engine)
+        return backfill.add_filled_columns(self.location, branch, computed, parsed)
+
+    @refreshing
+    def update_columns(
+        self,
+        values: Mapping[str, str] | Callable[[pa.RecordBatch], Any] | type | DataFrame,
+        on: str | Sequence[str] | None = None,
+        schema: Any = None,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        **options: Any,
+    ) -> BackfillResult:
+        """Compute other values for columns in all rows, and let them take the place of the old ones in one version.
+
+        Arguments are as of :meth:`add_columns`, except that ``schema`` may be a list of columns, that rows which a
+        DataFrame does not have keep their values, and that there is no ``vector`` and no ``incremental``. Only the
+        files of these columns are written anew, for all rows. With ``where``, a condition in SQL over the table's
+        columns, only rows for which it is true get new values: a function is called with these rows and no others.
+        Indexes stay right. Raises NotFound for an unknown column, InvalidOption for what is no condition, Refused.
+        """
+        if where is not None and not where.strip():
+            raise InvalidOption("where is a condition in SQL.", hint='Such as where="day > 3"; for all rows none.')
+        parsed = parse_backfill_options(options, incremental=False)
+        branch = self._moving_branch("update columns of")
+        computed = self._values(branch, Asked(values, on, schema, columns, existing=True, where=where), parsed)
+        return backfill.update_filled_columns(self.location, branch, computed, parsed)
+
+    def drop_columns(self, columns: str | Sequence[str], message: str | None = None) -> AlterResult:
+        """Drop columns; ``a.b`` is a field inside of a struct. The values stay in older versions. Raises NotFound."""
+        return self._altered([DropColumn(_path(name)) for name in names_of(columns)], message)
+
+    def rename_columns(self, names: Mapping[str, str], message: str | None = None) -> AlterResult:
+        """Rename columns, from old names to new ones; values and indexes stay. Raises NotFound, AlreadyExists."""
+        return self._altered([RenameColumn(_path(old), new) for old, new in names.items()], message)
+
+    def alter_columns(
+        self,
+        types: Mapping[str, str | pa.DataType | DataType] | None = None,
+        comments: Mapping[str, str] | None = None,
+        nullable: Mapping[str, bool] | None = None,
+        message: str | None = None,
+    ) -> AlterResult:
+        """Give columns wider types, comments ("" for none), or allow nulls in them, all in one version.
+
+        A type is a name in SQL, such as ``bigint``, or one of Arrow's or Spark's. Values are written anew only for
+        types. Raises NotFound, SchemaMismatch for a type that could lose values, Refused for NOT NULL.
+        """
+        changes: list[ColumnChange] = [
+            AlterColumn(_path(name), type=_type(kind)) for name, kind in (types or {}).items()
+        ]
+        changes += [AlterColumn(_path(name), comment=text) for name, text in (comments or {}).items()]
+        changes += [AlterColumn(_path(name), nullable=allowed) for name, allowed in (nullable or {}).items()]
+        return self._altered(changes, message)
+
+    @refreshing
+    def _altered(self, changes: Sequence[ColumnChange], message: str | None) -> AlterResult:
+        branch = self._moving_branch("change columns of")
+        return alter_columns(self.location, branch, changes, engine_of(self.spark), message)
+
+    def _values(self, branch: str | None, asked: Asked, options: BackfillOptions) -> ComputedColumns:
+        check_writable(self.location, branch)
+        spark = needed_session(self.spark, _SESSION)
+        pin = pin_latest(self.location, branch)
+        values = values_of(spark, self.location, pin, asked, options)
+        if not asked.existing and not options.incremental:
+            backfill.check_new_columns(self.location, pin, values)
+        return values
+
+    def _moving_branch(self, what: str) -> str | None:
+        """The handle's own."""
+        raise NotImplementedError
+
+
+def _path(name: str) -> tuple[str, ...]:
+    return tuple(path_segments(name))
+
+
+def _type(kind: Any) -> pa.DataType:
+    if isinstance(kind, pa.DataType):
+        return kind
+    if isinstance(kind, str):
+        return number_type(kind)
+    if hasattr(kind, "simpleString"):
+        return number_type(kind.simpleString())
+    raise InvalidOption(f"{kind!r} is no type.", hint="Write its name in SQL, such as 'bigint'.")

@@ -1,0 +1,150 @@
+"""``LanceTable.freeze``: training sets that stay as they are, split by hashes and in a reproducible order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lance_spark.core.options import names_of
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.engine.session_spark import as_dataframe, engine_of, needed_session, session_or_none, with_metadata
+from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.frozen.frozen import (
+    diff_frozen,
+    freeze,
+    list_frozen,
+    needed_plan,
+    plan_reading,
+    read_task,
+    tasks_of,
+    unfreeze,
+)
+from lance_spark.frozen.rules import DIFFERENCES, make_spec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lance_spark.core.location import DatasetLocation
+    from lance_spark.core.refs import PinnedVersion
+    from lance_spark.frozen.rules import FrozenDiff, Lineage
+
+_HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, t.frozen.batches(...) reads."
+
+
+@dataclass(frozen=True, repr=False)
+class FrozenSets(Shown):
+    """The frozen sets of a dataset; called with a name, the rows of one."""
+
+    location: DatasetLocation
+    spark: SparkSession | None
+
+    def __call__(
+        self,
+        name: str,
+        split: str | None = None,
+        columns: str | Sequence[str] | None = None,
+        with_position: bool = False,
+    ) -> DataFrame:
+        """The rows of a frozen set, or of one split, as a DataFrame whose partitions are in the set's order.
+
+        Nothing is joined: tasks look rows up by their ids at the version that was frozen. ``columns`` are whole
+        columns; blobs come as bytes. With ``with_position`` each row has ``_split`` and ``_position``, by which
+        ``orderBy("_position")`` restores the order after a shuffle. Raises NotFound, Conflict.
+        """
+        from lance_spark.engine.session_spark import SparkRunner
+
+        spark = needed_session(self.spark, _HINT)
+        plan = needed_plan(self.location, name)
+        reading = plan_reading(self.location, plan, columns, with_position)
+        shown = to_spark(reading.schema)
+        tasks = tasks_of(reading, *plan.lineage.range_of(split))
+        wire = wire_schema(shown)
+        read = partial(read_task, replace(reading, schema=wire))
+        return with_metadata(SparkRunner(spark, "frozen").flat_map("read frozen rows", tasks, read, wire), shown)
+
+    def batches(
+        self,
+        name: str,
+        split: str | None = None,
+        columns: str | Sequence[str] | None = None,
+        with_position: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The same rows in this process, without Spark, one batch after the other."""
+        plan = needed_plan(self.location, name)
+        reading = plan_reading(self.location, plan, columns, with_position)
+        for task in tasks_of(reading, *plan.lineage.range_of(split)):
+            yield from read_task(reading, task)
+
+    def list(self) -> list[Lineage]:
+        """All frozen sets with their lineage, by name."""
+        return list_frozen(self.location)
+
+    def lineage(self, name: str) -> Lineage:
+        """Where a set comes from: version, filter, splits, columns, seed, code, rows of each split. Raises NotFound."""
+        return needed_plan(self.location, name).lineage
+
+    def diff(self, before: str, after: str, key: str | Sequence[str] = ()) -> FrozenDiff:
+        """What differs between two sets: rows that were added, removed or moved to another split.
+
+        Rows are the same if the columns of ``key`` say so; by default their ids if both sets are of one version, or
+        of one branch with stable row ids, else the table's key. Raises NotFound, and Refused if nothing tells.
+        """
+        columns = names_of(key)
+        found = diff_frozen(self.location, (before, after), columns, engine_of(self.spark))
+        spark = session_or_none(self.spark)
+        if spark is None:
+            return found
+        return replace(found, frame=as_dataframe(spark, found.frame, to_spark(DIFFERENCES)))
+
+    def _card(self) -> Card:
+        sets = list_frozen(self.location)
+        rows = tuple(
+            (each.name, str(each.source), ", ".join(f"{size.name} {size.rows:,}" for size in each.sizes))
+            for each in sets
+        )
+        grid = Grid(("set", "version", "rows"), rows)
+        return Card(type(self).__name__, self.location.uri, f"{len(sets)} frozen", grids=(grid,))
+
+
+class Freezing:
+    """Verbs of a table for frozen sets."""
+
+    if TYPE_CHECKING:
+        spark: SparkSession | None
+        location: DatasetLocation
+
+        def _pin(self) -> PinnedVersion: ...
+
+    @property
+    def frozen(self) -> FrozenSets:
+        """The frozen sets: ``t.frozen(name, split)``, ``t.frozen.list()``, ``t.frozen.diff(a, b)``."""
+        return FrozenSets(self.location, self.spark)
+
+    def freeze(
+        self,
+        name: str,
+        filter: str | None = None,
+        split: Mapping[str, float] | None = None,
+        by: str | Sequence[str] | None = None,
+        seed: int = 0,
+        code: str | None = None,
+    ) -> Lineage:
+        """Freeze the rows of this handle's version that pass the filter, split by hashes, in a shuffled order.
+
+        The version gets the tag ``name``, and branch ``frozen/name`` holds the plan: which row is in which split, and
+        where. Every cleanup keeps both. Rows that agree in the columns of ``by`` are in one split; the hash of these
+        values and ``seed`` decides, so that sizes are near the fractions of ``split``, and a group stays where it is
+        when others come. The same call gives the same rows on every machine. ``code`` is kept with the lineage.
+
+        A second call with the same plan changes nothing, and finishes what a killed one began. Raises AlreadyExists
+        for another plan of that name, InvalidName, InvalidOption, NotFound, and Refused for rows whose ``by`` is null.
+        """
+        spec = make_spec(name, filter, split, by, seed, code)
+        return freeze(self.location, self._pin(), spec, engine_of(self.spark))
+
+    def unfreeze(self, name: str) -> None:
+        """Delete a frozen set, its plan and its tags; rows are not touched. Raises NotFound."""
+        unfreeze(self.location, name)

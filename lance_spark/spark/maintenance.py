@@ -1,0 +1,267 @@
+"""``t.storage()``, ``t.fsck()`` and its repairs, ``t.maintain()``: what refs cost, and whether all is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_spark.cleanup.cleanup import open_plan, plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import names_of
+from lance_spark.core.refs import RefSpec
+from lance_spark.core.show import Card, Shown
+from lance_spark.disk_usage.disk_usage import storage
+from lance_spark.engine.session_spark import SPARK, Progressing, check_places, engine_of, session_or_none
+from lance_spark.engine.types_spark import to_spark
+from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck.repair import RepairOptions, fsck_and_repair, undo
+from lance_spark.indexes import indexes
+from lance_spark.indexes.rules import IndexInfo, IndexRequest, IndexResult, IndexStats
+from lance_spark.maintenance.spark import maintain_table
+from lance_spark.optimize.flatten import flatten
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.order_rules import ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.spark.refs import RefVerbs, moving_branch
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.resolving import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lance_spark.cleanup.cleanup import CleanupPlan
+    from lance_spark.disk_usage.report import StorageReport
+    from lance_spark.engine.session_spark import Where
+    from lance_spark.fsck.repair_rules import RepairResult
+    from lance_spark.fsck.report import FsckReport
+    from lance_spark.maintenance.report import MaintenanceReport
+    from lance_spark.maintenance.spark import Policy
+    from lance_spark.optimize.rules import FlattenResult, OptimizeProgress, OptimizeResult
+
+
+class UpkeepVerbs(RefVerbs):
+    """Verbs of a table that look at all of its refs and files. On threads where that is quick."""
+
+    spark: SparkSession | None
+    location: DatasetLocation
+
+    def storage(self, clones: str | Sequence[str] = (), where: Where = "auto") -> StorageReport:
+        """What the whole dataset takes, main and all branches, and what each branch, tag and clone costs.
+
+        ``clones`` are URIs of shallow clones that are not recorded. Where it runs is chosen as for
+        :meth:`plan_cleanup`. Raises CorruptData, NotFound and StorageFailure if what is there cannot be understood.
+        """
+        check_places(self.spark, *names_of(clones))
+        report = storage(self.location, CleanupPolicy(clones=names_of(clones)), engine_of(self.spark, where))
+        session = session_or_none(self.spark)
+        return report if session is None else replace(report, frame=partial(data_frame, session))
+
+    def fsck(
+        self,
+        deep: bool = False,
+        clones: str | Sequence[str] = (),
+        where: Where = "auto",
+        repair: bool | RepairOptions = False,
+        *,
+        progress: Progressing = None,
+    ) -> FsckReport:
+        """Check the whole dataset, main, all branches and tags, and what clones read here.
+
+        Every manifest has to be understood, and every file that a version names has to be there with its size. With
+        ``deep`` files are opened: footers, numbers of rows, deletion files, indexes, stable row ids. What is damaged is
+        in ``findings``, not an exception. With ``repair=True`` the report's ``repair`` says what can be repaired;
+        nothing is changed unless it is ``RepairOptions(dry_run=False)``, and :meth:`undo_repair` takes it back.
+        ``progress`` is told how far it is. Raises NotFound, Conflict, Refused for a repair that lacks evidence, and
+        StorageFailure if the store does not answer.
+        """
+        check_places(self.spark, *names_of(clones))
+        options, now = FsckOptions(deep, names_of(clones)), time.time_ns()
+        engine = engine_of(self.spark, where, progress)
+        if repair:
+            chosen = repair if isinstance(repair, RepairOptions) else RepairOptions()
+            report = fsck_and_repair(self.location, options, chosen, engine, now)
+        else:
+            report = fsck(self.location, options, engine, now)
+        session = session_or_none(self.spark)
+        return report if session is None else replace(report, frame=partial(data_frame, session))
+
+    def undo_repair(self, record: str = "last") -> RepairResult:
+        """Take back a repair, by the id of its record.
+
+        Files are as they were, byte by byte; branches that got versions get one more, equal to that before. Raises
+        NotFound, and Refused if others changed what was repaired since; then nothing is taken back.
+        """
+        return undo(self.location, record)
+
+    def maintain(self, policy: Policy | None = None, execute: bool = False, where: Where = "auto") -> MaintenanceReport:
+        """Look after the whole dataset, main and all branches: check, compaction, indexes, expiry of refs, cleanup.
+
+        ``policy`` is a :class:`MaintenancePolicy`, or the words of a policy file as a dictionary. Without ``execute``
+        the report says what would be done. What goes wrong is in the report. Raises InvalidOption for a policy that
+        cannot be, NotFound, StorageFailure.
+        """
+        return maintain_table(self.spark, self.location, policy, execute, where)
+
+
+def data_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """The rows of a report."""
+    return spark.createDataFrame(rows, to_spark(rows.schema))
+
+
+# --- Cleanup of a table: on threads of this process if it is little work, else on Spark
+
+
+def plan(
+    spark: SparkSession | None,
+    location: DatasetLocation,
+    policy: CleanupPolicy | None,
+    where: Where,
+    inventory: DataFrame | pa.Table | None,
+) -> CleanupPlan:
+    """A plan. "auto" is where the inventory is, if there is one: a DataFrame may be too large for this process."""
+    policy = policy or CleanupPolicy()
+    check_places(spark, *policy.clones, *policy.clones_from)
+    if inventory is not None and where == "auto":
+        where = "local" if isinstance(inventory, pa.Table) else "spark"
+    if isinstance(inventory, pa.Table) and where == "spark" and spark is not None:
+        inventory = spark.createDataFrame(inventory)
+    elif inventory is not None and not isinstance(inventory, pa.Table):
+        spark = inventory.sparkSession
+        inventory = inventory.toArrow() if where == "local" else inventory
+    engine = engine_of(spark, where)
+    return _shown(spark, where, plan_cleanup(location, policy, engine, time.time_ns(), inventory))
+
+
+def stored(spark: SparkSession | None, location: DatasetLocation, directory: str, where: Where) -> CleanupPlan:
+    """A plan that was stored in a directory."""
+    check_places(spark, directory)
+    place = locate(directory, location.storage_options)
+    return _shown(spark, where, open_plan(location, place, engine_of(spark, where), time.time_ns()))
+
+
+def _shown(spark: SparkSession | None, where: Where, plan: CleanupPlan) -> CleanupPlan:
+    """The plan with candidates of one kind: whether they are a DataFrame must not depend on how many there are."""
+    if where == "local" or spark is None or plan.runner.name == SPARK:
+        return plan
+    return replace(plan, shown=partial(_data_frame, spark))
+
+
+def _data_frame(spark: SparkSession, candidates: pa.Table) -> DataFrame:
+    return spark.createDataFrame(candidates, to_spark(candidates.schema))
+
+
+# --- The verbs of a table that compact it, and make it depend on nothing else
+
+
+class OptimizeVerb:
+    """Compaction of the handle's branch."""
+
+    spark: SparkSession | None
+    location: DatasetLocation
+
+    def optimize(  # noqa: PLR0913 - eight words of which most calls take one
+        self,
+        target_rows: int = 1_000_000,
+        where: str | None = None,
+        own_only: bool | None = None,
+        sort_by: Sequence[str] | str | None = None,
+        partial_progress: int = 10,
+        dry_run: bool = False,
+        *,
+        zorder: Sequence[str] | str | None = None,
+        progress: Callable[[OptimizeProgress], object] | None = None,
+    ) -> OptimizeResult:
+        """Rewrite small fragments, and those with many deleted rows, into fragments of ``target_rows`` rows.
+
+        No row changes, rows keep their order, and indexes follow. ``where`` (Lance SQL) takes only fragments with a row
+        that it is true for. A branch or shallow clone leaves alone what it inherited; ``own_only=False`` copies that,
+        too, and the indexes on it. There are at most ``partial_progress`` commits; each rewrites the indexes that cover
+        its fragments. Whoever was killed calls it again. ``dry_run`` only plans: see ``plan`` of the result.
+        ``progress`` is a function that is told how far it is after each commit.
+
+        ``sort_by`` and ``zorder`` give the rows another order, by columns or along a z-curve through several of them,
+        in one commit. Fragments whose order is good are left alone. Stable row ids stay. Indexes on columns that do not
+        follow are named in ``uncovered`` of the result, which says in ``depth`` how much the order helps.
+
+        Commits made meanwhile are kept. Fragments that they changed are planned again once, then named in the result's
+        ``conflicts``. Raises InvalidOption, Refused at a tag or version, Conflict, StorageFailure.
+        """
+        order = ordering_of(sort_by, zorder)
+        options = OptimizeOptions(target_rows, where, own_only, partial_progress, dry_run, order, progress)
+        return optimize(self.location, self._moving_branch("optimize"), options, engine_of(self.spark))
+
+    def flatten(self) -> FlattenResult:
+        """Copy all files that the branch or clone reads in other places, so that its newest version depends on none.
+
+        No row changes; older versions still read what they did. Raises Refused at a tag or version, and for files that
+        were named by hand, CorruptData, Conflict, StorageFailure.
+        """
+        return flatten(self.location, self._moving_branch("flatten"), engine_of(self.spark))
+
+    def _moving_branch(self, what: str) -> str | None:
+        """The handle's own."""
+        raise NotImplementedError
+
+
+# --- ``table.indexes``
+
+
+@dataclass(frozen=True, repr=False)
+class Indexes(Shown):
+    """The indexes of a dataset at a ref. A handle that stands at a tag or version can look, and change nothing."""
+
+    location: DatasetLocation
+    spark: SparkSession | None
+    ref: RefSpec
+
+    def list(self) -> list[IndexInfo]:
+        """All indexes, by name, with the rows that they cover."""
+        return indexes.list_indexes(self.location, resolve(self.location, self.ref))
+
+    def stats(self, name: str) -> IndexStats:
+        """One index, by its name or its column: settings and segments. Raises NotFound."""
+        return indexes.index_stats(self.location, resolve(self.location, self.ref), name)
+
+    def create(
+        self, column: str, kind: str = "btree", name: str | None = None, replace: bool = False, **settings: Any
+    ) -> IndexResult:
+        """Make an index on a column, built by the executors and committed as one version.
+
+        ``kind`` is btree, bitmap, zonemap, bloomfilter, label_list, ngram, inverted (or fts), ivf_flat, ivf_sq, ivf_pq,
+        ivf_rq, ivf_hnsw_flat, ivf_hnsw_sq or ivf_hnsw_pq; ``name`` is ``<column>_idx`` by default. On a branch, an
+        index that it inherited stays as it is, and only the rows that it does not cover are indexed.
+
+        ``settings`` depend on the kind. Vectors: metric (l2, cosine or dot), num_partitions, sample_rate (rows for each
+        centroid), max_iters; num_sub_vectors and num_bits; m and ef_construction. Text: with_position, base_tokenizer,
+        language, stem and the like. All: num_segments, how many segments there are to be; message, for the log.
+
+        Raises NotFound for an unknown column, InvalidOption for an unknown kind or setting, SchemaMismatch for a column
+        that the kind does not fit, AlreadyExists for a name that is taken (unless ``replace``), Refused for a handle at
+        a tag or version, for no rows or too few to train on, and Conflict.
+        """
+        message = settings.pop("message", None)
+        branch = moving_branch(self.ref, "make an index on")
+        request = IndexRequest(column, kind, name, replace, settings, message)
+        return indexes.create_index(self.location, branch, request, engine_of(self.spark))
+
+    def optimize(self, name: str | None = None, message: str | None = None) -> list[IndexResult]:  # type: ignore[valid-type]
+        """Index the rows that are not covered, of one index (by name or column) or of all.
+
+        Small segments of the branch itself are built anew with them; inherited segments are not touched. Raises
+        NotFound, Refused for a handle at a tag or version, and Conflict.
+        """
+        branch = moving_branch(self.ref, "optimize on")
+        return indexes.optimize_indexes(self.location, branch, name, engine_of(self.spark), message)
+
+    def drop(self, name: str, message: str | None = None) -> IndexResult:
+        """Drop an index, by its name or column; other branches and older versions keep it. Raises NotFound, Refused."""
+        return indexes.drop_index(self.location, moving_branch(self.ref, "drop from"), name, message)
+
+    def _card(self) -> Card:
+        return indexes.look_at_indexes(type(self).__name__, self.location, self.ref)

@@ -1,0 +1,183 @@
+"""The verbs of a table that change rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lance_spark.changes.changes import Point, feed_frame, find_ends, plan_changes
+from lance_spark.changes.rules import FeedOptions, FeedPlan, Images
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import OWN_NAME, PREFIX, names_of
+from lance_spark.core.refs import MAIN, RefSpec
+from lance_spark.datasource.datasource import register
+from lance_spark.engine.session_spark import needed_session, with_metadata
+from lance_spark.engine.types_spark import to_spark, wire_schema
+from lance_spark.errors import InvalidOption
+from lance_spark.session.caches import refreshing
+from lance_spark.spark.refs import moving_branch
+from lance_spark.spark.registering import register_handle
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lance_spark.core.refs import PinnedVersion
+    from lance_spark.rows.merge_spark import RowMerge
+    from lance_spark.rows.rules import ChangeResult
+
+_NEEDED = "Give one: LanceTable.for_path(spark, uri). Without Spark, pylance changes rows of main."
+
+
+class RowVerbs:
+    """Changes of rows; each is one version of the handle's branch. Refused at a tag or version.
+
+    Commits made meanwhile are kept. Where they changed the same rows the change is a Conflict or, with ``retries``,
+    computed again on the newest version so many times. Conditions and values are Spark's SQL, or Columns.
+    """
+
+    spark: SparkSession | None
+    location: DatasetLocation
+    ref: RefSpec
+
+    @refreshing
+    def delete(self, where: str | Column, message: str | None = None, retries: int = 0) -> ChangeResult:
+        """Delete the rows that a condition is true for. Files are not written anew.
+
+        Raises InvalidOption for an empty condition, NotFound, Refused and Conflict; then nothing was changed.
+        """
+        from lance_spark.rows.spark import change_rows, deletion
+
+        spark, branch = self._where("delete from")
+        return change_rows(spark, deletion(spark, (self.location, branch), where), message, retries)
+
+    @refreshing
+    def update(
+        self,
+        set: Mapping[str, str | Column],
+        where: str | Column | None = None,
+        message: str | None = None,
+        retries: int = 0,
+    ) -> ChangeResult:
+        """Set columns, given as expressions by name, of the rows that a condition is true for, or of all.
+
+        Values are cast to the column's type. Where narrow columns of much wider rows are set, only files with these
+        columns are written. Raises SchemaMismatch for a value that does not fit, NotFound for a column that is not
+        there, Refused and Conflict; then nothing was changed.
+        """
+        from lance_spark.rows.spark import NarrowUpdate, change_rows, update
+
+        spark, branch = self._where("update")
+        in_sql = {name: value for name, value in set.items() if isinstance(value, str)}
+        if in_sql and len(in_sql) == len(set) and (where is None or isinstance(where, str)):
+            done = NarrowUpdate(spark, self.location, branch, in_sql, where).run(message)
+            if done is not None:
+                return done
+        return change_rows(spark, update(spark, (self.location, branch), set, where), message, retries)
+
+    def merge(self, source: DataFrame, on: str | Column | Sequence[str]) -> RowMerge:
+        """A merge of a DataFrame's rows into the table, to which clauses are added, and which ``execute()`` runs.
+
+        ``on`` is a column that both have, a list of such columns, or a condition over ``target.`` and ``source.``.
+        """
+        from lance_spark.rows.merge_spark import RowMerge
+
+        spark, branch = self._where("merge rows into")
+        return RowMerge(spark, self.location, branch, source, _keys(on, source.columns))
+
+    @refreshing
+    def write(
+        self, frame: DataFrame, mode: str = "append", replace_where: str | None = None, **options: object
+    ) -> ChangeResult | None:
+        """Write a DataFrame to this handle's branch; options as of the data source. Refused at a tag or version.
+
+        With ``mode="overwrite"`` and ``replace_where`` only rows for which the condition is true are replaced, as one
+        version; the DataFrame's rows have to satisfy it, too. That gives what was changed.
+        """
+        if replace_where is not None:
+            return self._replace_where(frame, mode, replace_where, options)
+        branch = moving_branch(self.ref, "write to")
+        register(frame.sparkSession, OWN_NAME)
+        writer = frame.write.format(OWN_NAME).mode(mode)
+        settings = {PREFIX + key: value for key, value in self.location.options}
+        settings |= {key: str(value) for key, value in options.items()}
+        writer.options(**settings).option("branch", branch or MAIN).save(self.location.uri)
+        return None
+
+    def _replace_where(self, frame: DataFrame, mode: str, where: str, options: Mapping[str, object]) -> ChangeResult:
+        """What ``write(df, mode="overwrite", replace_where=...)`` does."""
+        from lance_spark.rows.spark import change_rows, replacement
+
+        if mode != "overwrite":
+            raise InvalidOption("replace_where replaces rows.", hint="Add mode='overwrite'.")
+        unknown = sorted(options.keys() - {"commit_message"})
+        if unknown:
+            raise InvalidOption(f"replace_where cannot be combined with '{unknown[0]}'.", hint="Leave one of them out.")
+        branch = moving_branch(self.ref, "write to")
+        message = options.get("commit_message")
+        register_handle(frame.sparkSession)
+        change = replacement(frame.sparkSession, (self.location, branch), frame, where)
+        return change_rows(frame.sparkSession, change, None if message is None else str(message))
+
+    def _where(self, what: str) -> tuple[SparkSession, str | None]:
+        branch = moving_branch(self.ref, what)
+        spark = needed_session(self.spark, _NEEDED)
+        register_handle(spark)
+        return spark, branch
+
+
+def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Column | tuple[str, ...]:
+    if isinstance(on, str):
+        return (on,) if on in columns else on
+    return tuple(on) if isinstance(on, list | tuple) else on  # type: ignore[return-value]
+
+
+# --- ``LanceTable.changes``: which rows changed between two versions, as a DataFrame
+
+_HINT = "Give one: LanceTable.for_path(spark, uri). Without Spark, lance-git diff --rows compares two versions."
+
+
+class ChangeFeed:
+    """What a handle says of changes."""
+
+    if TYPE_CHECKING:
+        spark: SparkSession | None
+        location: DatasetLocation
+
+        def _pin(self) -> PinnedVersion: ...
+
+    def changes(
+        self,
+        since: Point,
+        until: Point | None = None,
+        columns: str | Sequence[str] | None = None,
+        images: Images = "update",
+        net: bool = False,
+        key: str | Sequence[str] = (),
+    ) -> DataFrame:
+        """The rows that lead from version ``since`` to ``until``, by default this handle's version.
+
+        A version is a number, a ref (tag, branch, ``branch@7``) or a datetime. Rows have the columns of ``until``,
+        ``_change_type`` (insert, delete, update_preimage, update_postimage), ``_commit_version``, ``_commit_timestamp``
+        and ``_commit_branch``. A row was updated if stable row ids or the columns of ``key``, by default the table's
+        key, tell that it is the same one; else it was deleted and inserted. ``images``: "update" shows it before and
+        after, "post" only after, "none" as a delete and an insert. With ``net`` each row is there once at most, with
+        all that happened to it put together. Only values of ``columns`` count as changes.
+
+        Manifests are read now, rows when Spark runs. Across branches, what ``since`` has beyond the last common version
+        is taken back first. Raises NotFound where a version in between is gone, Refused, InvalidOption.
+        """
+        spark = needed_session(self.spark, _HINT)
+        options = FeedOptions(None if columns is None else names_of(columns), images, net, names_of(key))
+        ends = find_ends(self.location, self._pin(), since, until)
+        return _as_dataframe(spark, plan_changes(self.location, ends, options))
+
+
+def _as_dataframe(spark: SparkSession, plan: FeedPlan) -> DataFrame:
+    from lance_spark.engine.session_spark import SparkRunner
+
+    shown = to_spark(plan.reading.columns.rows)
+    wire = wire_schema(to_spark(plan.reading.columns.schema))
+    columns = replace(plan.reading.columns, schema=wire)
+    frame = feed_frame(SparkRunner(spark, "changes"), replace(plan, reading=replace(plan.reading, columns=columns)))
+    return with_metadata(frame, shown)

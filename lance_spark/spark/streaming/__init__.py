@@ -1,1 +1,0 @@
-"""Structured Streaming: the sink and the source."""

@@ -1,0 +1,140 @@
+"""Upserts of a stream's batches, for ``foreachBatch``: exactly once, with the merge engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import names_of
+from lance_spark.core.refs import PinnedVersion, branch_or_none
+from lance_spark.engine.session_spark import dataset_of
+from lance_spark.errors import Conflict, InvalidOption
+from lance_spark.rows.merge_spark import RowMerge
+from lance_spark.rows.spark import change_rows
+from lance_spark.session.caches import refresh
+from lance_spark.spark.refs import moving_branch
+from lance_spark.spark.registering import register_handle
+from lance_spark.spark.table import LanceTable
+from lance_spark.storage.commits import check_writable, overtaken
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.streams.lance import look_for, put_tag
+from lance_spark.streams.sink import is_due, mark, settle, settle_again, tidy
+from lance_spark.streams.sink import query_id as found_query_id
+from lance_spark.streams.sink import resume_stream as actions_resume
+from lance_spark.streams.sink_rules import Batch, decide
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+_ATTEMPTS = 5
+"""How often a batch is computed again where others change the same rows meanwhile."""
+
+
+@dataclass(frozen=True)
+class UpsertBatches:
+    """A function of a batch and its number; see :func:`upsert_batches`."""
+
+    location: DatasetLocation
+    branch: str | None
+    key: tuple[str, ...]
+    query: str | None
+    checkpoint: str | None
+    optimize_every: int | None = None
+    storage: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        """Upsert a batch, unless that was done before. Raises as ``LanceTable.merge``, and Refused as the sink does."""
+        check_writable(self.location, self.branch)
+        query = found_query_id(self.query, self.checkpoint, self.storage)
+        batch = Batch(self.location.uri, self.branch, query, number)
+        untidy = is_due(self.optimize_every, number)
+        for left in range(_ATTEMPTS, -1, -1):
+            head = pin_latest(self.location, self.branch)
+            look = look_for(self.location, batch, head.version)
+            decision = decide(batch, look)
+            if decision.action == "begin":
+                put_tag(self.location, batch, head.version)
+                continue
+            if decision.action == "skip":
+                settle_again(self.location, batch, look, decision.at)
+                return
+            if untidy:
+                tidy(self.location, self.branch)
+                untidy = False
+                continue
+            try:
+                self._upsert(frame, batch, head)
+            except Conflict:
+                if not left:
+                    raise
+                continue  # others changed the same rows, or another driver was faster with this batch: look again
+            return
+        raise overtaken(self.branch)
+
+    def _upsert(self, frame: DataFrame, batch: Batch, head: PinnedVersion) -> None:
+        def unless_done() -> None:
+            now = look_for(self.location, batch, head.version)
+            if decide(batch, now).action != "commit":
+                raise Conflict(f"Another driver committed batch {batch.number} of query {batch.query}.")
+
+        register_handle(frame.sparkSession)
+        merge = RowMerge(frame.sparkSession, self.location, self.branch, frame, self.key)
+        change = merge.when_matched_update_all().when_not_matched_insert_all().change()
+        done = change_rows(frame.sparkSession, replace(change, properties=batch.properties, check=unless_done))
+        refresh(frame.sparkSession, self.location)
+        made = done.version
+        if not (done.rows_inserted or done.rows_updated):
+            if batch.number:
+                return
+            made = mark(self.location, batch)
+        settle(self.location, batch, made.version, alone=True)
+
+
+def resume_stream(table: LanceTable | str, query_id: str, last_batch: int, branch: str | None = None) -> PinnedVersion:
+    """Say by hand that all batches of a query up to ``last_batch`` are in, and no later one.
+
+    The way on where a query was refused because that could not be known any more. Commits a version that says so, and
+    moves the query's tag there. Raises InvalidOption, NotFound and Conflict.
+    """
+    location, at = _place(table, branch)
+    return actions_resume(location, at, query_id, last_batch)
+
+
+def upsert_batches(
+    table: LanceTable | str,
+    key: str | Sequence[str],
+    checkpoint: str | None = None,
+    query_id: str | None = None,
+    branch: str | None = None,
+    optimize_every: int | None = None,
+) -> UpsertBatches:
+    """A function for ``df.writeStream.foreachBatch(...)`` that upserts each batch exactly once.
+
+    Rows with a key that the table has replace its row, all others are inserted; each batch is one version of the
+    branch. ``table`` is a handle, which also says the branch, or a path or URI. ``checkpoint`` is the query's own
+    ``checkpointLocation``, where its id is read; where it cannot be read, give a ``query_id`` of your own.
+    ``optimize_every`` compacts small fragments after so many batches, before the next one.
+
+    Raises InvalidOption for what makes no sense, and NotFound without a table. A batch is to have one row for each key:
+    of several with the key of one row of the table, it is Refused which one counts.
+    """
+    keys = names_of(key)
+    if not keys:
+        raise InvalidOption("An upsert needs the columns that tell rows apart.", hint="Give key='id'.")
+    if checkpoint is None and query_id is None:
+        raise InvalidOption("Without a checkpoint nobody can tell which batches are in.", hint="Give checkpoint=....")
+    location, at = _place(table, branch)
+    check_writable(location, at)
+    return UpsertBatches(location, at, keys, query_id, checkpoint, optimize_every, dict(location.options))
+
+
+def _place(table: LanceTable | str, branch: str | None) -> tuple[DatasetLocation, str | None]:
+    """Where to write to: a handle's branch, or a path or URI with a branch."""
+    if isinstance(table, str):
+        return dataset_of(None, table, None), branch_or_none(branch)
+    if branch is not None:
+        raise InvalidOption("A handle says the branch.", hint=f"Give table.checkout(branch={branch!r}).")
+    return table.location, moving_branch(table.ref, "write to")

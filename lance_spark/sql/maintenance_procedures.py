@@ -1,0 +1,376 @@
+"""The procedure that removes old versions, and files that nothing needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+
+from lance_spark.cleanup.cleanup import plan_cleanup
+from lance_spark.cleanup.rules import CleanupPolicy, of_branches
+from lance_spark.cleanup.sweep_rules import KEEP
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.options import to_span
+from lance_spark.core.refs import MAIN, branch_or_none
+from lance_spark.core.show import meant
+from lance_spark.disk_usage.disk_usage import storage
+from lance_spark.disk_usage.report import USAGE
+from lance_spark.engine.local import Engine
+from lance_spark.errors import NotFound
+from lance_spark.fsck.fsck import FsckOptions
+from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.report import FsckReport
+from lance_spark.indexes.indexes import create_index
+from lance_spark.indexes.rules import IndexRequest
+from lance_spark.maintenance.expiry import carry_out, plan_expiry
+from lance_spark.maintenance.expiry_rules import KEPT, ExpiryOptions
+from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.order_rules import ordering_of
+from lance_spark.optimize.rules import OptimizeOptions
+from lance_spark.sql.procedures import (
+    CHERRY_PICK,
+    CLONE,
+    CREATE_BRANCH,
+    CREATE_TAG,
+    DROP_BRANCH,
+    DROP_TAG,
+    DRY_RUN,
+    MERGE_BRANCH,
+    MESSAGE,
+    MIGRATE,
+    RESTORE,
+    REVERT,
+    TABLE,
+    Context,
+    Parameter,
+    Procedure,
+    Rows,
+)
+
+
+def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
+    return cleanup_rows(context.table(given["table"]), _policy(given), context.engine, given["execute"])
+
+
+def cleanup_rows(location: DatasetLocation, policy: CleanupPolicy, engine: Engine, execute: bool) -> Rows:
+    """What a cleanup deletes, or would delete, by kind and reason. Raises as ``LanceTable.cleanup``."""
+    plan = plan_cleanup(location, policy, engine, time.time_ns())
+    try:
+        report = plan.apply() if execute else plan.report()
+    finally:
+        plan.runner.release()
+    rows = report.outcomes if report.executed else [row for row in report.planned if row["action"] != KEEP]
+    for row in rows:
+        outcome = row["outcome"] if report.executed else "would be deleted"
+        told = {name: row[name] for name in ("branch", "kind", "reason", "files", "bytes", "example")}
+        yield {**told, "outcome": outcome}
+
+
+def _policy(given: Mapping[str, Any]) -> CleanupPolicy:
+    wanted: dict[str, Any] = {"retain_versions": given["retain_versions"]}
+    for name in ("older_than", "commit_window"):
+        if given[name] is not None:
+            wanted[name] = to_span(name, given[name])
+    names = [name.strip() for name in (given["branches"] or "").split(",") if name.strip()]
+    return of_branches(replace(CleanupPolicy(), **wanted), names)
+
+
+CLEANUP = Procedure(
+    "cleanup",
+    "Remove old versions, and files that nothing needs; says what would go unless it is told to execute.",
+    (
+        TABLE,
+        Parameter("older_than", "STRING", "the age of versions that go, such as '36h'; 14 days if nothing is given"),
+        Parameter("retain_versions", "BIGINT", "how many of the newest versions of each branch stay"),
+        Parameter("commit_window", "STRING", "the age up to which versions stay in any case; a day"),
+        Parameter("execute", "BOOLEAN", "whether to delete", default=False),
+        Parameter("branches", "STRING", "branches or patterns that alone are cleaned, with commas in between; all"),
+    ),
+    pa.schema(
+        [
+            ("branch", pa.string()),
+            ("kind", pa.string()),
+            ("outcome", pa.string()),
+            ("reason", pa.string()),
+            ("files", pa.int64()),
+            ("bytes", pa.int64()),
+            ("example", pa.string()),
+        ]
+    ),
+    _cleanup,
+)
+
+
+# --- The procedure that compacts a table
+
+
+def _optimize(context: Context, given: Mapping[str, Any]) -> Rows:
+    options = OptimizeOptions(
+        given["target_rows"],
+        given["where"],
+        given["own_only"],
+        given["partial_progress"],
+        given["dry_run"],
+        ordering_of(_columns(given["sort_by"]), _columns(given["zorder"])),
+    )
+    yield optimize(context.table(given["table"]), branch_or_none(given["branch"]), options, context.engine).as_record()
+
+
+def _columns(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+OPTIMIZE = Procedure(
+    "optimize",
+    "Rewrite small fragments, and those with many deleted rows, into larger ones; no row changes.",
+    (
+        TABLE,
+        Parameter("branch", "STRING", "the branch", default=MAIN),
+        Parameter("target_rows", "BIGINT", "rows that a fragment should have", default=1_000_000),
+        Parameter("where", "STRING", "Lance SQL: only fragments with a row that it is true for"),
+        Parameter("own_only", "BOOLEAN", "false to rewrite what a branch or clone inherited, too", default=True),
+        Parameter("partial_progress", "BIGINT", "how many commits there are at most", default=10),
+        Parameter("sort_by", "STRING", "columns that rows are sorted by, with commas in between"),
+        Parameter("zorder", "STRING", "columns of a z-order, with commas in between"),
+        DRY_RUN,
+    ),
+    pa.schema(
+        [
+            ("branch", pa.string()),
+            ("version", pa.int64()),
+            ("dry_run", pa.bool_()),
+            ("fragments_planned", pa.int64()),
+            ("fragments_removed", pa.int64()),
+            ("fragments_added", pa.int64()),
+            ("rows", pa.int64()),
+            ("bytes", pa.int64()),
+            ("commits", pa.int64()),
+            ("conflicts", pa.list_(pa.string())),
+            ("indexes_rehomed", pa.list_(pa.string())),
+            ("depth_before", pa.float64()),
+            ("depth_after", pa.float64()),
+            ("indexes_uncovered", pa.list_(pa.string())),
+        ]
+    ),
+    _optimize,
+)
+
+
+# --- The procedure that makes indexes
+
+
+def _create(context: Context, given: Mapping[str, Any]) -> Rows:
+    settings = {name: given[name] for name in ("metric", "num_partitions") if given[name] is not None}
+    request = IndexRequest(given["column"], given["kind"], given["name"], given["replace"], settings, given["message"])
+    made = create_index(context.table(given["table"]), branch_or_none(given["branch"]), request, context.engine)
+    yield {
+        "name": made.name,
+        "kind": made.kind,
+        "branch": made.version.branch or MAIN,
+        "version": made.version.version,
+        "rows": made.rows,
+        "segments": made.segments,
+        "bytes": made.bytes,
+        "left": made.left,
+    }
+
+
+CREATE_INDEX = Procedure(
+    "create_index",
+    "Make an index on a branch, built by the executors; of an index that the branch inherited, what it does not cover.",
+    (
+        TABLE,
+        Parameter("column", "STRING", "the column", required=True),
+        Parameter("kind", "STRING", "the kind, such as 'btree', 'inverted' or 'ivf_pq'", default="btree"),
+        Parameter("name", "STRING", "the index's name; the column's with '_idx'"),
+        Parameter("branch", "STRING", "the branch", default=MAIN),
+        Parameter("replace", "BOOLEAN", "whether to build an index that is there anew", default=False),
+        Parameter("metric", "STRING", "of vectors: 'l2', 'cosine' or 'dot'"),
+        Parameter("num_partitions", "BIGINT", "of vectors: how many partitions"),
+        MESSAGE,
+    ),
+    pa.schema(
+        [
+            ("name", pa.string()),
+            ("kind", pa.string()),
+            ("branch", pa.string()),
+            ("version", pa.int64()),
+            ("rows", pa.int64()),
+            ("segments", pa.int64()),
+            ("bytes", pa.int64()),
+            ("left", pa.string()),
+        ]
+    ),
+    _create,
+)
+
+
+# --- The procedure that checks a table, and repairs what can be taken back
+
+STEP, RECORD = "step", "record"
+"""Severities of the rows about a repair."""
+
+
+def _fsck(context: Context, given: Mapping[str, Any]) -> Rows:
+    repair = RepairOptions(given["on_main"], dry_run=not given["execute"])
+    location, options = context.table(given["table"]), FsckOptions(given["deep"])
+    report = fsck_and_repair(location, options, repair, context.engine, time.time_ns())
+    return [*_findings(report), *(_steps(report) if given["repair"] or given["execute"] else ())]
+
+
+def _findings(report: FsckReport) -> Rows:
+    beyond = (
+        {} if report.repair is None else {(one.finding.code, one.finding.path): one for one in report.repair.beyond}
+    )
+    for finding in report.findings:
+        left = beyond.get((finding.code, finding.path))
+        yield {
+            "severity": finding.severity,
+            "code": finding.code,
+            "path": finding.path,
+            "refs": list(finding.refs),
+            "rows": finding.rows,
+            "says": finding.says,
+            "do": left.why if left else "repair => true",
+        }
+
+
+def _steps(report: FsckReport) -> Rows:
+    nothing: dict[str, Any] = {"refs": [], "rows": None}
+    done = report.repaired.outcomes if report.repaired else ()
+    for number, step in enumerate(report.repair.steps if report.repair else ()):
+        state = f"{done[number].state} {done[number].why}".strip() if done else "would be done: execute => true"
+        yield {**nothing, "severity": STEP, "code": step.kind, "path": step.path, "says": str(step), "do": state}
+    if report.repaired and report.repaired.record:
+        record = report.repaired.record
+        told = {"says": report.repaired.summary(), "do": f"lance-git fsck --undo {record}"}
+        yield {**nothing, "severity": RECORD, "code": "repair", "path": record, **told}
+
+
+FSCK = Procedure(
+    "fsck",
+    "Check that nothing that any version names is missing or damaged; repair what can be taken back.",
+    (
+        TABLE,
+        Parameter("deep", "BOOLEAN", "whether files are opened as well", default=False),
+        Parameter("repair", "BOOLEAN", "whether to say what can be repaired", default=False),
+        Parameter("execute", "BOOLEAN", "whether to repair it", default=False),
+        Parameter("on_main", "BOOLEAN", "whether a repair may change branches themselves", default=False),
+    ),
+    pa.schema(
+        [
+            ("severity", pa.string()),
+            ("code", pa.string()),
+            ("path", pa.string()),
+            ("refs", pa.list_(pa.string())),
+            ("rows", pa.int64()),
+            ("says", pa.string()),
+            ("do", pa.string()),
+        ]
+    ),
+    _fsck,
+)
+
+
+# --- The procedures about what refs cost, and about refs whose time is over
+
+
+def _storage(context: Context, given: Mapping[str, Any]) -> Rows:
+    report = storage(context.table(given["table"]), CleanupPolicy(), context.engine)
+    yield from report.to_arrow().to_pylist()
+
+
+STORAGE = Procedure(
+    "storage",
+    "Tell what each branch, tag and clone of a table costs, and what deleting it would free.",
+    (TABLE,),
+    USAGE,
+    _storage,
+)
+
+
+def _expire(context: Context, given: Mapping[str, Any]) -> Rows:
+    location, now = context.table(given["table"]), datetime.now(timezone.utc)
+    options = ExpiryOptions(force=given["force"])
+    if given["warn"] is not None:
+        options = ExpiryOptions(to_span("warn", given["warn"]), force=given["force"])
+    plan = plan_expiry(location, now, options)
+    outcomes = {}
+    if not given["dry_run"]:
+        outcomes = {(each.kind, each.name): each for each in carry_out(location, plan, now).outcomes}
+    for entry in plan.entries:
+        if entry.state == KEPT and entry.record.expires_at is None:
+            continue
+        ended = outcomes.get(entry.key)
+        yield {
+            "kind": entry.record.kind,
+            "name": entry.record.name,
+            "at": entry.record.at,
+            "expires": entry.record.expires_at,
+            "state": entry.state,
+            "outcome": None if ended is None else ended.outcome,
+            "why": entry.why if ended is None else ended.why or entry.why,
+        }
+
+
+EXPIRE_REFS = Procedure(
+    "expire_refs",
+    "Warn of branches and tags whose time is over soon, and delete those that were warned of; says so unless told to.",
+    (
+        TABLE,
+        Parameter("warn", "STRING", "how long a warning stands before its ref goes, such as '7d', which it is"),
+        Parameter("force", "BOOLEAN", "whether branches go whose changes nothing else has", default=False),
+        Parameter(
+            "dry_run", "BOOLEAN", "false to warn and delete; else it only says what would become of refs", default=True
+        ),
+    ),
+    pa.schema(
+        [
+            ("kind", pa.string()),
+            ("name", pa.string()),
+            ("at", pa.string()),
+            ("expires", pa.timestamp("us", "UTC")),
+            ("state", pa.string()),
+            ("outcome", pa.string()),
+            ("why", pa.string()),
+        ]
+    ),
+    _expire,
+)
+
+
+# --- All procedures, by name
+
+PROCEDURES: Mapping[str, Procedure] = {
+    found.name: found
+    for found in (
+        CREATE_BRANCH,
+        DROP_BRANCH,
+        CREATE_TAG,
+        DROP_TAG,
+        MERGE_BRANCH,
+        CHERRY_PICK,
+        REVERT,
+        RESTORE,
+        CREATE_INDEX,
+        CLEANUP,
+        OPTIMIZE,
+        FSCK,
+        STORAGE,
+        EXPIRE_REFS,
+        CLONE,
+        MIGRATE,
+    )
+}
+
+
+def find_procedure(name: str) -> Procedure:
+    """The procedure of a name, in any case. Raises NotFound with near names."""
+    found = PROCEDURES.get(name.lower())
+    if found is None:
+        raise NotFound(f"There is no procedure {name}.", hint=meant(name, sorted(PROCEDURES)))
+    return found

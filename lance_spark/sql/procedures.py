@@ -1,0 +1,385 @@
+"""What a procedure is, what it is called with, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from lance_spark.catalog.lookup import locate_table
+from lance_spark.catalog.migrate import migrate
+from lance_spark.catalog.rules import Catalog
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import parse_version_text
+from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
+from lance_spark.core.show import meant
+from lance_spark.engine.local import Engine
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.merge import merge as single_version
+from lance_spark.merge.merge import MergeOptions, merge
+from lance_spark.merge.report import MergeResult
+from lance_spark.merge.restore import restore_version
+from lance_spark.refs import refs
+from lance_spark.remotes.clone import CloneOptions, clone
+from lance_spark.remotes.fetch import Remote
+from lance_spark.storage.commits import ORIGIN
+from lance_spark.storage.datasets import open_latest
+from lance_spark.storage.resolving import dataset_at, find_spec, resolve
+
+SqlType = Literal["STRING", "BIGINT", "BOOLEAN"]
+_TYPES: Mapping[str, type] = {"STRING": str, "BIGINT": int, "BOOLEAN": bool}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter. One that is not required is None, or its default, where it is not given."""
+
+    name: str
+    type: SqlType
+    doc: str
+    required: bool = False
+    default: str | int | bool | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a procedure runs: in a catalog, or, without one, where tables are named by their paths."""
+
+    engine: Engine
+    catalog: Catalog | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def table(self, name: str) -> DatasetLocation:
+        """Where a table is. Raises NotFound, InvalidName, InvalidOption."""
+        if self.catalog is not None:
+            return locate_table(self.catalog, name)
+        location = dataset_at(name, self.storage_options)
+        open_latest(location)
+        return location
+
+    def place(self, uri: str) -> DatasetLocation:
+        """Where something may be made, by its path or URI, in the same store or with credentials of the process."""
+        options = self.storage_options if self.catalog is None else self.catalog.root.storage_options
+        return dataset_at(uri, options)
+
+    def need_catalog(self, doing: str) -> Catalog:
+        """The catalog. Raises Refused where tables are named by their paths."""
+        if self.catalog is None:
+            raise Refused(f"Cannot {doing}: these tables are in no catalog.", hint="Call it in a catalog with a root.")
+        return self.catalog
+
+
+def spec_of(location: DatasetLocation, ref: str) -> RefSpec:
+    """The branch, tag or version that an argument names. Raises NotFound with near names, InvalidOption, Refused."""
+    return find_spec(location, parse_version_text(ref))
+
+
+def pin_of(location: DatasetLocation, ref: str) -> PinnedVersion:
+    """The version that an argument names, right now. Raises as :func:`spec_of`, and NotFound for the version."""
+    return resolve(location, spec_of(location, ref))
+
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """A procedure: its name, what it takes, what it returns, and what carries it out."""
+
+    name: str
+    doc: str
+    parameters: tuple[Parameter, ...]
+    columns: pa.Schema
+    """Of the rows that it returns."""
+    run: Callable[[Context, Mapping[str, Any]], Rows]
+    """Is given a value for every parameter."""
+
+    def call(self, context: Context, arguments: Mapping[str, Any]) -> pa.Table:
+        """Carry it out; returns its rows.
+
+        Raises InvalidOption for an unknown or missing argument and one of another type, and what the action raises.
+        """
+        return pa.Table.from_pylist(list(self.run(context, self.bind(arguments))), schema=self.columns)
+
+    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """A value for every parameter. Names are taken in any case, as in SQL. Raises InvalidOption."""
+        known = {parameter.name: parameter for parameter in self.parameters}
+        given: dict[str, Any] = {}
+        for key, value in arguments.items():
+            name = key.lower()
+            if name not in known:
+                raise InvalidOption(
+                    f"Procedure {self.name} has no parameter '{key}'.", hint=meant(name, known, "It takes")
+                )
+            if name in given:
+                raise InvalidOption(f"Argument '{name}' of procedure {self.name} is given twice.")
+            given[name] = value
+        return {name: self._value(parameter, given.get(name)) for name, parameter in known.items()}
+
+    def _value(self, parameter: Parameter, value: Any) -> Any:
+        if value is None:
+            if parameter.required:
+                raise InvalidOption(
+                    f"Procedure {self.name} needs the argument '{parameter.name}'.", hint=f"It is {parameter.doc}."
+                )
+            return parameter.default
+        expected = _TYPES[parameter.type]
+        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+            raise InvalidOption(
+                f"Argument '{parameter.name}' of procedure {self.name} is {value!r}, and has to be {parameter.type}."
+            )
+        return value
+
+
+TABLE = Parameter("table", "STRING", "the table's name, such as 'ns1.flights'", required=True)
+DRY_RUN = Parameter("dry_run", "BOOLEAN", "whether to change nothing, and only say what would be done", default=False)
+MESSAGE = Parameter("message", "STRING", "a message for the log")
+REFS = "a branch, a tag, 'exp@7' or a version of main"
+
+
+# --- Procedures that make and delete branches
+
+_NAME = Parameter("name", "STRING", "the branch's name", required=True)
+
+
+def _create(context: Context, given: Mapping[str, Any]) -> Rows:
+    location = context.table(given["table"])
+    made = refs.create_branch(location, given["name"], spec_of(location, given["from"]))
+    yield {"name": made.name, "parent_branch": made.parent_branch or MAIN, "parent_version": made.parent_version}
+
+
+def _drop(context: Context, given: Mapping[str, Any]) -> Rows:
+    refs.delete_branch(context.table(given["table"]), given["name"])
+    yield {"name": given["name"]}
+
+
+CREATE_BRANCH = Procedure(
+    "create_branch",
+    "Make a branch.",
+    (TABLE, _NAME, Parameter("from", "STRING", f"where it begins: {REFS}", default=MAIN)),
+    pa.schema([("name", pa.string()), ("parent_branch", pa.string()), ("parent_version", pa.int64())]),
+    _create,
+)
+DROP_BRANCH = Procedure(
+    "drop_branch",
+    "Delete a branch and its own files for good. Refused while another branch or a tag needs it.",
+    (TABLE, _NAME),
+    pa.schema([("name", pa.string())]),
+    _drop,
+)
+
+
+# --- Procedures that make and delete tags
+
+_TAG_NAME = Parameter("name", "STRING", "the tag's name", required=True)
+
+
+def _create_tag(context: Context, given: Mapping[str, Any]) -> Rows:
+    location = context.table(given["table"])
+    pin = pin_of(location, given["ref"])
+    refs.create_tag(location, given["name"], RefSpec(branch=pin.branch, version=pin.version))
+    yield {"name": given["name"], "branch": pin.branch or MAIN, "version": pin.version}
+
+
+def _drop_tag(context: Context, given: Mapping[str, Any]) -> Rows:
+    refs.delete_tag(context.table(given["table"]), given["name"], given["force"])
+    yield {"name": given["name"]}
+
+
+CREATE_TAG = Procedure(
+    "create_tag",
+    "Tag a version; a tag that is there is never moved.",
+    (TABLE, _TAG_NAME, Parameter("ref", "STRING", f"what to tag: {REFS}", default=MAIN)),
+    pa.schema([("name", pa.string()), ("branch", pa.string()), ("version", pa.int64())]),
+    _create_tag,
+)
+_FORCE = Parameter("force", "BOOLEAN", "whether to delete a tag that a clone, merge or stream needs", default=False)
+DROP_TAG = Procedure(
+    "drop_tag", "Delete a tag.", (TABLE, _TAG_NAME, _FORCE), pa.schema([("name", pa.string())]), _drop_tag
+)
+
+
+# --- Procedures that bring changes from one branch to another one, or take them back
+
+_COLUMNS = pa.schema(
+    [
+        ("action", pa.string()),
+        ("into", pa.string()),
+        ("source", pa.string()),
+        ("base", pa.string()),
+        ("version", pa.int64()),
+        ("fast_forward", pa.bool_()),
+        ("up_to_date", pa.bool_()),
+        ("dry_run", pa.bool_()),
+        ("rows_added", pa.int64()),
+        ("rows_deleted", pa.int64()),
+        ("fragments_changed", pa.int64()),
+        ("columns_added", pa.list_(pa.string())),
+        ("columns_dropped", pa.list_(pa.string())),
+        ("conflicts", pa.list_(pa.string())),
+        ("indexes_carried", pa.list_(pa.string())),
+        ("indexes_missing", pa.list_(pa.string())),
+        ("notes", pa.list_(pa.string())),
+    ]
+)
+_INTO = Parameter("into", "STRING", "the branch that gets the changes", default=MAIN)
+
+
+def _row(result: MergeResult) -> dict[str, Any]:
+    found = {**result.as_record(), "conflicts": [str(conflict) for conflict in result.conflicts]}
+    return {name: found[name] for name in _COLUMNS.names}
+
+
+def _merge(context: Context, given: Mapping[str, Any]) -> Rows:
+    location = context.table(given["table"])
+    source = resolve(location, RefSpec(branch=branch_or_none(given["branch"])))
+    options = MergeOptions(given["ff_only"], given["reference"], given["dry_run"], given["message"])
+    yield _row(merge(location, source, branch_or_none(given["into"]), options, context.engine))
+
+
+def _cherry_pick(context: Context, given: Mapping[str, Any]) -> Rows:
+    location = context.table(given["table"])
+    into, picked = branch_or_none(given["into"]), pin_of(location, given["ref"])
+    done = single_version.cherry_pick(location, picked, into, context.engine, given["message"], given["dry_run"])
+    yield _row(done)
+
+
+def _revert(context: Context, given: Mapping[str, Any]) -> Rows:
+    location, branch = context.table(given["table"]), branch_or_none(given["branch"])
+    pin = resolve(location, RefSpec(branch=branch, version=given["version"]))
+    yield _row(single_version.revert(location, pin, branch, context.engine, given["message"], given["dry_run"]))
+
+
+MERGE_BRANCH = Procedure(
+    "merge_branch",
+    "Merge a branch into another one, as one version.",
+    (
+        TABLE,
+        Parameter("branch", "STRING", "the branch to merge", required=True),
+        _INTO,
+        Parameter("ff_only", "BOOLEAN", "whether to refuse what is no fast-forward", default=False),
+        Parameter("reference", "BOOLEAN", "whether to leave files where they are", default=False),
+        MESSAGE,
+        DRY_RUN,
+    ),
+    _COLUMNS,
+    _merge,
+)
+CHERRY_PICK = Procedure(
+    "cherry_pick",
+    "Commit to a branch what one version of another one changed.",
+    (TABLE, Parameter("ref", "STRING", "the version, such as 'exp@7'", required=True), _INTO, MESSAGE, DRY_RUN),
+    _COLUMNS,
+    _cherry_pick,
+)
+REVERT = Procedure(
+    "revert",
+    "Commit to a branch the opposite of what one of its versions changed.",
+    (
+        TABLE,
+        Parameter("version", "BIGINT", "the version to take back", required=True),
+        Parameter("branch", "STRING", "the branch it is on", default=MAIN),
+        MESSAGE,
+        DRY_RUN,
+    ),
+    _COLUMNS,
+    _revert,
+)
+
+
+# --- The procedure that makes an older version the newest one again
+
+
+def _restore(context: Context, given: Mapping[str, Any]) -> Rows:
+    location = context.table(given["table"])
+    return restore_rows(location, pin_of(location, given["ref"]), context.engine)
+
+
+def restore_rows(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> Rows:
+    """What a restore of a version made. Raises as ``restore_version``."""
+    done = restore_version(location, pin, engine)
+    yield {
+        "branch": pin.branch or MAIN,
+        "restored_version": pin.version,
+        "version": done.version.version,
+        "indexes_lacking": list(done.indexes_lacking),
+    }
+
+
+RESTORE = Procedure(
+    "restore",
+    "Make a version the newest one of its branch again, as a new version.",
+    (TABLE, Parameter("ref", "STRING", "the version: a tag, 'exp@7' or a version of main", required=True)),
+    pa.schema(
+        [
+            ("branch", pa.string()),
+            ("restored_version", pa.int64()),
+            ("version", pa.int64()),
+            ("indexes_lacking", pa.list_(pa.string())),
+        ]
+    ),
+    _restore,
+)
+
+
+# --- The procedure that makes a dataset which follows a table
+
+_CLONE_COLUMNS = pa.schema(
+    [
+        ("source", pa.string()),
+        ("target", pa.string()),
+        ("branch", pa.string()),
+        ("version", pa.int64()),
+        ("source_version", pa.string()),
+        ("rows", pa.int64()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("deep", pa.bool_()),
+        ("dry_run", pa.bool_()),
+    ]
+)
+
+
+def _clone(context: Context, given: Mapping[str, Any]) -> Rows:
+    location = context.table(given["table"])
+    options = CloneOptions(deep=given["deep"], dry_run=given["dry_run"])
+    pin, target = pin_of(location, given["ref"]), context.place(given["target"])
+    done = clone(Remote(ORIGIN, location), pin, target, context.engine, options)
+    yield {name: getattr(done, name) for name in _CLONE_COLUMNS.names}
+
+
+CLONE = Procedure(
+    "clone",
+    "Make a dataset that follows a table, as its remote 'origin'.",
+    (
+        TABLE,
+        Parameter("target", "STRING", "the path or URI of the new dataset", required=True),
+        Parameter("ref", "STRING", f"the version that its branch begins with: {REFS}", default=MAIN),
+        Parameter("deep", "BOOLEAN", "whether to copy all files", default=False),
+        DRY_RUN,
+    ),
+    _CLONE_COLUMNS,
+    _clone,
+)
+
+
+# --- The procedure that gives tables which are directories only their rows in the catalog
+
+
+def _migrate(context: Context, given: Mapping[str, Any]) -> Rows:
+    done = migrate(context.need_catalog("migrate"), given["dry_run"])
+    for name in done.tables:
+        yield {"table": str(name), "state": done.state}
+    for skipped in done.skipped:
+        yield {"table": skipped.directory, "state": "skipped", "reason": skipped.why}
+
+
+MIGRATE = Procedure(
+    "migrate",
+    "Write all tables that are directories only (V1) into the catalog (V2), in one commit.",
+    (DRY_RUN,),
+    pa.schema([("table", pa.string()), ("state", pa.string()), ("reason", pa.string())]),
+    _migrate,
+)

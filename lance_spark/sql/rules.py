@@ -1,0 +1,463 @@
+"""The words of a statement in SQL, as Spark tells them apart: names, texts, numbers, parameters. Comments are none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias
+
+from lance_spark.core.options import path_segments
+from lance_spark.errors import InvalidOption
+
+Args = Mapping[str, Any] | Sequence[Any] | None
+"""Values of parameters: by name, or by position."""
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*(?:\n|$))
+      | (?P<comment>/\*)
+      | (?P<name>`(?:[^`]|``)*`)
+      | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
+      | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+      | (?P<parameter>:[A-Za-z_]\w*|\?)
+      | (?P<number>\d+(?:\.\d+)?(?!\w))
+      | (?P<word>\w+)
+      | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENTS = re.compile(r"/\*|\*/")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
+_UNITS = {"MINUTE": "minutes", "HOUR": "hours", "DAY": "days"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of a statement, without comments and spaces."""
+
+    kind: str
+    """``word``, ``name`` (in backticks), ``text``, ``number``, ``parameter`` or ``sign``."""
+    value: str
+    """What it stands for, without quotes."""
+    start: int
+    end: int
+
+
+class Words:
+    """The tokens of a statement, taken from the front."""
+
+    def __init__(
+        self, text: str, tokens: Sequence[Token], args: Args = None, used: int = 0, form: tuple[str, str] = ("", "")
+    ) -> None:
+        """``used`` parameters by position are in front; ``form`` is the statement's name and how it is written."""
+        self.text, self.left, self.used = text, [*tokens], used
+        self._args, self._form = args, form
+        while self.left and self._is_sign(self.left[-1], ";"):
+            self.left.pop()
+
+    def take(self, *words: str) -> bool:
+        """Take these words if they come next."""
+        if not self.come(*words):
+            return False
+        del self.left[: len(words)]
+        return True
+
+    def need(self, *words: str) -> None:
+        """Take these words. Raises InvalidOption."""
+        if not self.take(*words):
+            raise self.bad()
+
+    def sign(self, sign: str) -> bool:
+        """Take a sign if it comes next."""
+        if not self.left or not self._is_sign(self.left[0], sign):
+            return False
+        self.left.pop(0)
+        return True
+
+    def end(self) -> None:
+        """Raises InvalidOption if something is left."""
+        if self.left:
+            raise self.bad()
+
+    def table(self) -> tuple[tuple[str, ...], bool] | None:
+        """The parts of a table's name, and whether it is a path in quotes; None for what is neither."""
+        if len(self.left) > 3 and self.left[0].value.upper() == "IDENTIFIER" and self._is_sign(self.left[1], "("):
+            del self.left[:2]
+            name = self.value()
+            return (path_segments(str(name)), False) if name is not None and self.sign(")") else None
+        if self.left and self.left[0].kind == "text":
+            return (self.left.pop(0).value,), True
+        parts = []
+        while self.left and self.left[0].kind in ("word", "name"):
+            parts.append(self.left.pop(0).value)
+            if not self.sign("."):
+                return tuple(parts), False
+        return None
+
+    def come(self, *words: str) -> bool:
+        """Whether these words come next."""
+        return [each.value.upper() for each in self.left[: len(words)] if each.kind == "word"] == [*words]
+
+    def value(self) -> Any:
+        """A number, a text or the value of a parameter; None for none of them. Raises InvalidOption."""
+        if not self.left or self.left[0].kind not in ("number", "text", "parameter"):
+            return None
+        token = self.left.pop(0)
+        return self._parameter(token.value) if token.kind == "parameter" else token.value
+
+    def needed_value(self) -> str:
+        """That, as text. Raises InvalidOption where there is none."""
+        found = self.value()
+        if found is None:
+            raise self.bad()
+        return str(found)
+
+    def whole(self) -> int:
+        """A whole number. Raises InvalidOption."""
+        text = self.needed_value()
+        if not (text.isascii() and text.isdigit()):
+            raise InvalidOption(f"'{text}' is no whole number.", hint=self._hint())
+        return int(text)
+
+    def span(self) -> timedelta:
+        """A number and a unit. Raises InvalidOption."""
+        text = self.needed_value()
+        unit = self.left.pop(0).value.upper().removesuffix("S") if self.left else ""
+        try:
+            return timedelta(**{_UNITS[unit]: float(text)})
+        except (KeyError, ValueError, OverflowError):
+            raise InvalidOption(f"'{text} {unit}' is no span of time.", hint=self._hint()) from None
+
+    def ref_name(self) -> str:
+        """The name of a branch or a tag, with or without quotes; ``exp/a`` needs none. Raises InvalidOption."""
+        if self.left and self.left[0].kind in ("name", "text", "parameter"):
+            return str(self.left.pop(0).value) if self.left[0].kind == "name" else self.needed_value()
+        taken: list[Token] = []
+        while self.left and (not taken or self.left[0].start == taken[-1].end):
+            if self.left[0].kind not in ("word", "number") and self.left[0].value not in ("/", "-", "."):
+                break
+            taken.append(self.left.pop(0))
+        if not taken:
+            raise self.bad()
+        return self.text[taken[0].start : taken[-1].end]
+
+    def source(self, stops: Callable[[], bool]) -> tuple[str, int]:
+        """The text up to where ``stops`` says so, and how many parameters by position were in front of it."""
+        if not self.left or stops():
+            raise self.bad()
+        before, start, end = self.used, self.left[0].start, self.left[0].end
+        while self.left and not stops():
+            token = self.left.pop(0)
+            end = token.end
+            self.used += token.value == "?" and token.kind == "parameter"
+        return self.text[start:end], before
+
+    def bad(self) -> InvalidOption:
+        """What to raise where something else was expected."""
+        where = f"at '{self.text[self.left[0].start : self.left[0].end]}'" if self.left else "at its end"
+        return InvalidOption(f"The statement {self._form[0]} cannot be read {where}.", hint=self._hint())
+
+    def _hint(self) -> str:
+        return f"Its form is: {self._form[1]}."
+
+    def _parameter(self, name: str) -> Any:
+        args = self._args
+        if name == "?":
+            self.used += 1
+            if isinstance(args, Sequence) and self.used <= len(args):
+                return self._plain(name, args[self.used - 1])
+        elif isinstance(args, Mapping) and name[1:] in args:
+            return self._plain(name, args[name[1:]])
+        raise InvalidOption(f"Parameter {name} of the statement has no value.", hint="Give it in args=.")
+
+    @staticmethod
+    def _plain(name: str, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise InvalidOption(f"Parameter {name} of the statement is {value!r}.", hint="Give a number or a text.")
+        return value
+
+    @staticmethod
+    def _is_sign(token: Token, sign: str) -> bool:
+        return token.kind == "sign" and token.value == sign
+
+
+def without_comments(text: str) -> str:
+    """The text from its first word on. Comments in brackets may hold others."""
+    rest = text.lstrip()
+    while True:
+        if rest.startswith("--"):
+            rest = rest.partition("\n")[2].lstrip()
+        elif rest.startswith("/*"):
+            rest = rest[_end_of_comment(rest) :].lstrip()
+        else:
+            return rest
+
+
+def tokens(text: str) -> list[Token]:
+    """The words of a statement."""
+    found: list[Token] = []
+    at = 0
+    while match := _TOKEN.match(text, at):
+        kind = str(match.lastgroup)
+        at = _end_of_comment(text, at) if kind == "comment" else match.end()
+        if kind not in ("space", "comment"):
+            said = _unquoted(kind, match[0])
+            found.append(Token("text" if kind == "raw" else kind, said, match.start(), match.end()))
+    return found
+
+
+def _end_of_comment(text: str, at: int = 0) -> int:
+    depth = 0
+    for mark in _COMMENTS.finditer(text, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(text)
+
+
+def _unquoted(kind: str, said: str) -> str:
+    if kind == "name":
+        return said[1:-1].replace("``", "`")
+    if kind == "raw":
+        return said[2:-1]
+    if kind == "text":
+        inner = said[1:-1].replace(said[0] * 2, said[0])
+        return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), inner, flags=re.DOTALL)
+    return said
+
+
+# --- Statements of SQL that look after a table, in the words of Delta's and Iceberg's users
+# From text to values.
+#
+# Spark's own parser knows none of them. Whether a table is ours is not known here, so this goes in two steps:
+# ``opened`` finds which table a statement is about, and leaves everything else to Spark; ``parse`` reads the rest and
+# is strict.
+
+Verb = Literal["DESCRIBE HISTORY", "OPTIMIZE", "VACUUM", "RESTORE", "ALTER TABLE"]
+_FIRST = re.compile(r"(DESC|DESCRIBE|OPTIMIZE|VACUUM|RESTORE|ALTER)\b", re.IGNORECASE)
+_FORMS: Mapping[Verb, str] = {
+    "DESCRIBE HISTORY": "DESCRIBE HISTORY table [LIMIT n]",
+    "OPTIMIZE": "OPTIMIZE table [WHERE condition] [ZORDER BY (column, ...)]",
+    "VACUUM": "VACUUM table [RETAIN n HOURS] [DRY RUN]",
+    "RESTORE": "RESTORE TABLE table TO VERSION AS OF n, or TO TIMESTAMP AS OF '2026-01-31 12:00:00'",
+    "ALTER TABLE": "ALTER TABLE table CREATE [OR REPLACE] BRANCH or TAG [IF NOT EXISTS] name [AS OF VERSION n] "
+    "[RETAIN n DAYS], or DROP BRANCH or TAG [IF EXISTS] name; a branch may end WITH SNAPSHOT RETENTION n SNAPSHOTS",
+}
+
+_ALTERS = [
+    (*what, kind)
+    for what in (("CREATE",), ("CREATE", "OR", "REPLACE"), ("REPLACE",), ("DROP",))
+    for kind in ("BRANCH", "TAG")
+]
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A statement of which only the table is known."""
+
+    verb: Verb
+    table: tuple[str, ...]
+    """The parts of its name; a path alone, where ``is_path``."""
+    text: str
+    rest: tuple[Token, ...]
+    """What is behind the table's name."""
+    is_path: bool = False
+    used: int = 0
+    """How many parameters by position are in front of the rest."""
+
+
+@dataclass(frozen=True)
+class DescribeHistory:
+    """``DESCRIBE HISTORY``."""
+
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Optimize:
+    """``OPTIMIZE``."""
+
+    where: str | None = None
+    """The condition, in Spark's SQL."""
+    used: int = 0
+    """How many parameters by position are in front of the condition."""
+    zorder: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Vacuum:
+    """``VACUUM``."""
+
+    older_than: timedelta | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Restore:
+    """``RESTORE``, to one of both."""
+
+    version: str | None = None
+    """A number, or any other ref, as text."""
+    moment: str | None = None
+    """An expression in Spark's SQL."""
+    used: int = 0
+
+
+@dataclass(frozen=True)
+class AlterRef:
+    """``ALTER TABLE ... CREATE``, ``REPLACE`` or ``DROP``, of a branch or a tag."""
+
+    what: Literal["CREATE", "CREATE OR REPLACE", "REPLACE", "DROP"]
+    tag: bool
+    name: str
+    if_exists: bool = False
+    """``IF EXISTS`` of a drop, ``IF NOT EXISTS`` of a create: nothing is done where there is nothing to do."""
+    version: str | None = None
+    expire_after: timedelta | None = None
+    retain_versions: int | None = None
+
+
+Statement: TypeAlias = DescribeHistory | Optimize | Vacuum | Restore | AlterRef
+
+
+def opened(text: str, args: Args = None) -> Opening | None:
+    """The table that such a statement is about; None for every other statement."""
+    text = without_comments(text)
+    if _FIRST.match(text) is None:
+        return None
+    words = Words(text, tokens(text), args)
+    verb = _verb(words)
+    if verb is None:
+        return None
+    try:
+        table = words.table()
+    except InvalidOption:  # a name that is a parameter without a value
+        return None
+    if table is None or (verb == "ALTER TABLE" and not any(words.come(*each) for each in _ALTERS)):
+        return None
+    parts, is_path = table
+    return Opening(verb, parts, text, tuple(words.left), is_path, words.used)
+
+
+def parse(opening: Opening, args: Args = None) -> Statement:
+    """The whole statement. Raises InvalidOption, with the statement's form, for what cannot be read."""
+    words = Words(opening.text, opening.rest, args, opening.used, (opening.verb, _FORMS[opening.verb]))
+    read: Callable[[Words], Statement] = _READERS[opening.verb]
+    found = read(words)
+    words.end()
+    return found
+
+
+def _verb(words: Words) -> Verb | None:
+    if words.take("DESC", "HISTORY") or words.take("DESCRIBE", "HISTORY"):
+        return "DESCRIBE HISTORY"
+    if words.take("ALTER", "TABLE"):
+        return "ALTER TABLE"
+    if words.take("OPTIMIZE"):
+        return "OPTIMIZE"
+    if words.take("VACUUM"):
+        return "VACUUM"
+    if words.take("RESTORE", "TABLE") or words.take("RESTORE"):
+        return "RESTORE"
+    return None
+
+
+def _history(words: Words) -> DescribeHistory:
+    return DescribeHistory(words.whole() if words.take("LIMIT") else None)
+
+
+def _optimize(words: Words) -> Optimize:
+    where, used = None, 0
+    zorder: list[str] = []
+    if words.take("WHERE"):
+        where, used = words.source(lambda: words.come("ZORDER", "BY"))
+    if words.take("ZORDER", "BY"):
+        bracket = words.sign("(")
+        while not zorder or words.sign(","):
+            column = words.table()
+            if column is None:
+                raise words.bad()
+            zorder.append(".".join(column[0]))
+        if bracket and not words.sign(")"):
+            raise words.bad()
+    return Optimize(where, used, tuple(zorder))
+
+
+def _vacuum(words: Words) -> Vacuum:
+    older_than, dry_run = None, False
+    while words.left:
+        if words.take("RETAIN"):
+            older_than = words.span()
+        elif words.take("DRY", "RUN"):
+            dry_run = True
+        elif not words.take("FULL"):
+            raise words.bad()
+    return Vacuum(older_than, dry_run)
+
+
+def _restore(words: Words) -> Restore:
+    words.take("TO")
+    words.take("FOR")
+    if words.take("VERSION", "AS", "OF") or words.take("SYSTEM_VERSION", "AS", "OF"):
+        return Restore(version=words.needed_value())
+    if not (words.take("TIMESTAMP", "AS", "OF") or words.take("SYSTEM_TIME", "AS", "OF")):
+        raise words.bad()
+    moment, used = words.source(lambda: False)
+    return Restore(moment=moment, used=used)
+
+
+def _alter(words: Words) -> AlterRef:
+    what: Literal["CREATE", "CREATE OR REPLACE", "REPLACE", "DROP"] = "CREATE"
+    if words.take("DROP"):
+        what = "DROP"
+    elif words.take("REPLACE"):
+        what = "REPLACE"
+    else:
+        words.need("CREATE")
+        what = "CREATE OR REPLACE" if words.take("OR", "REPLACE") else "CREATE"
+    tag = words.take("TAG")
+    if not tag:
+        words.need("BRANCH")
+    if what == "DROP":
+        return AlterRef(what, tag, if_exists=words.take("IF", "EXISTS"), name=words.ref_name())
+    if_exists = what == "CREATE" and words.take("IF", "NOT", "EXISTS")
+    name = words.ref_name()
+    version = words.needed_value() if words.take("AS", "OF", "VERSION") else None
+    expire_after = words.span() if words.take("RETAIN") else None
+    retain_versions = None
+    if not tag and words.take("WITH", "SNAPSHOT", "RETENTION"):
+        retain_versions = words.whole()
+        words.need("SNAPSHOTS")
+    return AlterRef(what, tag, name, if_exists, version, expire_after, retain_versions)
+
+
+_READERS: Mapping[Verb, Callable[[Words], Statement]] = {
+    "DESCRIBE HISTORY": _history,
+    "OPTIMIZE": _optimize,
+    "VACUUM": _vacuum,
+    "RESTORE": _restore,
+    "ALTER TABLE": _alter,
+}
+
+
+# --- What a session says of statements in SQL that change rows: UPDATE, DELETE and MERGE take no options themselves
+
+COMMIT_MESSAGE, RETRIES = "spark.lance.commit.message", "spark.lance.retries"
+SETTINGS = (COMMIT_MESSAGE, RETRIES)
+"""Settings of a session, as ``SET`` and ``spark.conf`` know them."""
+
+
+@dataclass(frozen=True)
+class StatementOptions:
+    """How statements are committed."""
+
+    message: str | None = None
+    retries: int = 0
+    """How often a change is computed again after a conflict."""
+
+
+def parse_statement_options(given: Mapping[str, str | None]) -> StatementOptions:
+    """The options from settings by their names, None for one that is not set. Raises InvalidOption."""
+    retries = (given.get(RETRIES) or "0").strip()
+    if not (retries.isascii() and retries.isdigit()):
+        raise InvalidOption(f"{RETRIES} is {retries!r}, and no whole number.", hint=f"SET {RETRIES} = 3")
+    return StatementOptions((given.get(COMMIT_MESSAGE) or "").strip() or None, int(retries))

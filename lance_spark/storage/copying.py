@@ -1,0 +1,186 @@
+"""Copies files: inside of a store without reading them, between stores through this machine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.errors import NotFound, StorageFailure
+from lance_spark.format.contents import Contents
+from lance_spark.format.versions import Copy
+from lance_spark.storage.files import bucket_and_prefix, open_filesystem, reachable, whole_path
+
+if TYPE_CHECKING:
+    import lance
+    from lance.schema import LanceSchema
+
+_FRESH = 24 * 3600
+"""Seconds for which a file of an interrupted copy is used as it is. A cleanup may delete older ones."""
+
+
+_ONE_REQUEST = 5 * 1024**3
+"""Bytes that S3 copies at once."""
+
+
+def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str, size: int = 0) -> int:
+    """Copy one file, and return its size in bytes. A copy of that size from the last hours is left as it is.
+
+    Paths are relative to the locations. ``size`` is the size in the manifest, 0 if the manifest does not record it.
+    Raises NotFound for a source that is gone.
+    """
+    with reachable(target), reachable(source, path):
+        # A copy inside of S3 fails if the source is gone; every other copy is checked by its size.
+        if not size or not _inside_s3(source, target):
+            original = _look(source, path)
+            if original is None:
+                raise _gone(source, path)
+            size = original[0]
+        there = _look(target, target_path)
+        if there is not None and there[0] == size and time.time() - there[1] < _FRESH:
+            return size
+        # The source could be looked at: what is refused from here on is the copy.
+        with reachable(target, target_path):
+            if _inside_s3(source, target) and size <= _ONE_REQUEST:
+                _copy_inside_s3(source, path, target, target_path)
+                return size
+            _copy(source, whole_path(source, path), target, whole_path(target, target_path))
+        after = _look(target, target_path)
+    found_size = None if after is None else after[0]
+    if found_size != size:
+        raise StorageFailure(f"{target.uri}/{target_path} has {found_size} bytes after it was copied, not {size}.")
+    return size
+
+
+def copy_placed(source: DatasetLocation, copy: Copy, target: DatasetLocation) -> int:
+    """Copy a file of a plan with its blobs, and return the bytes."""
+    size = copy_file(source, copy.path, target, copy.target, copy.size)
+    if copy.sidecars:
+        directory, beside = copy.path.removesuffix(".lance"), copy.target.removesuffix(".lance")
+        for path in files_below(source, directory):
+            size += copy_file(source, path, target, beside + path[len(directory) :])
+    return size
+
+
+def files_below(location: DatasetLocation, directory: str) -> Iterator[str]:
+    """Paths of all files in a directory, relative to the location; none where there is no such directory."""
+    root = whole_path(location, "")
+    with reachable(location):
+        filesystem = open_filesystem(location)
+        try:
+            paths = filesystem.find(whole_path(location, directory))
+        except FileNotFoundError:
+            return
+    yield from (str(path)[len(root) + 1 :] for path in paths)
+
+
+def _look(location: DatasetLocation, path: str) -> tuple[int, float] | None:
+    """Size in bytes of a file and when it was modified, in seconds since 1970; None where there is none."""
+    filesystem = open_filesystem(location)
+    try:
+        if location.uri.startswith("s3://"):
+            # One request; info() lists a directory of that name where there is no such file.
+            bucket, prefix = bucket_and_prefix(location)
+            head = filesystem.call_s3("head_object", Bucket=bucket, Key=prefix + path)
+            return int(head["ContentLength"]), head["LastModified"].timestamp()
+        info = filesystem.info(whole_path(location, path))
+    except FileNotFoundError:
+        return None
+    modified = info.get("mtime") or getattr(info.get("LastModified"), "timestamp", lambda: 0.0)()
+    return int(info["size"]), float(modified)
+
+
+def _inside_s3(source: DatasetLocation, target: DatasetLocation) -> bool:
+    return source.uri.startswith("s3://") and target.uri.startswith("s3://") and source.options == target.options
+
+
+def _copy_inside_s3(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:
+    """Copy an object of up to 5 GiB: one request, which makes the whole object or none."""
+    (bucket, prefix), (from_bucket, from_prefix) = bucket_and_prefix(target), bucket_and_prefix(source)
+    try:
+        open_filesystem(target).call_s3(
+            "copy_object",
+            Bucket=bucket,
+            Key=prefix + target_path,
+            CopySource={"Bucket": from_bucket, "Key": from_prefix + path},
+        )
+    except FileNotFoundError:
+        raise _gone(source, path) from None
+
+
+def _gone(source: DatasetLocation, path: str) -> NotFound:
+    return NotFound(f"{source.uri}/{path} is not there any more.", hint="Run it again.")
+
+
+def _copy(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:
+    here, there = open_filesystem(source), open_filesystem(target)
+    if target.is_local:
+        directory = target_path.rpartition("/")[0]
+        there.makedirs(directory, exist_ok=True)
+        # Under its final name a file is complete: what a killed copy leaves has a name that cleanups recognise.
+        part = f"{directory}/.tmp{uuid.uuid4().hex}"
+        try:
+            here.get_file(path, part)
+            os.replace(part, target_path)
+        finally:
+            if os.path.exists(part):
+                os.remove(part)
+    elif source.is_local:
+        there.put_file(path, target_path)
+    elif _scheme(source) == _scheme(target) and source.options == target.options:
+        there.cp_file(path, target_path)
+    else:
+        with tempfile.TemporaryDirectory() as directory:
+            between = os.path.join(directory, "file")
+            here.get_file(path, between)
+            there.put_file(between, target_path)
+
+
+def _scheme(location: DatasetLocation) -> str:
+    return location.store.partition(":")[0]
+
+
+# --- Schemas with the field ids that pylance gives: made by pylance itself, on a table without rows
+
+
+def composed(start: LanceSchema, contents: Contents, alter: Callable[[lance.LanceDataset], None]) -> LanceSchema:
+    """A schema after changes that ``alter`` makes to a dataset without rows, which has the columns of ``start``.
+
+    Field ids of new columns are higher than any that files of the version have, also for columns that were dropped:
+    else the old values would come back under the new name. So the dataset first gets as many columns as it takes.
+    """
+    import lance
+
+    with tempfile.TemporaryDirectory() as directory:
+        columns = lance.LanceOperation.Overwrite(start, [])
+        lance.LanceDataset.commit(directory, columns)
+        # A new dataset numbers fields by itself; a replaced one keeps the ids they have.
+        scratch = lance.LanceDataset.commit(directory, columns, read_version=1)
+        missing = highest_field_id(contents) - max((entry.id for entry in contents.fields), default=-1)
+        spare = [f"__spare_{count}" for count in range(max(0, missing))]
+        if spare:
+            scratch.add_columns(pa.schema([pa.field(name, pa.int8()) for name in spare]))
+        alter(scratch)
+        if spare:
+            scratch.drop_columns(spare)
+        return lance.dataset(directory).lance_schema
+
+
+def highest_field_id(contents: Contents) -> int:
+    """The highest id of a field that a file of the version has; -1 where there is none."""
+    return max((key for found in contents.fragments() for file in found.files for key in file.fields), default=-1)
+
+
+def without_dead_files(fragment: dict[str, Any], live: Collection[int]) -> dict[str, Any]:
+    """A fragment, as pylance's JSON, without the files of dropped columns, as pylance's own drop leaves it.
+
+    It finds others corrupt.
+    """
+    in_use = [file for file in fragment["files"] if any(key in live for key in file["fields"])]
+    return {**fragment, "files": in_use or fragment["files"][:1]}

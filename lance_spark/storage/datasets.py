@@ -1,0 +1,346 @@
+"""Opens datasets through pylance. ``lance`` is imported inside functions: Spark forks its Python workers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import csv, ipc, parquet
+
+from lance_spark import hints
+from lance_spark.core.layout import versions_directory
+from lance_spark.core.location import DatasetLocation, canonical_uri, check_scheme, is_relative, refused_relative
+from lance_spark.core.options import settled_endpoint
+from lance_spark.core.refs import PinnedVersion, VersionInfo, missing_version
+from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, PermissionDenied, StorageFailure
+from lance_spark.storage.failures import OPENING, translated
+from lance_spark.storage.files import bucket_and_prefix, entries, open_filesystem, reachable, whole_path
+
+if TYPE_CHECKING:
+    import lance
+
+_MAX_OPEN = 8
+_open: OrderedDict[tuple[DatasetLocation, PinnedVersion], lance.LanceDataset] = OrderedDict()
+_lock = threading.Lock()
+
+
+def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.LanceDataset:
+    """The newest version of a branch. Raises NotFound when there is no dataset."""
+    import lance
+
+    try:
+        with translated(location, OPENING):
+            dataset = lance.dataset(location.branch_uri(branch), storage_options=location.storage_options)
+    except NotFound as missing:
+        if branch is None:
+            raise
+        raise NotFound(
+            f"Branch '{branch}' of {location.uri} has no versions.",
+            hint="Unless it was just deleted, its files below tree/ are lost; delete the branch and create it again.",
+        ) from missing
+    return _sound(location, dataset)
+
+
+def pin_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
+    """The newest version of a branch, stamped. Raises NotFound when there is no dataset."""
+    return _remember(location, branch, open_latest(location, branch))
+
+
+def find_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion | None:
+    """The newest version of a branch, stamped; None where the store says there is no dataset."""
+    try:
+        return pin_latest(location, branch)
+    except NotFound:
+        return None
+
+
+def pin_version(location: DatasetLocation, branch: str | None, version: int) -> PinnedVersion:
+    """One version of a branch, stamped. Raises NotFound, with the nearest versions, for one that is not there."""
+    return _remember(location, branch, _open_version(location, PinnedVersion(branch, version)))
+
+
+def open_pinned(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
+    """A stamped version, opened once per process: later calls share the handle and its caches.
+
+    Raises NotFound for a version that is not there, and Conflict for one that now belongs to another dataset.
+    """
+    with _lock:
+        if (location, pin) in _open:
+            _open.move_to_end((location, pin))
+            return _open[location, pin]
+    dataset = open_own(location, pin)
+    if pin.stamp is not None:
+        _keep(location, pin, dataset)
+    return dataset
+
+
+def open_own(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
+    """A stamped version through a handle of its own: pylance lends a handle to one thread that builds an index.
+
+    Raises as open_pinned.
+    """
+    dataset = _open_version(location, pin)
+    if pin.stamp not in (None, _stamp(dataset)):
+        raise Conflict(
+            f"The dataset at {location.uri} was replaced by another dataset since version {pin} was looked up.",
+            hint="Load it again.",
+        )
+    return dataset
+
+
+def _remember(location: DatasetLocation, branch: str | None, dataset: lance.LanceDataset) -> PinnedVersion:
+    pin = PinnedVersion(branch, int(dataset.version), _stamp(dataset))
+    _keep(location, pin, dataset)
+    return pin
+
+
+def _keep(location: DatasetLocation, pin: PinnedVersion, dataset: lance.LanceDataset) -> None:
+    with _lock:
+        _open[location, pin] = dataset
+        while len(_open) > _MAX_OPEN:
+            _open.popitem(last=False)
+
+
+def summarise(location: DatasetLocation, pin: PinnedVersion) -> VersionInfo:
+    """Commit time and pylance's summary of one version, from its manifest; no other manifest is read."""
+    dataset = open_pinned(location, pin)
+    with translated(location, f"summing up {pin}"):
+        manifest = dataset._ds.current_version()
+    moment = datetime.fromtimestamp(int(manifest["timestamp"]) / 1e9, timezone.utc)
+    return VersionInfo(pin.version, moment, dict(manifest["metadata"]))
+
+
+def _stamp(dataset: lance.LanceDataset) -> int:
+    # The public versions() gives the same number, but reads the manifests of the whole history for it.
+    return int(dataset._ds.current_version()["timestamp"])
+
+
+def _open_version(location: DatasetLocation, pin: PinnedVersion) -> lance.LanceDataset:
+    import lance
+
+    try:
+        with translated(location, OPENING):
+            dataset = lance.dataset(
+                location.branch_uri(pin.branch), version=pin.version, storage_options=location.storage_options
+            )
+    except NotFound:
+        known = list_version_numbers(location, pin.branch)
+        raise missing_version(pin.version, pin.branch, known) from None
+    return _sound(location, dataset)
+
+
+def _sound(location: DatasetLocation, dataset: lance.LanceDataset) -> lance.LanceDataset:
+    """The dataset, unless its manifest is empty: pylance takes a file of zeros for version 0 without a row."""
+    if dataset.version > 0:
+        return dataset
+    raise CorruptData(
+        f"A manifest of {location.uri} is empty.",
+        hint=hints.of("Read an older version, ", hints.READ_VERSION, "; or restore the file."),
+    )
+
+
+def list_version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
+    """The version numbers a branch has, ascending; one listing, no manifest is read."""
+    dataset = open_latest(location, branch)
+    with translated(location, "listing versions"):
+        return sorted(int(ref["version"]) for ref in dataset.version_refs())
+
+
+def list_versions(location: DatasetLocation, branch: str | None) -> list[VersionInfo]:
+    """A branch's history, oldest first. Reads every manifest, as pylance's ``versions`` does."""
+    dataset = open_latest(location, branch)
+    with translated(location, "reading the version history"):
+        versions = dataset.versions()
+    return [
+        VersionInfo(int(entry["version"]), _utc(entry["timestamp"]), dict(entry["metadata"]))
+        for entry in sorted(versions, key=lambda entry: int(entry["version"]))
+    ]
+
+
+def _utc(moment: datetime) -> datetime:
+    # pylance hands out local wall-clock time without a zone; compared as UTC it is hours off.
+    return moment.astimezone(timezone.utc)
+
+
+def restore(location: DatasetLocation, pin: PinnedVersion) -> int:
+    """Commit the pinned version as the newest one of its branch; returns the new number."""
+    dataset = _open_version(location, pin)  # not the shared handle: restore moves the handle it is called on
+    with translated(location, f"restoring {pin}"):
+        dataset.restore()
+    return int(dataset.version)
+
+
+# --- Turns what a user typed into a location
+# The only place that asks the local file system for a real path.
+
+_SESSION = "SPARK_JOB_ARTIFACT_UUID"
+"""Where Spark tells a Python process of its own whose artifacts it works with; "default" in classic sessions."""
+
+
+def in_a_server() -> bool:
+    """Whether this is a Python process of a Spark Connect server.
+
+    Spark lets it work in a temporary directory of the session. So it does for a classic one that was given artifacts.
+    """
+    return os.environ.get(_SESSION, "default") != "default"
+
+
+def check_absolute(uri: str) -> None:
+    """Raise InvalidOption for a relative path on a server, whose directory nobody knows."""
+    if is_relative(uri) and in_a_server():
+        raise refused_relative(uri)
+
+
+def check_typed(uri: str) -> None:
+    """Raise InvalidOption for what was typed and nobody would find: an unknown scheme, a relative path on a server."""
+    check_scheme(uri)
+    check_absolute(uri)
+
+
+def locate_typed(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
+    """The canonical location of what a user typed. Raises as :func:`check_typed` and :func:`locate`."""
+    check_typed(uri)
+    return locate(uri, storage_options)
+
+
+def locate(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
+    """The canonical location of a dataset; see :func:`lance_spark.core.location.canonical_uri`."""
+    canonical, options = canonical_uri(uri, os.path.realpath), storage_options or {}
+    return DatasetLocation.at(canonical, settled_endpoint(options) if canonical.startswith("s3://") else options)
+
+
+# --- A dataset's configuration, changed through pylance; each change is a version
+
+
+def update_config(location: DatasetLocation, branch: str | None, values: Mapping[str, str]) -> None:
+    """Set keys on a branch."""
+    dataset = open_latest(location, branch)
+    with translated(location, "changing the configuration"):
+        dataset.update_config(dict(values))
+
+
+def delete_config(location: DatasetLocation, branch: str | None, keys: Iterable[str]) -> None:
+    """Remove those of the keys that are set on a branch."""
+    dataset = open_latest(location, branch)
+    with translated(location, "changing the configuration"):
+        present = [key for key in keys if key in dataset.config()]
+        if present:
+            dataset.delete_config_keys(present)
+
+
+# --- Asks a store whether a file may be written, without writing one
+
+_NEVER = "permission.manifest"
+"""A name that no version's manifest has."""
+
+
+def check_may_commit(location: DatasetLocation, branch: str | None) -> None:
+    """Raise PermissionDenied if no version of a branch may be written, where the store can be asked: on S3.
+
+    A verb that writes other files first asks this before, and leaves nothing behind.
+    """
+    check_may_put(location, f"{versions_directory(branch)}/{_NEVER}")
+
+
+def check_may_put(location: DatasetLocation, path: str) -> None:
+    """Raise PermissionDenied if a file may not be written, where the store can be asked; a path below the location.
+
+    An upload in parts that is begun and given up needs the same permission as the file, and makes none.
+    """
+    if not location.uri.startswith("s3://"):
+        return
+    bucket, prefix = bucket_and_prefix(location)
+    target = {"Bucket": bucket, "Key": prefix + path}
+    filesystem = open_filesystem(location)
+    try:
+        with reachable(location, path):
+            begun = filesystem.call_s3("create_multipart_upload", **target)
+    except PermissionDenied:
+        raise
+    except (StorageFailure, FileNotFoundError):
+        return  # what is about to be done finds out, and says it in its own words
+    with suppress(StorageFailure, FileNotFoundError), reachable(location, path):
+        # Where this is not allowed, an upload without any part stays, which holds nothing and is in no listing.
+        filesystem.call_s3("abort_multipart_upload", UploadId=begun["UploadId"], **target)
+
+
+# --- Reads the columns for a new dataset from a file or table
+
+_CSV = (".csv", ".csv.gz", ".tsv")
+_KNOWN = "Give a Parquet, Arrow (Feather) or CSV file, or a Lance dataset."
+
+
+def read_schema_of(source: DatasetLocation) -> pa.Schema:
+    """The columns of a Parquet, Arrow, Feather or CSV file, of a directory of Parquet files, or of a Lance dataset.
+
+    Reads a footer, or the first block of a CSV file. Columns of a CSV file without any value become text. Raises
+    NotFound, StorageFailure, and InvalidOption for anything else.
+    """
+    directory = _is_directory(source)
+    inside = dict(entries(source, "")) if directory else {}
+    if "_versions" in inside:
+        schema: pa.Schema = open_latest(source).schema
+        return schema
+    part = next((name for name in sorted(inside) if name.endswith(".parquet")), None)
+    if directory and part is None:
+        raise InvalidOption(f"The directory {source.uri} holds no table.", hint=_KNOWN)
+    return _plain(_read(source, part or ""))
+
+
+def _is_directory(source: DatasetLocation) -> bool:
+    with reachable(source):
+        return bool(open_filesystem(source).isdir(whole_path(source, "")))
+
+
+def _read(source: DatasetLocation, part: str) -> pa.Schema:
+    path = whole_path(source, part)
+    try:
+        with reachable(source), open_filesystem(source).open(path, "rb") as file:
+            return _schema_in(file, path, source.is_local)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"There is no file {source.uri}.", hint=_KNOWN) from None
+
+
+def _schema_in(file: Any, path: str, local: bool) -> pa.Schema:
+    magic = file.read(6)
+    file.seek(0)
+    try:
+        if magic.startswith(b"PAR1"):
+            return parquet.read_schema(file)
+        if magic.startswith(b"ARROW1"):
+            return ipc.open_file(file).schema
+        if magic.startswith(b"\xff\xff\xff\xff"):
+            return ipc.open_stream(file).schema
+        if path.lower().endswith(_CSV):
+            return _csv_schema(file, path)
+    except pa.ArrowInvalid as problem:
+        raise InvalidOption(f"{path} cannot be read: {problem}", hint=_KNOWN) from None
+    except OSError as problem:
+        if not local:
+            raise  # the store failed, which says nothing about the file
+        raise InvalidOption(f"{path} cannot be read: {problem}", hint=_KNOWN) from None
+    raise InvalidOption(f"{path} is no table that can be read here.", hint=_KNOWN)
+
+
+def _csv_schema(file: Any, path: str) -> pa.Schema:
+    stream = pa.CompressedInputStream(file, "gzip") if path.lower().endswith(".gz") else file
+    tabs = csv.ParseOptions(delimiter="\t" if path.lower().endswith(".tsv") else ",")
+    schema = csv.open_csv(stream, parse_options=tabs).schema
+    fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in schema]
+    return pa.schema(fields)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The metadata without the notes of pandas or Spark, which are about the file and not about the data."""
+    return pa.schema([field.with_metadata(_kept(field)) for field in schema])
+
+
+def _kept(field: pa.Field) -> dict[bytes, bytes] | None:
+    kept = {key: value for key, value in (field.metadata or {}).items() if not key.startswith(b"PARQUET:")}
+    return kept or None

@@ -1,0 +1,342 @@
+"""What a refused request was for: which permission is missing, and where. From what stores and their clients say.
+
+pylance and botocore say which request was refused; an answer of S3 itself may name the permission. Nothing here asks a
+store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from lance_spark import hints
+from lance_spark.core.layout import VERSIONS
+from lance_spark.core.location import DatasetLocation
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    CorruptData,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    PermissionDenied,
+    StorageFailure,
+)
+
+READ, LIST, WRITE, DELETE = "read", "list", "write", "delete"
+_S3 = {READ: "s3:GetObject", LIST: "s3:ListBucket", WRITE: "s3:PutObject", DELETE: "s3:DeleteObject"}
+_WORDS = {
+    "s3": _S3,
+    "gs": {
+        verb: f"storage.objects.{word}" for verb, word in zip(_S3, ("get", "list", "create", "delete"), strict=True)
+    },
+    "az": {verb: f"blobs/{word}" for verb, word in zip(_S3, ("read", "read", "write", "delete"), strict=True)},
+}
+_FAMILY = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
+_NOT_ALLOWED = re.compile(
+    r"AccessDenied|not authorized|necessary privileges|AuthorizationPermissionMismatch|\b403\b|forbidden", re.I
+)
+_WHO_ARE_YOU = re.compile(
+    r"SignatureDoesNot|InvalidAccessKey|ExpiredToken|InvalidToken|InvalidClientTokenId|unauthenticated", re.I
+)
+_TOLD_BY_S3 = re.compile(r"not authorized to perform: (s3:\w+) on resource: \"?arn:[\w-]+:s3:::([^\s\"]+)")
+_BY_PYLANCE = re.compile(r"Error performing (\w+) (\S+) in ")
+_PATH_BY_PYLANCE = re.compile(r"for path (\S+?): ")
+_DELETION_BY_PYLANCE = re.compile(r"DeleteObjects request failed for key (\S+?): ")
+_BY_BOTOCORE = re.compile(r"when calling the (\w+) operation")
+_AGAIN = re.compile(r"after \d+ retr")
+_SAID = re.compile(r"(?:AccessDenied|operation): (?!.*AccessDenied: )(.+)$", re.S)
+_METHODS = {"GET": READ, "HEAD": READ, "PUT": WRITE, "POST": WRITE, "PATCH": WRITE, "DELETE": DELETE}
+_FLAT = frozenset({"data", VERSIONS, "_transactions", "_deletions", "_indices", "_cleanup", "_backfill", "_quarantine"})
+_COMMITTED = frozenset({"data", VERSIONS, "_transactions", "_deletions", "_indices"})
+
+
+class Denial(NamedTuple):
+    """A permission that is missing."""
+
+    verb: str
+    """READ, LIST, WRITE or DELETE."""
+    permission: str
+    """As the store calls it."""
+    place: str
+    """URI of the directory, ending with a slash; of the bucket for a listing."""
+    said: str = ""
+    """What the store said beside that."""
+    asked_again: bool = False
+    """Whether this answers a further attempt: then an earlier one, whose answer was lost, may have arrived."""
+
+    def __str__(self) -> str:
+        """The permission and where it is missing."""
+        return f"{self.permission} on {self.place}"
+
+    @property
+    def before_commit(self) -> bool:
+        """Whether it was a write of a version's files or manifest: then that version was never committed."""
+        return self.verb == WRITE and not self.asked_again and not _COMMITTED.isdisjoint(self.place.split("/"))
+
+
+def denial(text: str, location: DatasetLocation, path: str | None = None) -> Denial | None:
+    """What was refused; None if the text does not tell, or the store did not take the credentials at all.
+
+    ``text`` is without secrets. ``path`` is the file that the request was for, relative to the location, if known.
+    """
+    words = _WORDS.get(_FAMILY.get(location.uri.partition("://")[0], ""))
+    if words is None or _WHO_ARE_YOU.search(text) or not _NOT_ALLOWED.search(text):
+        return None
+    known = None if path is None else f"{location.uri}/{path}"
+    if told := _TOLD_BY_S3.search(text):
+        verb = next((verb for verb, word in words.items() if word == told[1]), WRITE)
+        return Denial(verb, told[1], _directory(f"s3://{told[2]}", verb), _said(text))
+    found = _request(text, location)
+    if found is None:
+        return None
+    verb, uri = found
+    place = _directory(uri or known or f"{location.uri}/", verb)
+    return Denial(verb, words[verb], place, _said(text), bool(_AGAIN.search(text)))
+
+
+def _said(text: str) -> str:
+    """The store's own words, if they tell more than that access was denied."""
+    found = _SAID.search(text)
+    said = found[1].rstrip(".") if found else ""
+    return "" if said.lower() == "access denied" else said
+
+
+def _request(text: str, location: DatasetLocation) -> tuple[str, str | None] | None:
+    """What was asked for, and the URI of the file if the text has it."""
+    if asked := _BY_PYLANCE.search(text):
+        verb = _METHODS.get(asked[1].upper())
+        query = urlsplit(asked[2]).query
+        if verb == READ and ("prefix=" in query or "list-type" in query):
+            verb = LIST
+        if query == "delete":
+            verb = DELETE
+        path = _PATH_BY_PYLANCE.search(text)
+        return None if verb is None else (verb, f"{location.store}/{path[1]}" if path else None)
+    if told := _DELETION_BY_PYLANCE.search(text):
+        return DELETE, f"{location.store}/{told[1]}"
+    if asked := _BY_BOTOCORE.search(text):
+        name = asked[1]
+        if name.startswith("List"):
+            return LIST, None
+        if name.startswith("Delete"):
+            return DELETE, None
+        return (READ if name.startswith(("Get", "Head")) else WRITE), None
+    return None
+
+
+def _directory(uri: str, verb: str) -> str:
+    """The directory of a file, without what a writer names by chance: an index's own, or that of a plan."""
+    scheme, _, rest = uri.partition("://")
+    bucket, *segments = rest.split("/")
+    if verb == LIST:
+        return f"{scheme}://{bucket}"
+    above = segments[:-1]
+    flat = next((at for at, segment in enumerate(segments) if at and segment in _FLAT), None)
+    if flat is not None:
+        above = segments[: flat + 1]
+    return f"{scheme}://{'/'.join([bucket, *above])}/"
+
+
+# --- From what pylance raises to this package's errors
+# pylance raises OSError, ValueError and RuntimeError with a text; which one depends on the call, so the text decides.
+# Whatever is not recognised is a StorageFailure: "not recognised" must never be read as "absent".
+
+_SOURCE_LINE = re.compile(r",? ?(?:location: )?/[^\s,]*\.rs:\d+(?::\d+)?")
+_DENIED = re.compile(
+    r"status code: 40[13]\b|access ?denied|permission ?denied|forbidden|unauthenticated|"
+    r"SignatureDoesNot|InvalidAccessKey|ExpiredToken|InvalidToken",
+    re.I,
+)
+_XML_ERROR = re.compile(r"(?:<\?xml[^>]*>\s*)?<Error\b.*(?:</Error>|$)", re.I | re.S)
+_XML_SAID = re.compile(r"<(Code|Message)>([^<]*)<", re.I)
+_URL_USER = re.compile(r"(?<=://)[^/\s@]+@")
+_BAD_ENDPOINT = re.compile(r"InvalidUri|invalid endpoint", re.I)
+_NO_CREDENTIALS = re.compile(r"CredentialsNotLoaded|unable to locate credentials", re.I)
+_NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.I)
+_CONFLICT = re.compile(r"conflict|incompatible (?:with concurrent )?transaction|too many concurrent writers", re.I)
+_PATH = re.compile(r"(?<![\w<])(?:[a-z][\w+.-]*:/)?/[^\s,;'\"()]*", re.I)
+_BROKEN_FILE = re.compile(
+    r"generic memory error: invalid range|not appear to be a lance file|not have sufficient data|invalid seek|"
+    r"correct footer",
+    re.I,
+)
+_NO_DIRECTORY = re.compile(r"not a directory", re.I)
+_LOST_FILE = re.compile(r"not found: (?!.*/_versions\b).*/(?:data|_deletions|_indices)/", re.I)
+_BAD_INPUT = re.compile(
+    r"invalid user input|error parsing statement|no field named|schema error|invalid input|"
+    r"feature is not implemented|error applying filter expression",
+    re.I,
+)
+_EXISTS = re.compile(r"already exists", re.I)
+_UNREACHABLE = re.compile(
+    r"generic \w+ error|error sending request|timed? ?out|connection|dns error|builder error", re.I
+)
+_CORRUPT = re.compile(
+    r"corrupt|magic number|file size is too small|invalid range 0\.\.0|failed to decode|protobuf|"
+    r"invalid wire|decode error|unexpected end|EOF|missing field|invalid json|expected value at line",
+    re.I,
+)
+_ABSENT = re.compile(r"not found|no such file|does not exist", re.I)
+_UNSUPPORTED = re.compile(r"not supported|please upgrade|unsupported", re.I)
+
+
+@contextmanager
+def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
+    """Raise this package's error for whatever pylance raises inside; ``doing`` completes "while ..."."""
+    try:
+        yield
+    except LanceSparkError:
+        raise
+    except (OSError, ValueError, RuntimeError, KeyError, NotImplementedError) as problem:
+        raise from_pylance(problem, location, doing) from None
+    except BaseException as problem:
+        if type(problem).__name__ != "PanicException":
+            raise
+        # Rust code panicked over bytes that it did not expect; what it raises is not an Exception of Python.
+        raise _from_panic(clean(str(problem), location), f"{location.uri} while {doing}") from None
+
+
+def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) -> LanceSparkError:
+    """The error that an exception from pylance amounts to, with secrets and Rust source lines taken out."""
+    text = clean(str(problem), location)
+    told = _without_paths(text, location)
+    where = f"{location.uri} while {doing}"
+    if _BROKEN_FILE.search(told):
+        return _corrupt(text, where)
+    if type(problem).__name__ == "CommitConflictError" or (_CONFLICT.search(told) and not _blames_user(told)):
+        return Conflict(
+            f"A concurrent commit to {where} cannot be combined with this one: {text}", hint="Run it again."
+        )
+    return _refusal(told, text, where, location) or _absent_or_broken(told, text, where, doing)
+
+
+def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | None = None) -> LanceSparkError:
+    """The error that an exception from fsspec or botocore amounts to; those have no base class in common.
+
+    ``path`` is the file that was asked for, relative to the location, if it was one.
+    """
+    # s3fs keeps the store's error code only in what it raises from.
+    text = clean(f"{type(problem).__name__}: {problem.__cause__ or problem}", location)
+    told = _without_paths(text, location)
+    if isinstance(problem, PermissionError) or _DENIED.search(told):
+        return _denied(text, location.uri, denial(text, location, path))
+    return _no_answer(told, text, location.uri) or StorageFailure(f"The store of {location.uri} failed: {text}")
+
+
+def _from_panic(text: str, where: str) -> LanceSparkError:
+    return _no_answer(text, text, where) or _corrupt(text, where)
+
+
+def _no_answer(told: str, text: str, where: str) -> StorageFailure | None:
+    """The failure to ask the store at all; None when it answered."""
+    if _BAD_ENDPOINT.search(told):
+        return StorageFailure(
+            f"The endpoint of {where} is no URL: {text}", hint="Give it with its scheme, e.g. http://host:9000."
+        )
+    if _NO_CREDENTIALS.search(told):
+        return StorageFailure(
+            f"There are no credentials for {where}: {text}",
+            hint="Give storage.aws_access_key_id and storage.aws_secret_access_key, or set them in the environment.",
+        )
+    if _UNREACHABLE.search(told):
+        return StorageFailure(
+            f"The store could not be reached: {where}: {text}",
+            hint="Check the endpoint, the region and, for plain HTTP, storage.allow_http=true.",
+        )
+    return None
+
+
+def _denied(text: str, where: str, missing: Denial | None) -> PermissionDenied:
+    said = text if missing is None else f"{missing} is missing.{f' It said: {missing.said}.' if missing.said else ''}"
+    problem = PermissionDenied(
+        f"The store denied access to {where}: {said}",
+        hint="Check the credentials (storage.<key> options or the environment) and what they may read and write: see "
+        "docs/permissions.md.",
+    )
+    if missing is not None:
+        problem.missing, problem.before_commit = str(missing), missing.before_commit
+        problem.of_change = missing.verb in (WRITE, DELETE)
+    return problem
+
+
+def _blames_user(told: str) -> bool:
+    """Whether pylance complains about what the user typed; then words of a filter are in the text, too."""
+    return told.lower().startswith("invalid user input")
+
+
+def _refusal(told: str, text: str, where: str, location: DatasetLocation) -> LanceSparkError | None:
+    """The error for a request that pylance or the store refused; None when the text tells of something else."""
+    if _blames_user(told):
+        return InvalidOption(f"{text} ({where})")
+    if _DENIED.search(told):
+        return _denied(text, where, denial(text, location))
+    if _NO_BUCKET.search(told):
+        return NotFound(f"The bucket of {where} does not exist: {text}", hint="Check the bucket name and the endpoint.")
+    if _BAD_INPUT.search(told):
+        return InvalidOption(f"{text} ({where})")
+    if _EXISTS.search(told):
+        return AlreadyExists(f"{text} ({where})")
+    return None
+
+
+def _absent_or_broken(told: str, text: str, where: str, doing: str) -> LanceSparkError:
+    if _LOST_FILE.search(text):
+        return _corrupt(text, where)
+    if _NO_DIRECTORY.search(told):
+        return _absent(text, where, doing)
+    if failure := _no_answer(told, text, where):
+        return failure
+    if _CORRUPT.search(told):
+        return _corrupt(text, where)
+    if _ABSENT.search(told):
+        return _absent(text, where, doing)
+    if _UNSUPPORTED.search(told):
+        return CorruptData(f"{text} ({where})", hint="The dataset was written by a newer Lance; upgrade pylance.")
+    return StorageFailure(f"Failed at {where}: {text}")
+
+
+def _corrupt(text: str, where: str) -> CorruptData:
+    return CorruptData(
+        f"A file of {where} cannot be read: {text}",
+        hint=hints.of("Read an older version, ", hints.READ_VERSION, "; or restore the file."),
+    )
+
+
+def _absent(text: str, where: str, doing: str) -> NotFound:
+    if doing != OPENING:
+        return NotFound(f"{text} ({where})")
+    return NotFound(
+        f"There is no Lance dataset at {where.removesuffix(' while ' + doing)}.",
+        hint="Check the path; a Lance dataset is a directory with a '_versions' directory inside.",
+    )
+
+
+def _without_paths(text: str, location: DatasetLocation) -> str:
+    """The text without its paths: a directory called 'connection' or '403' must not look like a failure."""
+    whole = location.uri.partition("://")[2] or location.uri.lstrip("/")
+    key = "" if location.is_local else whole.partition("/")[2]
+    for root in (whole, key):
+        for spelling in {root, unquote(root), quote(root), quote(root, safe="")} - {""}:
+            text = re.sub(rf"(?<!\w){re.escape(spelling)}(?:(?:/|%2F)[^\s,;'\"()]*|(?!\w))", " ", text)
+    return _PATH.sub(" ", text)
+
+
+OPENING = "opening the dataset"
+"""The only step in which "not found" means the dataset itself, as its ``doing``."""
+
+
+def clean(text: str, location: DatasetLocation) -> str:
+    """The text without Rust source positions and without secrets.
+
+    Secrets are the values of storage options that may be secret, a URL's user and password, and what a store's XML
+    says beside its code and message: S3 repeats the whole session token in an "expired token" answer.
+    """
+    for key, value in location.options:
+        if len(value) > 3 and re.search(r"key|secret|token|password|credential|sas", key, re.I):
+            text = text.replace(value, "***")
+    text = _XML_ERROR.sub(lambda error: ": ".join(said for _, said in _XML_SAID.findall(error[0])), text)
+    return _SOURCE_LINE.sub("", _URL_USER.sub("***@", text)).strip().rstrip(".,")

@@ -1,0 +1,342 @@
+"""Reads branches and tags from their ref files, makes and changes them through pylance; see also store.dropping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from lance_spark.core.layout import VERSIONS, KeyRange, branch_root, versions_directory
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.reflog import LOG, RefChange, decode, encode
+from lance_spark.core.refs import (
+    BRANCHES,
+    MAIN_FILE,
+    TAGS,
+    Branch,
+    PinnedVersion,
+    RefTable,
+    Tag,
+    is_dataset_directory,
+    main_file,
+    parse_branch,
+    parse_main,
+    parse_tag,
+    ref_file,
+    ref_name,
+)
+from lance_spark.errors import LanceSparkError, StorageFailure
+from lance_spark.storage import files
+from lance_spark.storage.datasets import open_latest
+from lance_spark.storage.failures import translated
+from lance_spark.storage.files import each
+from lance_spark.storage.versions import version_numbers
+
+if TYPE_CHECKING:
+    import lance
+
+_Ref = TypeVar("_Ref")
+
+
+def read_refs(location: DatasetLocation) -> RefTable:
+    """All branches and tags. Raises NotFound without a dataset, CorruptData for an unreadable ref file."""
+    open_latest(location)
+    return read_ref_files(location)
+
+
+def read_ref_files(location: DatasetLocation) -> RefTable:
+    """All branches and tags, without checking that there is a dataset. Raises CorruptData."""
+    branches, tags = each(location, partial(list_ref_names, location), [BRANCHES, TAGS])
+    return RefTable(_each(location, read_branch, branches), read_tags(location, tags))
+
+
+def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> RefTable:
+    """All branches or some, without the tags, of which there may be many. Does not check that there is a dataset."""
+    chosen = list_ref_names(location, BRANCHES) if names is None else names
+    return RefTable(_each(location, read_branch, chosen), {})
+
+
+def read_tags(location: DatasetLocation, names: Sequence[str]) -> dict[str, Tag]:
+    """Some tags, by name; those that do not exist are left out."""
+    return _each(location, read_tag, names)
+
+
+def _each(
+    location: DatasetLocation, read: Callable[[DatasetLocation, str], _Ref | None], names: Sequence[str]
+) -> dict[str, _Ref]:
+    contents = each(location, partial(read, location), names)
+    # A ref that vanished between the listing and the read was deleted meanwhile.
+    return {name: ref for name, ref in zip(names, contents, strict=True) if ref is not None}
+
+
+def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:
+    """Names of all branches or all tags; ``directory`` is BRANCHES or TAGS."""
+    names = (ref_name(path) for path in files.list_names(location, directory))
+    return sorted(name for name in names if name is not None)
+
+
+def read_branch(location: DatasetLocation, name: str) -> Branch | None:
+    """One branch; None where it does not exist."""
+    content = files.read(location, ref_file(BRANCHES, name))
+    return None if content is None else parse_branch(name, content)
+
+
+def read_tag(location: DatasetLocation, name: str) -> Tag | None:
+    """One tag; None where it does not exist."""
+    content = files.read(location, ref_file(TAGS, name))
+    return None if content is None else parse_tag(name, content)
+
+
+def create_branch(location: DatasetLocation, name: str, source: PinnedVersion) -> None:
+    """Create a branch at a version: its first manifest, then its ref file."""
+    dataset = open_latest(location)  # a handle of its own: creating a branch locks it
+    with translated(location, f"creating branch '{name}'"):
+        dataset.create_branch(name, source.reference, storage_options=location.storage_options or None)
+
+
+def branch_starts(location: DatasetLocation, name: str) -> list[int]:
+    """The versions of a new branch that were copied from another branch; there must be only one."""
+    import lance
+
+    versions = version_numbers(location, name)
+    if len(versions) < 2:
+        return versions
+    starts = []
+    for version in versions:
+        with translated(location, f"checking branch '{name}'"):
+            uri, options = location.branch_uri(name), location.storage_options
+            dataset = lance.dataset(uri, version=version, storage_options=options)
+            if isinstance(dataset.read_transaction(version).operation, lance.LanceOperation.Clone):
+                starts.append(version)
+    return starts
+
+
+class TagWriter:
+    """Changes tags of a dataset, which is opened once, when the first tag is changed."""
+
+    def __init__(self, location: DatasetLocation) -> None:
+        self.location = location
+
+    @cached_property
+    def _dataset(self) -> lance.LanceDataset:
+        return open_latest(self.location)
+
+    def create(self, name: str, target: PinnedVersion) -> None:
+        """Create a tag at a version."""
+        dataset = self._dataset
+        with translated(self.location, f"creating tag '{name}'"):
+            dataset.tags.create(name, target.reference)
+
+    def move(self, name: str, target: PinnedVersion) -> None:
+        """Point an existing tag at another version."""
+        dataset = self._dataset
+        with translated(self.location, f"moving tag '{name}'"):
+            dataset.tags.update(name, target.reference)
+
+    def delete(self, name: str) -> None:
+        """Delete a tag."""
+        dataset = self._dataset
+        with translated(self.location, f"deleting tag '{name}'"):
+            dataset.tags.delete(name)
+
+
+def create_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
+    """Create a tag at a version."""
+    TagWriter(location).create(name, target)
+
+
+def move_tag(location: DatasetLocation, name: str, target: PinnedVersion) -> None:
+    """Point an existing tag at another version."""
+    TagWriter(location).move(name, target)
+
+
+def delete_tag(location: DatasetLocation, name: str) -> None:
+    """Delete a tag."""
+    TagWriter(location).delete(name)
+
+
+def read_main(location: DatasetLocation) -> dict[str, str]:
+    """The metadata of main; empty where nothing was said. Raises CorruptData."""
+    content = files.read(location, MAIN_FILE)
+    return {} if content is None else parse_main(content)
+
+
+def replace_main(location: DatasetLocation, metadata: Mapping[str, str]) -> None:
+    """Set all key-value pairs of main."""
+    from lance_spark.storage.small_files import write_file  # pulls in pyarrow, for which commands do not wait
+
+    directory, _, name = MAIN_FILE.rpartition("/")
+    write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, main_file(metadata))
+
+
+def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, str] | None:
+    """The metadata of a branch (None for main); None where there is no such branch. Raises CorruptData."""
+    if branch is None:
+        return read_main(location)
+    found = read_branch(location, branch)
+    return None if found is None else dict(found.metadata)
+
+
+def replace_tag_metadata(location: DatasetLocation, tag: str, metadata: Mapping[str, str]) -> None:
+    """Set all key-value pairs of a tag's ref."""
+    dataset = open_latest(location)
+    with translated(location, f"changing the metadata of tag '{tag}'"):
+        dataset.tags.replace_metadata(tag, dict(metadata))
+
+
+def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[str, str]) -> None:
+    """Set all key-value pairs of a branch's ref."""
+    dataset = open_latest(location)
+    with translated(location, f"changing the metadata of branch '{branch}'"):
+        dataset.branches.replace_metadata(branch, dict(metadata))
+
+
+# --- Removes a branch: its ref file, then its own files, its manifests first
+# Not through pylance. Before and after it removes a branch's ref file, pylance reads those of all other branches. It
+# fails when one of them disappears at that moment: either nothing was removed, or the branch's directory stays without
+# a ref, and the name cannot be used again. With the last branch that is listed below ``exp/``, pylance also removes the
+# whole directory ``tree/exp``, even if another job is creating the branch ``exp/new``, whose manifest comes first.
+
+
+def drop_branch(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
+    """Remove a branch's ref file and its own files; those of branches below it stay. Safe to repeat.
+
+    Whether it may be removed is decided in lance_spark.refs.rules. ``check`` is called once the ref file is gone, when
+    no branch or tag can be created from it any more; if it raises, the ref file is put back.
+
+    Raises PermissionDenied if the ref file may not be removed, and StorageFailure if files of the branch could not be
+    removed; then the ref file is gone already.
+    """
+    drop_ref(location, name, check)
+    drop_files(location, name)
+
+
+def drop_files(location: DatasetLocation, name: str) -> None:
+    """Remove the own files of a branch whose ref file is gone; those of branches below it stay. Safe to repeat.
+
+    Raises StorageFailure if files could not be removed.
+    """
+    from lance_spark.storage.deleting import BATCH, delete_batch, remove_empty_directories  # slow to import
+
+    # The listing is complete before the first deletion: files of a new branch of that name must stay.
+    paths = iter(_own_files(location, name))
+    directories: set[str] = set()
+    failed: list[tuple[str, str]] = []
+    while batch := list(islice(paths, BATCH)):
+        directories |= {above for path in batch for above in _directories(path, branch_root(name).rstrip("/"))}
+        failed += delete_batch(location, batch).failed
+    if failed:
+        _raise_failed(location, name, failed)
+    remove_empty_directories(location, sorted(directories))
+
+
+def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
+    """Remove a branch's ref file and nothing else; ``check`` as for :func:`drop_branch`."""
+    path = ref_file(BRANCHES, name)
+    content = files.read(location, path)
+    files.delete(location, [path])
+    if check is None or content is None:
+        return
+    try:
+        check()
+    except LanceSparkError:
+        from lance_spark.storage.small_files import write_file
+
+        directory, _, file = path.rpartition("/")
+        write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), file, content)
+        raise
+
+
+def _own_files(location: DatasetLocation, name: str) -> list[str]:
+    """Manifests first: a version without its data must not be opened."""
+    from lance_spark.storage.files import list_paths
+
+    root = branch_root(name)
+    own = (
+        path
+        for path in list_paths(location, KeyRange.below(root.rstrip("/")))
+        if path.startswith(root) and is_dataset_directory(path[len(root) :].partition("/")[0])
+    )
+    return sorted(own, key=lambda path: not path.startswith(f"{versions_directory(name)}/"))
+
+
+def _directories(path: str, top: str) -> Iterator[str]:
+    """The directories that a file lies in, down to the branch's own."""
+    above = path.rpartition("/")[0]
+    while above.startswith(f"{top}/"):
+        yield above
+        above = above.rpartition("/")[0]
+    yield top
+
+
+def _raise_failed(location: DatasetLocation, name: str, failed: Sequence[tuple[str, str]]) -> None:
+    path, reason = failed[0]
+    raise StorageFailure(
+        f"Branch '{name}' of {location.uri} is deleted, but {len(failed)} of its files could not be removed, such as "
+        f"{path}: {reason}",
+        hint=f"Remove {location.branch_uri(name)} once the cause is mended.",
+    )
+
+
+# --- What a killed creation of a branch leaves behind: the branch's first manifest, and no ref file
+
+GRACE = 60
+"""Seconds for which another process may still be about to write the ref file: it takes a few requests."""
+
+
+def clear_unfinished(location: DatasetLocation, name: str) -> bool:
+    """Remove what a killed creation left of a branch that has no ref file; False where it may be something else.
+
+    That is one manifest and transactions, which hold nothing that the branch's parent does not have. Anything else may
+    be data of a deleted branch, and anything younger than :data:`GRACE` a branch of another job; both stay.
+    """
+    from lance_spark.storage.files import list_range  # pulls in pyarrow, for which commands do not wait
+
+    root = branch_root(name)
+    files_there: list[tuple[str, int | None]] = []
+    for batch in list_range(location, KeyRange.below(root.rstrip("/"))):
+        paths, times = batch["path"].to_pylist(), batch["last_modified"].cast("int64").to_pylist()
+        files_there += [(path[len(root) :], moment) for path, moment in zip(paths, times, strict=True)]
+    own = [(path, moment) for path, moment in files_there if is_dataset_directory(path.partition("/")[0])]
+    oldest = (time.time() - GRACE) * 1_000_000
+    if any(moment is None or moment > oldest for _, moment in own):
+        return False
+    if any(path.partition("/")[0] not in (VERSIONS, "_transactions") for path, _ in own):
+        return False
+    if sum(path.endswith(".manifest") for path, _ in own) > 1:
+        return False
+    # The manifest goes first: without it the rest does not look like a branch, should this process be killed as well.
+    files.delete(location, [root + path for path, _ in sorted(own, reverse=True)])
+    return True
+
+
+# --- Stores the records of changed refs, one small file each
+
+_SUFFIX = ".json"
+
+
+def write_change(location: DatasetLocation, change: RefChange) -> None:
+    """Write a record, or write it again; it is safe on the disk when this returns."""
+    from lance_spark.storage.small_files import write_file  # pulls in pyarrow, for which commands do not wait
+
+    write_file(DatasetLocation(f"{location.uri}/{LOG}", location.options), f"{change.id}{_SUFFIX}", encode(change))
+
+
+def read_change(location: DatasetLocation, name: str) -> RefChange | None:
+    """One record; None if it is gone. Raises CorruptData."""
+    content = files.read(location, f"{LOG}/{name}{_SUFFIX}")
+    return None if content is None else decode(name, content)
+
+
+def read_changes(location: DatasetLocation) -> tuple[RefChange, ...]:
+    """All records, the oldest first. Raises CorruptData."""
+    names = [name.removesuffix(_SUFFIX) for name in files.list_names(location, LOG) if name.endswith(_SUFFIX)]
+    found = each(location, partial(read_change, location), sorted(names))
+    return tuple(change for change in found if change is not None)
+
+
+def remove_change(location: DatasetLocation, change: RefChange) -> None:
+    """Remove a record; nothing happens if it is gone."""
+    files.delete(location, [f"{LOG}/{change.id}{_SUFFIX}"])

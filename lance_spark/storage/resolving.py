@@ -1,0 +1,716 @@
+"""Which dataset, or which workspace, a local directory belongs to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+from urllib.parse import unquote
+from uuid import uuid4
+
+from lance_spark import hints
+from lance_spark.core.location import DatasetLocation, is_within
+from lance_spark.core.options import check_named, nothing_named, split_storage, take_catalog
+from lance_spark.core.ref_expressions import (
+    DEFAULT,
+    HEAD,
+    MARK,
+    Kind,
+    RefExpression,
+    RefRange,
+    TypedRef,
+    combine,
+    explicit_spelling,
+    parse_expression,
+    parse_range,
+    spec_of_branch,
+    split_refs,
+)
+from lance_spark.core.refs import (
+    BRANCHES,
+    MAIN,
+    TAGS,
+    PinnedVersion,
+    RefSpec,
+    RefTable,
+    branch_or_none,
+    check_branch_name,
+    check_tag_name,
+    missing,
+    missing_version,
+    newest_at,
+)
+from lance_spark.core.workspace import (
+    CONFIG,
+    DIRECTORY,
+    OpenWorkspace,
+    PlainDataset,
+    Workspace,
+    parse_workspace,
+    render_workspace,
+)
+from lance_spark.errors import (
+    AlreadyExists,
+    InvalidName,
+    InvalidOption,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+)
+from lance_spark.format.metadata import METADATA_TABLES
+from lance_spark.storage import datasets, refs
+from lance_spark.storage.datasets import check_absolute, check_typed, find_latest, locate, locate_typed, open_latest
+from lance_spark.storage.files import entries
+
+_BRANCHES = "/tree/"
+
+
+def find_here(start: str) -> OpenWorkspace | PlainDataset | None:
+    """What a command works on in a directory: the workspace or the dataset that is nearest, upwards.
+
+    In one directory a workspace counts before a dataset. Above a dataset only a workspace for this very dataset
+    counts: otherwise whoever goes into the dataset's directory would leave the current branch without knowing.
+
+    Raises NotFound for a directory that is gone, InvalidOption for a workspace's file that makes no sense,
+    StorageFailure for what cannot be read.
+    """
+    dataset: PlainDataset | None = None
+    for directory in _upwards(start):
+        workspace = open_workspace(directory)
+        if workspace is not None:
+            return workspace if dataset is None or _counts(workspace, dataset) else dataset
+        if dataset is None:
+            dataset = _dataset_in(directory)
+    return dataset
+
+
+def is_directory(path: str) -> bool:
+    """Whether there is a directory. One that cannot be looked at is taken for one: what reads it says why."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+
+
+def is_for(workspace: OpenWorkspace, dataset: str) -> bool:
+    """Whether a workspace is for the dataset at a canonical URI."""
+    return locate(workspace.dataset_uri).uri == dataset
+
+
+def dataset_around(directory: str) -> PlainDataset | None:
+    """The dataset that a directory is the root of, or lies in. It may not exist yet. Raises as find_here does."""
+    datasets = (_dataset_in(place) for place in _upwards(directory))
+    return next((dataset for dataset in datasets if dataset is not None), None)
+
+
+def branch_of_directory(location: DatasetLocation) -> tuple[str, str] | None:
+    """Root and name of the branch whose own directory, ``<root>/tree/<branch>``, this is; None for any other one.
+
+    The root is a URI, the name is as the dataset's refs have it.
+    """
+    for root, name in _splits(location.uri):
+        branch = name if location.is_local else unquote(name)
+        if refs.read_branch(DatasetLocation(root, location.options), branch) is not None:
+            return root, branch
+    return None
+
+
+def _upwards(start: str) -> Iterator[str]:
+    """The real path of a directory, and all those above it."""
+    try:
+        directory = os.path.realpath(start)
+    except FileNotFoundError:
+        raise NotFound("The current directory is gone.", hint="Go to another one with cd.") from None
+    above = os.path.dirname(directory)
+    while above != directory:
+        yield directory
+        directory, above = above, os.path.dirname(above)
+    yield directory
+
+
+def _counts(workspace: OpenWorkspace, dataset: PlainDataset) -> bool:
+    """Whether to use a workspace that is above a dataset's directory, or between the directory and its root."""
+    return is_within(workspace.directory, dataset.uri) or is_for(workspace, dataset.uri)
+
+
+def _dataset_in(directory: str) -> PlainDataset | None:
+    """The dataset that has its root, or a branch's root, in just this directory; None where there is none."""
+    branch = branch_of_directory(DatasetLocation.at(directory))
+    if branch is not None:
+        return PlainDataset(*branch)
+    if not _has_versions(directory):
+        return None
+    # The rest of a deleted branch looks like a dataset, and pylance takes it for one: its tags land on main.
+    left = (PlainDataset(root, name) for root, name in _splits(directory) if _has_versions(root))
+    return next(left, PlainDataset(directory))
+
+
+def _splits(uri: str) -> Iterator[tuple[str, str]]:
+    """What may be the root of a dataset and the name of a branch of it, with the shortest root first."""
+    root, divider, name = uri.partition(_BRANCHES)
+    while divider:
+        yield root, name
+        more, divider, name = name.partition(_BRANCHES)
+        root = f"{root}{_BRANCHES}{more}"
+
+
+def _has_versions(directory: str) -> bool:
+    return any(name.endswith(".manifest") for name, _ in entries(DatasetLocation.at(directory), "_versions"))
+
+
+# --- Reads the file of a workspace, and writes it: whole, or not at all
+
+
+def open_workspace(directory: str) -> OpenWorkspace | None:
+    """The workspace of just this directory; None where it has none.
+
+    Raises InvalidOption for a file that makes no sense, StorageFailure for one that cannot be read.
+    """
+    whole = os.path.realpath(directory)
+    text = _read(whole)
+    return None if text is None else OpenWorkspace(whole, parse_workspace(text))
+
+
+def create_workspace(directory: str, workspace: Workspace) -> OpenWorkspace:
+    """Write a new workspace, and its directory. Raises AlreadyExists, StorageFailure, PermissionDenied."""
+    whole = os.path.realpath(directory)
+    if _read(whole) is not None:
+        raise AlreadyExists(
+            f"There is a workspace in {whole} already.", hint=f"Choose another directory, or edit {CONFIG} there."
+        )
+    _write(whole, render_workspace(workspace))
+    return OpenWorkspace(whole, workspace)
+
+
+def change_workspace(directory: str, change: Callable[[str], str], dry_run: bool = False) -> Workspace:
+    """Replace the file's text, at once: a reader sees the old file or the new one.
+
+    With ``dry_run`` it is only checked that the change can be made. Of two changes in the same moment the later one
+    wins; people do not share a workspace.
+    """
+    text = _read(directory)
+    if text is None:
+        raise NotFound(f"The workspace in {directory} is gone.")
+    changed = change(text)
+    workspace = parse_workspace(changed)
+    if changed != text and not dry_run:
+        _write(directory, changed)
+    return workspace
+
+
+def remove_workspace(directory: str) -> None:
+    """Remove a workspace that was just made, because the operation that it was made for failed."""
+    for path, remove in ((CONFIG, os.remove), (DIRECTORY, os.rmdir), ("", os.rmdir)):
+        try:
+            remove(os.path.join(directory, path))
+        except OSError:  # gone already, or the directory holds other files, which must stay
+            return
+
+
+def is_free(directory: str) -> bool:
+    """Whether a path does not exist, or is an empty directory. Raises StorageFailure if that cannot be found out."""
+    try:
+        return not os.listdir(directory)
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False
+    except OSError as problem:
+        raise _failure(problem, directory, "read") from None
+
+
+def remove_with_content(directory: str) -> None:
+    """Remove a directory that was just made, with everything in it. The workspace goes last.
+
+    So a directory that is only half removed still says what it was made for. Raises StorageFailure.
+    """
+    try:
+        for entry in os.scandir(directory):
+            if entry.name == DIRECTORY:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.remove(entry.path)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise _failure(problem, directory, "removed") from None
+    remove_workspace(directory)
+
+
+def _read(directory: str) -> str | None:
+    path = os.path.join(directory, CONFIG)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnicodeDecodeError:
+        raise InvalidOption(f"{path} is not UTF-8 text.", hint="Restore the file, or write it again.") from None
+    except OSError as problem:
+        raise _failure(problem, path, "read") from None
+
+
+def _write(directory: str, text: str) -> None:
+    path = os.path.join(directory, CONFIG)
+    temporary = f"{path}.{uuid4().hex}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as problem:
+        raise _failure(problem, path, "written") from None
+
+
+def _failure(problem: OSError, path: str, what: str) -> StorageFailure:
+    kind = PermissionDenied if isinstance(problem, PermissionError) else StorageFailure
+    return kind(f"{path} cannot be {what}: {problem.strerror}.")
+
+
+# --- The door of every read and write: which dataset the options name, by a path or by a catalog
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table of a catalog, by its name. Plain values: reading a path loads nothing of catalogs."""
+
+    root: DatasetLocation
+    """The catalog's directory."""
+    name: str
+    mode: str | None = None
+    """How the catalog is to be read, unchecked; None for its default."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the options of a read or a write name. It may not exist."""
+
+    place: DatasetLocation | NamedTable
+    options: dict[str, str]
+    """The options that are left, for the read or the write itself."""
+    typed: str = ""
+    """The path, as it was typed, where it may name a ref as well: behind an ``@``."""
+
+
+def take_target(options: Mapping[str, str], call: str) -> Target:
+    """What ``path``, ``catalog`` and the storage options name.
+
+    ``call`` is ``load`` or ``save``, for errors. Raises InvalidOption.
+    """
+    rest, storage = split_storage(options)
+    check_named(rest, call)
+    table, rest = take_catalog(rest, call)
+    if table is not None:
+        return Target(NamedTable(locate_typed(table.root, storage), table.name, table.mode), rest)
+    path = rest.pop("path", None)
+    if path is None:
+        raise nothing_named(call)
+    return Target(dataset_at(path, storage), rest, path if MARK in path else "")
+
+
+def check_target(options: Mapping[str, str]) -> None:
+    """Raise InvalidOption for options that name a dataset or a catalog by a relative path, in a server."""
+    given = {key.lower(): value for key, value in options.items()}
+    check_absolute(given.get("catalog") or given.get("path") or "/")
+
+
+def located(uri: str, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
+    """The canonical location of whatever is, or may be, at a URI. No store is asked. Raises InvalidOption."""
+    return locate_typed(uri, storage_options)
+
+
+def dataset_at(uri: str, storage_options: Mapping[str, str] | None) -> DatasetLocation:
+    """The dataset at a URI. Raises InvalidOption for a branch's own directory, ``<root>/tree/<branch>``.
+
+    pylance opens it, but then takes the branch for a dataset of its own: a tag made there lands on main, and a
+    branch made there in a place where it is never seen.
+    """
+    location = locate_typed(uri, storage_options)
+    directory = branch_of_directory(location)
+    if directory is not None:
+        root, branch = directory
+        raise InvalidOption(
+            f"{location.uri} is the directory of branch '{branch}'.",
+            hint=hints.of(f"Use the dataset's root {root} and name the branch: ", hints.on_branch(root, branch), "."),
+        )
+    return location
+
+
+# --- From a ref the user named to one pinned version, reading only the refs that are needed
+
+
+def resolve(location: DatasetLocation, spec: RefSpec) -> PinnedVersion:
+    """The version the spec names, right now. Raises NotFound, with near matches, for what is not there."""
+    if spec.tag is not None:
+        return resolve_tag(location, spec.tag)
+    check_branch(location, spec.branch)
+    if spec.as_of is not None:
+        history = datasets.list_versions(location, spec.branch)
+        return datasets.pin_version(location, spec.branch, newest_at(history, spec.as_of, spec.branch))
+    if spec.version is not None:
+        return datasets.pin_version(location, spec.branch, spec.version)
+    return datasets.pin_latest(location, spec.branch)
+
+
+def all_refs(location: DatasetLocation) -> RefTable:
+    """All branches and tags. Raises NotFound without a dataset, CorruptData for a ref file that cannot be read."""
+    return refs.read_refs(location)
+
+
+def newest(location: DatasetLocation, branch: str | None) -> PinnedVersion:
+    """The newest version of a branch (None for main). Raises NotFound."""
+    return datasets.pin_latest(location, branch)
+
+
+def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
+    """The numbers of all versions of a branch, ascending. Raises NotFound."""
+    return datasets.list_version_numbers(location, branch)
+
+
+def resolve_tag(location: DatasetLocation, name: str) -> PinnedVersion:
+    """The version a tag points at. Raises NotFound for an unknown tag, or no dataset at all."""
+    tag = refs.read_tag(location, name)
+    if tag is None:
+        datasets.open_latest(location)
+        raise missing("tag", name, refs.list_ref_names(location, TAGS))
+    return datasets.pin_version(location, tag.branch, tag.version)
+
+
+def check_branch(location: DatasetLocation, branch: str | None) -> None:
+    """Raise NotFound unless the branch has a ref file.
+
+    pylance itself checks out any directory below ``tree/``, also what a deleted branch left behind.
+    """
+    if branch is not None and refs.read_branch(location, branch) is None:
+        _raise_missing(location, branch)
+
+
+def check_listed(location: DatasetLocation, table: RefTable, branch: str | None) -> None:
+    """As check_branch, of branches that were read before."""
+    if branch is not None and branch not in table.branches:
+        _raise_missing(location, branch)
+
+
+def _raise_missing(location: DatasetLocation, branch: str) -> NoReturn:
+    datasets.open_latest(location)
+    raise missing("branch", branch, [MAIN, *refs.list_ref_names(location, BRANCHES)])
+
+
+# --- From what was typed for a ref to one version of a dataset
+# Reads only the refs that are named.
+
+
+@dataclass(frozen=True)
+class KnownRef:
+    """What a name stands for."""
+
+    kind: Kind
+    name: str
+    """``main`` for the main branch."""
+    branch: str | None
+    """Branch to look for versions on; None for main."""
+    version: int | None
+    """The version a tag points at; None for a branch, which follows its newest."""
+
+
+def resolve_expression(
+    location: DatasetLocation, expression: RefExpression | str, current: str | None
+) -> PinnedVersion:
+    """The version that was typed, right now. ``current`` is the branch that HEAD means, None for main.
+
+    Raises InvalidOption for what is no ref, NotFound with near names, and Refused for a name that is both a branch
+    and a tag.
+    """
+    typed = parse_expression(expression) if isinstance(expression, str) else expression
+    ref = find_ref(location, typed, current)
+    if ref.kind == "tag" and typed.version is not None:
+        raise InvalidOption(
+            f"'{typed}': a tag is one version, so it takes no '@'.",
+            hint=f"Tag '{ref.name}' is at {PinnedVersion(ref.branch, ref.version or 0)}.",
+        )
+    version = typed.version if ref.version is None else ref.version
+    if typed.back:
+        return _steps_back(location, ref.branch, version, typed)
+    if version is None:
+        return datasets.pin_latest(location, ref.branch)
+    return datasets.pin_version(location, ref.branch, version)
+
+
+def resolve_range(
+    location: DatasetLocation, typed: RefRange | str, current: str | None
+) -> tuple[PinnedVersion, PinnedVersion]:
+    """The two versions of ``A..B``; see :func:`resolve_expression`."""
+    pair = parse_range(typed) if isinstance(typed, str) else typed
+    return resolve_expression(location, pair.start, current), resolve_expression(location, pair.end, current)
+
+
+def find_ref(location: DatasetLocation, expression: RefExpression | str, current: str | None) -> KnownRef:
+    """The branch or tag that was named, without its ``@`` and ``~``.
+
+    Raises NotFound with near names, and Refused for a name that is both.
+    """
+    typed = parse_expression(expression) if isinstance(expression, str) else expression
+    if typed.name is None:
+        return KnownRef("branch", current or MAIN, _current(location, current), None)
+    explicit = typed.explicit
+    if explicit is not None:
+        ref = _find(location, *explicit)
+        if ref is not None:
+            return ref
+    choices = [ref for kind in ("branch", "tag") if (ref := _find(location, kind, typed.name)) is not None]
+    if len(choices) == 2:
+        raise Refused(
+            f"'{typed.name}' is both a branch and a tag.",
+            hint=f"Write {explicit_spelling('branch', typed.name)} for the branch, "
+            f"{explicit_spelling('tag', typed.name)} for the tag.",
+        )
+    return choices[0] if choices else _absent(location, typed.name, explicit)
+
+
+def _current(location: DatasetLocation, current: str | None) -> str | None:
+    try:
+        check_branch(location, current)
+    except NotFound as absent:
+        raise NotFound(f"The current branch '{current}' is not there.", hint=absent.hint) from None
+    return current
+
+
+def _find(location: DatasetLocation, kind: Kind, name: str) -> KnownRef | None:
+    """The branch or tag of that name; None where there is none, or where the name could belong to none."""
+    try:
+        if kind == "tag":
+            check_tag_name(name)
+        elif name != MAIN:
+            check_branch_name(name)
+    except InvalidName:
+        return None
+    if kind == "tag":
+        tag = refs.read_tag(location, name)
+        return None if tag is None else KnownRef("tag", name, tag.branch, tag.version)
+    known = name == MAIN or refs.read_branch(location, name) is not None
+    return KnownRef("branch", name, branch_or_none(name), None) if known else None
+
+
+def _absent(location: DatasetLocation, name: str, explicit: tuple[Kind, str] | None) -> KnownRef:
+    """Raise the error for a name that nothing has: it breaks a rule, there is no dataset, or what is near."""
+    datasets.open_latest(location)
+    branches = [MAIN, *refs.list_ref_names(location, BRANCHES)]
+    tags = refs.list_ref_names(location, TAGS)
+    if explicit is not None:
+        kind, short = explicit
+        raise missing(kind, short, branches if kind == "branch" else tags)
+    if name.isdigit():
+        raise NotFound(f"There is no branch or tag '{name}'.", hint=f"For version {name} write @{name}.")
+    if name.lower() == HEAD.lower():
+        raise NotFound(f"There is no branch or tag '{name}'.", hint="The current branch is HEAD, in capitals.")
+    check_branch_name(name)
+    raise missing("branch or tag", name, {*branches, *tags})
+
+
+def _steps_back(
+    location: DatasetLocation, branch: str | None, version: int | None, typed: RefExpression
+) -> PinnedVersion:
+    """The version some steps before one on its own branch; numbers of versions that were cleaned up do not count.
+
+    It does not go on in the branch below: whoever restores ``exp~3`` should never change main.
+    """
+    known = datasets.list_version_numbers(location, branch)
+    start = known[-1] if version is None else version
+    if start not in known:
+        raise missing_version(start, branch, known)
+    position = known.index(start) - typed.back
+    if position >= 0:
+        return datasets.pin_version(location, branch, known[position])
+    raise NotFound(
+        f"'{typed}' goes back {typed.back} versions, but branch '{branch or MAIN}' has {known.index(start)} before "
+        f"version {start}.",
+        hint=_where_it_began(location, branch, known[0]),
+    )
+
+
+def _where_it_began(location: DatasetLocation, branch: str | None, oldest: int) -> str:
+    made = None if branch is None else refs.read_branch(location, branch)
+    if made is None:
+        return f"Its oldest version is {oldest}."
+    fork = PinnedVersion(made.parent_branch, made.parent_version)
+    return f"Its oldest version is {oldest}; it was made from {fork}, so write {fork}~1 for what was before that."
+
+
+# --- From what SQL says about a version, in a table's name or behind it, to a spec that is there
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A table that a name may mean, and the ref that the rest of the name is then."""
+
+    name: str
+    """The part of the name that is the table's own."""
+    location: DatasetLocation
+    ref: TypedRef = DEFAULT
+
+
+def choose(typed: str, candidates: Sequence[Candidate], travel: TypedRef) -> tuple[Candidate, RefSpec]:
+    """The one candidate whose ref is there, and its spec; ``travel`` is what stands behind the name.
+
+    A table that is created as ``flights@exp`` must not change what readers of branch ``exp`` get. So Refused
+    is raised where a name means both, with a spelling for each. Raises NotFound and what :func:`find_spec` raises.
+    """
+    held: list[tuple[Candidate, RefSpec]] = []
+    absent: list[NotFound] = []
+    for candidate in candidates:
+        try:
+            held.append((candidate, find_spec(candidate.location, combine(candidate.ref, travel))))
+        except NotFound as missing:
+            absent.append(missing)
+    if len(held) > 1:
+        raise _ambiguous(typed, held)
+    if held:
+        return held[0]
+    raise absent[0] if absent else NotFound(f"There is no table '{typed}'.")
+
+
+def find_spec(location: DatasetLocation, typed: TypedRef) -> RefSpec:
+    """The branch, tag, version or moment that was typed; its name is known to be there, its version is not looked for.
+
+    Raises NotFound with near names, InvalidOption for a version of a tag, and Refused for a name that is both a branch
+    and a tag.
+    """
+    if typed.expression is None:
+        return spec_of_branch(None, typed)
+    found = find_ref(location, typed.expression, None)
+    version = typed.expression.version if typed.version is None else typed.version
+    if found.kind == "tag" and (version is not None or typed.as_of is not None):
+        at = PinnedVersion(found.branch, found.version or 0)
+        raise InvalidOption(f"Tag '{found.name}' is one version, so it takes no other one.", hint=f"It is at {at}.")
+    if typed.expression.back:
+        if typed.version is not None or typed.as_of is not None:
+            raise InvalidOption(f"'{typed.expression}' chooses a version already.", hint="Take out '~', or AS OF.")
+        pin = resolve_expression(location, typed.expression, None)
+        return RefSpec(branch=pin.branch, version=pin.version)
+    return RefSpec(tag=found.name) if found.kind == "tag" else spec_of_branch(branch_or_none(found.branch), typed)
+
+
+def _ambiguous(typed: str, held: Sequence[tuple[Candidate, RefSpec]]) -> Refused:
+    ways = []
+    for candidate, spec in held:
+        ref = typed[len(candidate.name) + 1 :]
+        ways.append(
+            f"`{candidate.name}{MARK}{'tags' if spec.tag else 'heads'}/{ref}`" if ref else f"`{typed}{MARK}main`"
+        )
+    tables = " and ".join(f"'{candidate.name}'" for candidate, _ in held)
+    return Refused(
+        f"'{typed}' can mean more than one table: {tables}, with what is behind '{MARK}' as a ref.",
+        hint=f"Write {' or '.join(ways)}.",
+    )
+
+
+# --- From a path with a ref in it, ``s3://bucket/flights.lance@exp``, to a dataset and a ref that are there
+
+
+@dataclass(frozen=True)
+class PathRef:
+    """A dataset at a ref."""
+
+    location: DatasetLocation
+    spec: RefSpec
+    metadata_table: str | None = None
+
+
+def read_path_name(
+    parts: Sequence[str], storage_options: Mapping[str, str] | None = None, travel: TypedRef = DEFAULT
+) -> PathRef:
+    """What a name in SQL means whose first part is a path: the dataset, or one of its metadata tables.
+
+    Raises NotFound for any other name, and as :func:`read_path`.
+    """
+    if len(parts) == 1:
+        return read_path(parts[0], storage_options, travel)
+    if len(parts) == 2 and parts[1].lower() in METADATA_TABLES:
+        return replace(read_path(parts[0], storage_options, travel), metadata_table=parts[1].lower())
+    raise NotFound(
+        f"There is no table {'.'.join(parts)}.",
+        hint="Write the path as one part, in backticks, and behind it, maybe, " + ", ".join(METADATA_TABLES) + ".",
+    )
+
+
+@dataclass(frozen=True)
+class NamedPlace:
+    """The dataset that the path of a read or write names, and the ref of that path; None for one without a ref."""
+
+    location: DatasetLocation
+    spec: RefSpec | None
+
+
+def settle(target: Target, travel: TypedRef = DEFAULT) -> NamedPlace:
+    """What the path of a target means. A path with ``@`` where there is no dataset yet is that of a new one.
+
+    Raises as :func:`read_path`: NotFound for a ref that a dataset does not have; and InvalidOption for a second ref in
+    the options.
+    """
+    place = target.place
+    if isinstance(place, NamedTable):
+        raise AssertionError("a table of a catalog has no path")
+    if not target.typed:
+        return NamedPlace(place, None)
+    storage = place.storage_options
+    named = next((key for key in target.options if key.lower() in ("branch", "tag")), None)
+    if named is not None and find_latest(place, None) is not None:
+        return NamedPlace(place, None)  # handles name the branch of whatever dataset they are at
+    try:
+        found = read_path(target.typed, storage, travel)
+    except NotFound:
+        if any(_is_dataset(path, storage) for path, _ in split_refs(target.typed)):
+            raise
+        return NamedPlace(place, None)
+    if found.location == place:
+        return NamedPlace(place, None)
+    if named is not None:
+        raise InvalidOption(
+            f"'{target.typed}' names a ref behind its '{MARK}', and so does option '{named}'.",
+            hint="Leave one of them out.",
+        )
+    return NamedPlace(found.location, found.spec)
+
+
+def _is_dataset(path: str, storage_options: Mapping[str, str]) -> bool:
+    try:
+        return find_latest(dataset_at(path, storage_options), None) is not None
+    except InvalidOption:
+        return False
+
+
+def read_path(text: str, storage_options: Mapping[str, str] | None = None, travel: TypedRef = DEFAULT) -> PathRef:
+    """What a path or URI means: a dataset, or one at a ref behind an ``@``. Directories may have ``@`` in their names.
+
+    Raises NotFound, InvalidOption, and Refused where a path means both a dataset and a ref of another one.
+    """
+    ways = tuple(split_refs(text))
+    if not ways:
+        location = dataset_at(text, storage_options)
+        open_latest(location)
+        return PathRef(location, find_spec(location, travel))
+    check_typed(text)  # what follows takes an InvalidOption for one way to read the text that does not fit
+    candidates = []
+    for path, ref in ((text, DEFAULT), *ways):
+        try:
+            location = dataset_at(path, storage_options)
+        except InvalidOption:
+            continue
+        if find_latest(location, None) is not None:
+            candidates.append(Candidate(path, location, ref))
+    if not candidates:
+        raise NotFound(
+            f"There is no Lance dataset at {text}.", hint="A ref may follow '@': s3://bucket/flights.lance@exp."
+        )
+    chosen, spec = choose(text, candidates, travel)
+    return PathRef(chosen.location, spec)

@@ -1,0 +1,61 @@
+"""Writes small files at once: nobody sees half of one, and on local disks they survive a power cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.errors import CorruptData
+from lance_spark.storage import files
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.files import open_filesystem, reachable, whole_path
+
+
+def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
+    """Write a small file at once; on local disks it is on the disk before this returns."""
+    with reachable(directory, name):
+        filesystem = open_filesystem(directory)
+        if not directory.is_local:
+            filesystem.pipe_file(whole_path(directory, name), content)
+            return
+        filesystem.makedirs(directory.uri, exist_ok=True)
+        _write_durably(whole_path(directory, name), content)
+
+
+def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> None:
+    """Write a report to a path or a URI, at once. Raises StorageFailure."""
+    directory, name = _place_of(path, storage_options)
+    write_file(directory, name, report.encode())
+
+
+def read_report(path: str, storage_options: Mapping[str, str]) -> str | None:
+    """What was written to a path or a URI; None where nothing was. Raises StorageFailure, CorruptData."""
+    directory, name = _place_of(path, storage_options)
+    content = files.read(directory, name)
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        raise CorruptData(f"{path} is no text.") from None
+
+
+def _place_of(path: str, storage_options: Mapping[str, str]) -> tuple[DatasetLocation, str]:
+    directory, _, name = str(path if "://" in path else Path(path).absolute()).rpartition("/")
+    return locate(directory or "/", storage_options), name
+
+
+def _write_durably(path: str, content: bytes) -> None:
+    import os
+
+    temporary = f"{path}.{uuid4().hex}.tmp"
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(directory)  # or a power cut may lose the name of a file whose content is safe
+    finally:
+        os.close(directory)

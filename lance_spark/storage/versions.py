@@ -1,0 +1,350 @@
+"""Which versions a branch has, by the names of their manifests. No manifest is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, count, islice, repeat, tee
+from typing import NamedTuple
+
+from lance_spark.core.layout import (
+    KeyRange,
+    manifest_paths,
+    read_manifest_name,
+    sorts_newest_first,
+    transaction_path,
+    versions_directory,
+)
+from lance_spark.core.location import DatasetLocation, canonical_uri
+from lance_spark.core.refs import PinnedVersion, missing_version
+from lance_spark.errors import CorruptData
+from lance_spark.format.contents import Contents, decode_contents
+from lance_spark.format.manifest import decode_head
+from lance_spark.format.transactions import Transaction, decode_transaction, inline_transaction
+from lance_spark.format.versions import Root, Snapshot
+from lance_spark.storage import files
+from lance_spark.storage.datasets import open_latest
+from lance_spark.storage.files import each
+
+
+def version_paths(location: DatasetLocation, branch: str | None) -> dict[int, str]:
+    """The versions of a branch, ascending, and the paths of their manifests. One listing."""
+    directory = versions_directory(branch)
+    names = files.list_names(location, directory)
+    return dict(sorted(_versions(f"{directory}/{name}" for name in names)))
+
+
+def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
+    """The versions of a branch, ascending. One listing."""
+    return list(version_paths(location, branch))
+
+
+def has_version(location: DatasetLocation, pin: PinnedVersion) -> bool:
+    """Whether a version is there. No listing: one request in all but the oldest datasets."""
+    return any(files.exists(location, path) for path in manifest_paths(pin.branch, pin.version))
+
+
+def newest_first(
+    location: DatasetLocation, branch: str | None, newest: int | None = None, above: int | None = None
+) -> Iterator[tuple[int, str]]:
+    """(version, path of its manifest) of a branch, descending, from ``newest`` or the newest one on, down to ``above``.
+
+    S3 is asked for a page of names when the first path of the page is taken, and for none beyond the bounds. Elsewhere,
+    and with names of the older scheme, which tell nothing of their order, all versions are listed.
+    """
+    if location.uri.startswith("s3://"):
+        from lance_spark.storage.files import list_paths  # pulls in pyarrow, for which commands do not wait
+
+        directory = versions_directory(branch)
+        after = f"{directory}/" if newest is None else manifest_paths(branch, newest)[0].removesuffix(".manifest")
+        until = f"{directory}0" if above is None else manifest_paths(branch, above)[0]
+        listed = _versions(list_paths(location, KeyRange(after, until)))
+        first = next(listed, None)
+        if first is not None and sorts_newest_first(first[1].rpartition("/")[2]):
+            yield from _between(chain([first], listed), newest, above)
+            return
+    yield from _between(reversed(version_paths(location, branch).items()), newest, above)
+
+
+def _between(versions: Iterable[tuple[int, str]], newest: int | None, above: int | None) -> Iterator[tuple[int, str]]:
+    for version, path in versions:
+        if (newest is None or version <= newest) and (above is None or version > above):
+            yield version, path
+
+
+def _versions(paths: Iterable[str]) -> Iterator[tuple[int, str]]:
+    for path in paths:
+        name = read_manifest_name(path.rpartition("/")[2])
+        if name is not None and not name.detached:
+            yield name.version, path
+
+
+# --- Reads what versions say: their manifests, and their transactions without the fragments
+
+_AT_ONCE = 16
+"""How many manifests are on their way at once: a store answers each only after tens of milliseconds."""
+
+
+def find_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
+    """A version's manifest file; None where there is none. One request in all but the oldest datasets."""
+    contents = (files.read(location, path) for path in manifest_paths(pin.branch, pin.version))
+    return next((content for content in contents if content is not None), None)
+
+
+def read_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes:
+    """A version's manifest file. Raises NotFound, with the nearest versions, where there is none."""
+    content = find_manifest(location, pin)
+    if content is None:
+        open_latest(location)
+        raise missing_version(pin.version, pin.branch, version_numbers(location, pin.branch))
+    return content
+
+
+def read_manifests(location: DatasetLocation, paths: Sequence[str]) -> Iterator[bytes | None]:
+    """The contents of manifests, by paths relative to the dataset; None for a manifest that is not there."""
+    if location.is_local:
+        yield from (files.read(location, path) for path in paths)
+        return
+    for first in range(0, len(paths), _AT_ONCE):
+        yield from files.read_many(location, paths[first : first + _AT_ONCE])
+
+
+def read_contents(location: DatasetLocation, pin: PinnedVersion) -> Contents:
+    """A version, decoded. Raises NotFound, CorruptData, and Refused for one this package does not understand."""
+    return contents_of(location, pin, read_manifest(location, pin))
+
+
+def contents_of(location: DatasetLocation, pin: PinnedVersion, manifest: bytes) -> Contents:
+    """A version whose manifest was read before, in the same way."""
+    contents = decode_contents(manifest)
+    if contents.head.version != pin.version:
+        raise CorruptData(f"The manifest of version {pin} of {location.uri} holds version {contents.head.version}.")
+    return contents
+
+
+def read_snapshot(location: DatasetLocation, pin: PinnedVersion) -> Snapshot:
+    """A version with the canonical URIs of all places it has files in."""
+    return snapshot_of(location, pin, read_contents(location, pin))
+
+
+def snapshot_of(location: DatasetLocation, pin: PinnedVersion, contents: Contents) -> Snapshot:
+    """A version that was read before, in the same way."""
+    bases: dict[int | None, Root] = {None: Root(location.branch_uri(pin.branch))}
+    for key, base in contents.head.bases.items():
+        bases[key] = Root(canonical_uri(base.path, os.path.realpath), base.is_dataset_root)
+    return Snapshot(pin, contents, bases)
+
+
+def read_transactions(
+    location: DatasetLocation, branch: str | None, versions: Iterable[int]
+) -> dict[int, Transaction | None]:
+    """The transactions of versions; None for one that is nowhere. Versions that are gone are left out."""
+
+    def transaction(version: int) -> tuple[int, Transaction | None] | None:
+        content = find_manifest(location, PinnedVersion(branch, version))
+        return None if content is None else (version, transaction_of(location, branch, content))
+
+    return dict(filter(None, each(location, transaction, versions)))
+
+
+def read_transaction(location: DatasetLocation, pin: PinnedVersion) -> Transaction | None:
+    """The transaction of one version; None where it, or the version, is nowhere."""
+    content = find_manifest(location, pin)
+    return None if content is None else transaction_of(location, pin.branch, content)
+
+
+def transaction_of(location: DatasetLocation, branch: str | None, manifest: bytes) -> Transaction | None:
+    """The transaction of a version whose manifest was read before; None if it is nowhere."""
+    inline = inline_transaction(manifest)
+    if inline is not None:
+        return inline
+    name = decode_head(manifest).transaction_file
+    content = files.read(location, transaction_path(branch, name)) if name else None
+    return None if content is None else decode_transaction(content)
+
+
+# --- The versions of a branch one by one, newest first: listed as far as they are asked for, read ahead a little
+
+_PAGE = 1000
+"""S3 lists as many keys in one answer."""
+
+
+class StoredVersion(NamedTuple):
+    """One version of a branch."""
+
+    version: int
+    content: bytes
+    """Its manifest."""
+    below: int | None
+    """The next lower version that is there; None where there is none."""
+
+
+class BranchVersions:
+    """The versions that a branch has, newest first. They are listed once, and on S3 as far as they are asked for."""
+
+    def __init__(self, location: DatasetLocation, branch: str | None) -> None:
+        self.location = location
+        self.branch = branch
+        self._listed: list[tuple[int, str]] = []
+        self._known: set[int] = set()
+        self._coming = newest_first(location, branch)
+        self._read: dict[str, bytes | None] = {}
+
+    @property
+    def newest(self) -> int | None:
+        """Number of the newest version; None where there is none."""
+        return next((version for version, _ in self._all()), None)
+
+    def paths(self, newest: int) -> Iterator[tuple[int, str]]:
+        """(version, path of its manifest) from a version on, newest first."""
+        if not self.location.is_local and (self.newest or 0) - newest >= _PAGE:
+            return newest_first(self.location, self.branch, newest)
+        return ((version, path) for version, path in self._all() if version <= newest)
+
+    def has(self, version: int) -> bool:
+        """Whether a version is there. What is not on the first page of the listing is asked for by its name."""
+        if version in self._known:
+            return True
+        first_page = self._all() if self.location.is_local else islice(self._all(), _PAGE)
+        lowest = next((listed for listed, _ in first_page if listed <= version), None)
+        if lowest is not None:
+            return lowest == version
+        return has_version(self.location, PinnedVersion(self.branch, version))
+
+    def read_newest(self) -> None:
+        """Read the newest manifest, for whoever takes it first."""
+        for _, path in islice(self._all(), 1):
+            self._read[path] = files.read(self.location, path)
+
+    def read(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """The contents of manifests; None for one that is gone."""
+        if len(paths) == 1 and paths[0] in self._read:
+            return iter((self._read.pop(paths[0]),))
+        return read_manifests(self.location, paths)
+
+    def _all(self) -> Iterator[tuple[int, str]]:
+        """Several may go through them at once: what one has listed the others find."""
+        for at in count():
+            if at == len(self._listed):
+                listed = next(self._coming, None)
+                if listed is None:
+                    return
+                self._listed.append(listed)
+                self._known.add(listed[0])
+            yield self._listed[at]
+
+
+def read_versions(
+    versions: BranchVersions, paths: Iterator[tuple[int, str]], ahead: Iterable[int]
+) -> Iterator[StoredVersion]:
+    """Versions of a branch, newest first, as they are listed in ``paths``. Those that are gone are left out.
+
+    A manifest is read when it is taken. On an object store others are asked for meanwhile: ``ahead`` says how many are
+    going to be taken, at first and whenever so many were taken.
+    """
+    to_read, here, next_ones = tee(paths, 3)
+    below = chain((version for version, _ in islice(next_ones, 1, None)), repeat(None))
+    contents = chain.from_iterable(_in_blocks(versions, to_read, ahead))
+    for content, (version, _), lower in zip(contents, here, below, strict=False):
+        if content is not None:
+            yield StoredVersion(version, content, lower)
+
+
+def _in_blocks(
+    versions: BranchVersions, paths: Iterator[tuple[int, str]], sizes: Iterable[int]
+) -> Iterator[Iterator[bytes | None]]:
+    for size in sizes:
+        block = [path for _, path in islice(paths, min(max(1, size), _PAGE))]
+        if not block:
+            return
+        yield versions.read(block)
+
+
+# --- Keeps the versions that one action reads: it needs the same ones again and again, and each is requested once
+
+_FEW = 8
+"""So many versions are requested by number, without a listing, which takes a request or, with a long history, many."""
+_KEPT = 32 * 1024 * 1024
+"""Bytes of manifests to keep; others are read again. A table with many fragments has large manifests."""
+
+_Chain = tuple[DatasetLocation, str | None]
+
+
+class VersionCache:
+    """Versions as they were read first. A version never changes. Which version is the newest does, and is never kept.
+
+    Each attempt of an action needs its own cache: a dataset may be deleted and created again at the same place.
+    """
+
+    def __init__(self) -> None:
+        self._manifests: dict[tuple[_Chain, int], bytes] = {}
+        self._transactions: dict[tuple[_Chain, int], Transaction | None] = {}
+        self._versions: dict[_Chain, list[int]] = {}
+        self._free = _KEPT
+
+    def versions(self, location: DatasetLocation, branch: str | None, after: int, until: int) -> Sequence[int]:
+        """The versions of a chain after one, up to another one, ascending. Of a few, some may be gone."""
+        first = max(0, after) + 1
+        if until - first < _FEW:
+            return range(first, until + 1)
+        chain = (location, branch)
+        if self._versions.get(chain, [0])[-1:] < [until]:
+            self._versions[chain] = version_numbers(location, branch)
+        return [version for version in self._versions[chain] if first <= version <= until]
+
+    def has(self, location: DatasetLocation, pin: PinnedVersion) -> bool:
+        """Whether a version is there."""
+        return self._manifest(location, pin) is not None
+
+    def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
+        """Request several versions at once that are going to be needed one after another; some may be gone."""
+        if not location.is_local:
+            each(location, partial(self.has, location), pins)
+
+    def contents(self, location: DatasetLocation, pin: PinnedVersion) -> Contents:
+        """As :func:`version_reader.read_contents`."""
+        kept = self._manifests.get(((location, pin.branch), pin.version))
+        if kept is not None:
+            contents = contents_of(location, pin, kept)
+            if pin.stamp in (None, contents.head.timestamp_ns):
+                return contents
+        content = read_manifest(location, pin)
+        self._keep(location, pin, content)
+        return contents_of(location, pin, content)
+
+    def snapshot(self, location: DatasetLocation, pin: PinnedVersion) -> Snapshot:
+        """As :func:`version_reader.read_snapshot`."""
+        return snapshot_of(location, pin, self.contents(location, pin))
+
+    def transactions(
+        self, location: DatasetLocation, branch: str | None, versions: Sequence[int]
+    ) -> dict[int, Transaction | None]:
+        """As :func:`version_reader.read_transactions`."""
+        chain = (location, branch)
+
+        def read(version: int) -> None:
+            content = self._manifest(location, PinnedVersion(branch, version))
+            if content is not None:
+                self._transactions[chain, version] = transaction_of(location, branch, content)
+
+        unknown = [version for version in versions if (chain, version) not in self._transactions]
+        each(location, read, unknown)
+        known = [version for version in versions if (chain, version) in self._transactions]
+        return {version: self._transactions[chain, version] for version in known}
+
+    def _manifest(self, location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
+        content = self._manifests.get(((location, pin.branch), pin.version))
+        if content is None:
+            content = find_manifest(location, pin)
+            if content is not None:
+                self._keep(location, pin, content)
+        return content
+
+    def _keep(self, location: DatasetLocation, pin: PinnedVersion, content: bytes) -> None:
+        """Several threads may run this at once; at worst a little more is kept."""
+        key = ((location, pin.branch), pin.version)
+        room = self._free + len(self._manifests.get(key, b""))
+        if len(content) <= room:
+            self._manifests[key] = content
+            self._free = room - len(content)

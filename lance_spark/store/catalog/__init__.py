@@ -1,1 +1,0 @@
-"""A catalog's storage: the ``__manifest`` table, table directories and their markers."""

@@ -1,0 +1,107 @@
+"""What a branch says about a streaming query, and the commits of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import LanceSparkError, NotFound
+from lance_spark.format.stream_notes import CHECKPOINT_FILE, Noted, parse_query_id
+from lance_spark.storage import files, refs
+from lance_spark.storage.commits import commit_on
+from lance_spark.storage.datasets import check_absolute, locate
+from lance_spark.storage.versions import find_manifest, has_version, newest_first, read_transactions, transaction_of
+from lance_spark.streams.sink_rules import Batch, BranchLook, Watermark
+from lance_spark.survey.survey import read_notes
+
+
+def look_for(location: DatasetLocation, batch: Batch, newest: int) -> BranchLook:
+    """What is known of a batch's query: its tag, and the versions of the branch after it, up to the newest one."""
+    tag = refs.read_tag(location, batch.tag)
+    if tag is None:
+        return BranchLook(None, {}, newest)
+    pin = PinnedVersion(tag.branch, tag.version)
+    manifest = find_manifest(location, pin)
+    transaction = None if manifest is None else transaction_of(location, tag.branch, manifest)
+    mark = Watermark(tag.branch, tag.version, manifest is not None, transaction)
+    if tag.branch != batch.branch:
+        return BranchLook(mark, {}, newest)
+    versions = [version for version, _ in newest_first(location, batch.branch, above=tag.version)]
+    newer = read_transactions(location, batch.branch, versions)
+    newest = max([newest, *versions])
+    noted: dict[int, Noted] = {}
+    if len(newer) < newest - tag.version:
+        noted = read_notes(location, batch.branch).versions
+        gone = [version for version in noted if tag.version < version <= newest and version not in newer]
+        newer |= {version: noted[version].transaction(version) for version in gone}
+    return BranchLook(mark, newer, newest, noted)
+
+
+def put_tag(location: DatasetLocation, batch: Batch, version: int, back: bool = False) -> None:
+    """Point the query's tag at a version of the branch, whether or not there is a tag.
+
+    It goes ``back`` only by hand: a driver that was paused would take from a later batch what keeps it.
+    """
+    tag, pin = refs.read_tag(location, batch.tag), PinnedVersion(batch.branch, version)
+    if tag is None:
+        refs.create_tag(location, batch.tag, pin)
+    elif tag.branch != batch.branch or tag.version < version or (back and tag.version > version):
+        refs.move_tag(location, batch.tag, pin)
+
+
+def put_tag_if_there(location: DatasetLocation, batch: Batch, mark: Watermark, version: int) -> None:
+    """As put_tag, to a version of before: a cleanup may take it at any moment, as long as the tag is elsewhere.
+
+    Then the tag stays at the watermark, and what the version said is in a note. A tag that points at nothing would
+    stop the query, and every cleanup.
+    """
+    pin = PinnedVersion(batch.branch, version)
+    if version <= mark.version or not has_version(location, pin):
+        return
+    put_tag(location, batch, version)
+    if not has_version(location, pin):
+        put_tag(location, batch, mark.version, back=True)
+
+
+def commit_note(location: DatasetLocation, head: PinnedVersion, properties: Mapping[str, str]) -> PinnedVersion:
+    """Commit a version that says something and changes no row."""
+    import lance
+
+    return commit_on(location, head, lance.LanceOperation.Append([]), properties)
+
+
+def commit_removal(
+    location: DatasetLocation, head: PinnedVersion, fragments: list[int], properties: Mapping[str, str]
+) -> PinnedVersion:
+    """Commit a version without some whole fragments. Raises Conflict if others changed these meanwhile."""
+    import lance
+
+    return commit_on(location, head, lance.LanceOperation.Delete([], fragments, "_rowid is null"), properties)
+
+
+# --- Reads the id of a query from its checkpoint, which may lie in another store than the dataset
+
+
+def read_query_id(checkpoint: str, storage: Mapping[str, str]) -> str:
+    """The id that Spark gave the query of a checkpoint; ``storage`` are the storage options of the dataset.
+
+    Raises NotFound, CorruptData, StorageFailure or InvalidOption, each with the way on: an id of one's own.
+    """
+    try:
+        check_absolute(checkpoint)
+        content = files.read(locate(checkpoint, storage), CHECKPOINT_FILE)
+    except LanceSparkError as problem:
+        raise type(problem)(problem.message, hint=_way_on(problem.hint)) from None
+    if content is None:
+        raise NotFound(f"There is no query's id in the checkpoint {checkpoint}.", hint=_way_on(None))
+    return parse_query_id(content, checkpoint)
+
+
+def _way_on(hint: str | None) -> str:
+    own = (
+        "The option is to name the query's own checkpoint, as writeStream has it. Where this process cannot read it, "
+        "give the stream an id of your own, which stays the same as long as the checkpoint does: "
+        "option('query_id', 'orders')."
+    )
+    return f"{hint} {own}" if hint else own

@@ -1,0 +1,193 @@
+"""Whether a batch of a stream is committed, is there already, or is refused: decided from what versions say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from lance_spark.core.refs import MAIN
+from lance_spark.core.show import few
+from lance_spark.errors import Refused
+from lance_spark.format.stream_notes import BATCH, QUERY, TAKEN_BACK, Noted, sink_tag
+from lance_spark.format.transactions import Transaction
+
+_REPLACING = ("Overwrite", "Restore")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of a query, and where it goes."""
+
+    uri: str
+    """Of the dataset, for errors."""
+    branch: str | None
+    """None for main."""
+    query: str
+    number: int
+
+    @property
+    def tag(self) -> str:
+        """The tag at the last version that the query committed."""
+        return sink_tag(self.query)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What the version that commits it says."""
+        return {QUERY: self.query, BATCH: str(self.number)}
+
+
+class Watermark(NamedTuple):
+    """The version that the tag of a query points at."""
+
+    branch: str | None
+    version: int
+    there: bool
+    """Whether the version exists."""
+    transaction: Transaction | None
+
+
+@dataclass(frozen=True)
+class BranchLook:
+    """What a branch says about a query, at one moment."""
+
+    mark: Watermark | None
+    """None if the query has no tag."""
+    newer: Mapping[int, Transaction | None]
+    """The transactions of the versions after the watermark; None for a version that does not say. One that was cleaned
+    up is here only if the cleanup noted what it said. Empty without a watermark."""
+    newest: int
+    """The newest version of the branch."""
+    noted: Mapping[int, Noted] = field(default_factory=dict)
+    """All that cleanups noted, of versions that are gone and of some that are there."""
+
+
+class BatchDecision(NamedTuple):
+    """What is to be done with a batch."""
+
+    action: Literal["begin", "commit", "skip"]
+    """``begin``: tag the newest version first, so that no later one is forgotten; then look again."""
+    at: int | None = None
+    """The newest version that the query committed, where the tag belongs; None if it has not committed any."""
+
+
+def decide(batch: Batch, look: BranchLook) -> BatchDecision:
+    """What is to be done with a batch.
+
+    Raises Refused, with the way on, where it cannot be known whether the batch is in, or where what the query wrote
+    before was replaced.
+    """
+    mark = look.mark
+    if mark is None:
+        if batch.number == 0:
+            return BatchDecision("begin")
+        raise _refused(batch, f"tag '{batch.tag}' is not there, which says what was committed before")
+    if mark.branch != batch.branch:
+        raise _refused(batch, f"tag '{batch.tag}' is on branch '{mark.branch or MAIN}': the query wrote there before")
+    known = {version: batch_of(transaction, batch.query) for version, transaction in _entries(look).items()}
+    own = {version: number for version, number in sorted(known.items()) if number is not None}
+    # The tag is where the query began as long as its first batch is only in what a cleanup noted.
+    if not mark.there or (not own and batch.number > 0):
+        raise _refused(batch, f"version {mark.version}, at which tag '{batch.tag}' is, is not the query's any more")
+    at = max(own, default=None)
+    last = max(own.values(), default=-1)
+    if last > batch.number:
+        raise _behind(batch, last)
+    if last == batch.number:
+        return BatchDecision("skip", at)
+    since = mark.version if at is None else at
+    _check_known(batch, look, since)
+    replaced = [version for version in look.newer if version > since and _replaces(look.newer[version])]
+    if own and replaced:
+        raise _refused(batch, f"version {replaced[0]} replaced all rows, those of earlier batches among them")
+    return BatchDecision("commit", at)
+
+
+def doubled(look: BranchLook, query: str) -> tuple[int, int] | None:
+    """Two versions of which the second holds a batch that was in as of the first; None if there are none.
+
+    Two drivers ran the query at the same moment. What was taken back does not count.
+    """
+    own = [
+        (version, number, transaction.properties.get(TAKEN_BACK))
+        for version, transaction in sorted(_entries(look).items())
+        if transaction is not None and (number := batch_of(transaction, query)) is not None
+    ]
+    done = {back for _, _, back in own}
+    last: tuple[int, int] | None = None
+    for version, number, back in own:
+        if back is not None or str(version) in done:
+            continue
+        if last is not None and number <= last[1]:
+            return last[0], version
+        last = version, number
+    return None
+
+
+def last_batch(look: BranchLook, query: str) -> int:
+    """The newest batch of a query that is in; -1 if none is."""
+    numbers = (batch_of(transaction, query) for transaction in _entries(look).values())
+    return max((number for number in numbers if number is not None), default=-1)
+
+
+def _entries(look: BranchLook) -> dict[int, Transaction | None]:
+    entries = {} if look.mark is None else {look.mark.version: look.mark.transaction}
+    return entries | dict(look.newer)
+
+
+def batch_of(transaction: Transaction | None, query: str) -> int | None:
+    """The last batch of a query that is in as of a version that the query committed; None for other versions."""
+    if transaction is None or transaction.properties.get(QUERY) != query:
+        return None
+    number = transaction.properties.get(BATCH, "")
+    return int(number) if number.isascii() and number.isdigit() else None
+
+
+def _replaces(transaction: Transaction | None) -> bool:
+    return transaction is not None and transaction.operation in _REPLACING
+
+
+def _check_known(batch: Batch, look: BranchLook, since: int) -> None:
+    """Raise Refused if a version that could hold the batch is gone, or does not say who made it."""
+    versions = range(since + 1, look.newest + 1)
+    unknown = [version for version in versions if look.newer.get(version) is None]
+    if unknown:
+        gone = "are gone" if len(unknown) > 1 else "is gone"
+        raise _refused(
+            batch,
+            f"version {few([str(version) for version in unknown], 5)} {gone}, without the note that a cleanup of "
+            "lance_spark leaves for streams, and may have been the one with it",
+        )
+
+
+def _behind(batch: Batch, last: int) -> Refused:
+    """Spark tries the last batch again, and none before it. This is the batch of another checkpoint, with other rows.
+
+    Whoever makes a checkpoint anew and keeps the ``query_id`` would miss all rows up to the last batch.
+    """
+    return Refused(
+        f"{_cannot(batch)}batch {last} of it is in already, and Spark goes back to the last batch only. So the "
+        "checkpoint was made anew, or an older copy was brought back, or another driver is ahead. Nothing was changed.",
+        hint="A new checkpoint needs a new query_id: it reads the source again from the start. For an older copy "
+        f"delete the rows of batch {batch.number} and later; then {_resume(batch)}) lets it write them again.",
+    )
+
+
+def _cannot(batch: Batch) -> str:
+    place = f"'{batch.branch or MAIN}' of {batch.uri}"
+    return f"Batch {batch.number} of query {batch.query} cannot be committed to {place}: "
+
+
+def _resume(batch: Batch) -> str:
+    call = f"lance_spark.resume_stream({batch.uri!r}, query_id={batch.query!r}, last_batch={batch.number - 1}"
+    return call + ("" if batch.branch is None else f", branch={batch.branch!r}")
+
+
+def _refused(batch: Batch, why: str) -> Refused:
+    call = _resume(batch)
+    return Refused(
+        f"{_cannot(batch)}{why}. Nothing was changed.",
+        hint=f"Begin anew with an empty checkpoint, which reads the source again from the start. Or look at the rows: "
+        f"if those of batch {batch.number} are not there, {call}) lets the query go on with it; if they are, "
+        f"the same with last_batch={batch.number}.",
+    )

@@ -1,0 +1,795 @@
+"""``readStream``: how far a stream has come, how far its next batch goes, and what a batch reads."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lance_spark import hints
+from lance_spark.changes.changes import DeletionReader, Held, commit_of, feed_columns, find_moment, known_deletions
+from lance_spark.changes.rules import (
+    ColumnTrack,
+    Commit,
+    FeedColumns,
+    FeedOptions,
+    FeedReading,
+    Piece,
+    StepReader,
+    VersionPieces,
+    arrange,
+    at_or_before,
+    begins_copy,
+    changes_no_rows,
+    replaces_all,
+    track,
+    tracked_to,
+    whole_pieces,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec, missing_version
+from lance_spark.core.show import moment_at
+from lance_spark.core.table_options import LATEST, StreamReadOptions, parse_stream_options, split_stream_options
+from lance_spark.errors import (
+    AlreadyExists,
+    CorruptData,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    Refused,
+    SchemaMismatch,
+    StorageFailure,
+)
+from lance_spark.format.contents import Field
+from lance_spark.format.manifest import decode_head
+from lance_spark.format.operations import match
+from lance_spark.format.row_ids import read_rewrites
+from lance_spark.format.schema import ROW_COLUMNS, why_not
+from lance_spark.format.stream_notes import source_tag
+from lance_spark.format.transactions import Transaction
+from lance_spark.format.versions import MERGE, Snapshot, read_trace
+from lance_spark.scan import lance
+from lance_spark.scan.lance import Scan, ScanColumns, check_filter
+from lance_spark.scan.read import PinnedRead, read_schema
+from lance_spark.storage import refs
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.resolving import check_branch, resolve_expression
+from lance_spark.storage.versions import (
+    contents_of,
+    find_manifest,
+    has_version,
+    newest_first,
+    read_contents,
+    snapshot_of,
+    transaction_of,
+    version_numbers,
+)
+from lance_spark.streams.lance import read_query_id
+from lance_spark.streams.source_rules import (
+    NO_LIMITS,
+    CommitMeaning,
+    Effect,
+    Limits,
+    MergedStep,
+    NewRows,
+    PartSize,
+    StreamOffset,
+    StreamPlace,
+    VersionSize,
+    batch_start,
+    begun,
+    may_have_moved,
+    meaning,
+    new_rows,
+    next_place,
+    refusal,
+    resume_after_loss,
+)
+from lance_spark.tables.read import pin_read
+
+_log = logging.getLogger("lance_spark.streams")
+
+
+@dataclass(frozen=True)
+class StreamRead:
+    """A stream as it was asked for. Its columns are those of the newest version at that time."""
+
+    read: PinnedRead
+    options: StreamReadOptions
+
+    @property
+    def limits(self) -> Limits:
+        """What one batch reads at most."""
+        return Limits(self.options.max_files, self.options.max_bytes, self.options.max_versions)
+
+
+def stream_read(options: Mapping[str, str], pinned: PinnedRead | None = None) -> StreamRead:
+    """Parse the options. ``pinned`` is what an earlier :func:`pin_read` found.
+
+    Raises InvalidOption for bad options and NotFound for a missing table, dataset or branch.
+    """
+    own, rest = split_stream_options(options)
+    parsed = parse_stream_options(own, rest)
+    read = pinned or pin_read(rest)
+    ref = read.options.ref
+    if ref != RefSpec(branch=ref.branch):
+        raise InvalidOption(
+            "The path names one version behind its '@', and a stream goes on.",
+            hint="Name a branch there, and where the stream begins by option('starting_version', ...).",
+        )
+    return StreamRead(read, parsed)
+
+
+def stream_feed(stream: StreamRead) -> FeedColumns | None:
+    """The columns of a change feed; None for a stream of rows. Raises NotFound, InvalidOption and Refused."""
+    if not stream.options.changes:
+        return None
+    read = stream.read
+    options = FeedOptions(read.options.columns, key=stream.options.key)
+    return feed_columns(read.location, read.pin, read_contents(read.location, read.pin), options)
+
+
+def stream_schema(stream: StreamRead) -> pa.Schema:
+    """The Arrow schema of the rows that the stream gives, in the dataset's own types."""
+    feed = stream_feed(stream)
+    return read_schema(stream.read) if feed is None else feed.rows
+
+
+class StreamSource:
+    """One stream. It remembers nothing that it could not find out again, except for how far ``AvailableNow`` goes."""
+
+    def __init__(self, stream: StreamRead, schema: pa.Schema, feed: FeedColumns | None) -> None:
+        """``schema``: the columns to give, in the types that Spark takes; ``feed``: those of a change feed, so too.
+
+        Raises InvalidOption for a filter that cannot be read: a task would say so late, and with a traceback.
+        """
+        self.stream, self._options = stream, stream.options
+        read = stream.read
+        if read.options.filter is not None:
+            check_filter(Scan(read.location, read.pin, ScanColumns(()), read.options.filter))
+        self._line = StreamLine(read.location, read.pin.branch)
+        contents = read_contents(read.location, read.pin)
+        columns = StreamColumns(read, contents.fields, schema, feed)
+        self._parts = PartsReader(self._line, columns, self._options)
+        self._nothing_new: tuple[StreamOffset, int] | None = None
+        """Asked again and again, a store is asked less while nothing is committed."""
+        self._tag: str | None = None
+        self._knows_tag = False
+
+    def newest(self) -> int:
+        """The newest version of the branch. Raises NotFound where the branch is gone."""
+        return self._line.look()
+
+    def latest(self, start: StreamOffset | None, limits: Limits = NO_LIMITS, until: int | None = None) -> StreamOffset:
+        """Where a batch ends that begins at an offset, None for the first one; the offset itself if nothing is new.
+
+        Raises Refused for a version that changed rows, and for versions that are gone or of another dataset, as the
+        options say; SchemaMismatch for columns that cannot be read any more; NotFound where the branch is gone.
+        """
+        newest = self._line.look()
+        last = newest if until is None else min(newest, until)
+        here = self._begin(last) if start is None else self._checked(start, newest)
+        while True:
+            place = next_place(here.next, self._sizes(here, last), limits)
+            if place != here.next or place.version > last:
+                return self._at(here, place)
+            blocked = self._look_at(here, place.version)
+            if blocked.problem is None:
+                return here
+            if not blocked.lost:
+                raise blocked.problem
+            here = self._lost(here, newest, blocked.problem.message)
+
+    def parts(self, start: StreamOffset | None, end: StreamOffset) -> list[Part]:
+        """What the batch between two offsets reads. The same each time, however often a batch is run.
+
+        Raises Refused for versions that are gone meanwhile, unless that is not to stop the stream.
+        """
+        if start == end:
+            return []
+        self._line.look()
+        reason = self._difference(end)
+        if reason:
+            if self._options.fail_on_data_loss:
+                raise self._refusal(reason)
+            _log.warning("%s A batch that was planned before gives nothing.", reason)
+            return []
+        begin = batch_start(start, end)
+        return [part for each in self._batch(begin, end) for part in each]
+
+    def commit(self, end: StreamOffset) -> None:
+        """A batch is done, with all its rows: what led there is not needed any more."""
+        self._hold(end)
+
+    def _batch(self, begin: StreamOffset, end: StreamOffset) -> Iterator[tuple[Part, ...]]:
+        last = end.next.version + (1 if end.next.file else 0)
+        for version in range(begin.next.version, last):
+            found = self._look_at(begin, version)
+            if found.lost and not self._options.fail_on_data_loss:
+                _log.warning("%s A batch that was planned before goes on without it.", found.problem)
+                continue
+            if found.problem is not None:
+                raise self._refusal(found.problem.message) if found.lost else found.problem
+            first = begin.next.file if version == begin.next.version else 0
+            yield found.parts[first : end.next.file if version == end.next.version else None]
+
+    def _sizes(self, here: StreamOffset, last: int) -> Iterator[VersionSize]:
+        for version in range(here.next.version, last + 1):
+            yield self._look_at(here, version).size
+
+    def _look_at(self, here: StreamOffset, version: int) -> VersionParts:
+        return self._parts.parts(version, here.snapshot and version == here.begin)
+
+    def _at(self, here: StreamOffset, place: StreamPlace) -> StreamOffset:
+        moved = here.at(place, 0)
+        return here if place == here.next else here.at(place, self._line.stamp(moved.anchor))
+
+    def _begin(self, newest: int) -> StreamOffset:
+        """The offset of a stream that has read nothing. Its tag is there before a version is read."""
+        version, snapshot = self._first(newest)
+        here = begun(self._line.identity, version, snapshot, 0)
+        here = here.at(here.next, self._line.stamp(here.anchor))
+        self._hold(here)
+        return here
+
+    def _first(self, newest: int) -> tuple[int, bool]:
+        asked, moment = self._options.starting_version, self._options.starting_timestamp
+        branch = self._line.branch
+        if moment is not None:
+            if shown(self._line.stamp(1)) > moment:
+                return 1, False
+            return find_moment(self._line.location, branch, moment).version + 1, False
+        if asked is None:
+            return newest, True
+        if asked == LATEST:
+            return newest + 1, False
+        if isinstance(asked, str):
+            asked = self._named(asked)
+        if asked > newest or self._line.find(asked) is None or (asked > 1 and self._line.find(asked - 1) is None):
+            problem = missing_version(asked, branch, [*version_numbers(self._line.location, branch)])
+            if asked <= newest:
+                oldest = self._line.oldest(newest)
+                problem = NotFound(
+                    f"What version {asked} of '{branch or MAIN}' changed cannot be told: versions are gone.",
+                    hint=f"Begin with version {resume_after_loss(oldest)}, or with a snapshot of the newest version: "
+                    "leave starting_version out.",
+                )
+            raise problem
+        return asked, False
+
+    def _named(self, ref: str) -> int:
+        """The version of a ref, which has to be one that led to the branch."""
+        pin = resolve_expression(self._line.location, ref, self._line.branch)
+        if (pin.branch, pin.version) not in {(own.branch, own.version) for own in self._line.pins(pin.version)}:
+            raise Refused(
+                f"'{ref}' is {pin}, which did not lead to branch '{self._line.branch or MAIN}'.",
+                hint="Begin with a version of the branch, or of the one it was made from before that.",
+            )
+        return pin.version
+
+    def _checked(self, start: StreamOffset, newest: int) -> StreamOffset:
+        """The offset, unless what it counts from is gone. Then where to go on, if the stream is to go on."""
+        if self._nothing_new == (start, newest):
+            return start
+        reason = self._difference(start)
+        if reason:
+            return self._lost(start, newest, reason)
+        self._nothing_new = start, newest
+        return start
+
+    def _difference(self, offset: StreamOffset) -> str | None:
+        """Why an offset is none of the branch as it is now."""
+        name = self._line.branch or MAIN
+        if offset.line != self._line.identity:
+            return f"Branch '{name}' was deleted and made anew since this stream read it."
+        if not offset.stamp:
+            return None
+        stamp = self._line.stamp_now(offset.anchor)
+        if not stamp:
+            return f"Version {offset.anchor} of '{name}' is gone: what came after it cannot be told."
+        if stamp != offset.stamp:
+            self._line.forget()
+            self._parts.forget()
+            return (
+                f"Version {offset.anchor} of '{name}' is not the one that this stream read: the dataset was made anew."
+            )
+        return None
+
+    def _lost(self, here: StreamOffset, newest: int, reason: str) -> StreamOffset:
+        if self._options.fail_on_data_loss:
+            raise self._refusal(reason)
+        oldest = self._line.oldest(newest)
+        version = resume_after_loss(oldest)
+        self._line.forget()
+        self._parts.forget()
+        _log.warning(
+            "%s The stream goes on with what version %d changed; what came before may be missing.", reason, version
+        )
+        return begun(self._line.identity, version, False, self._line.stamp(version - 1), here.losses + 1)
+
+    def _refusal(self, reason: str) -> Refused:
+        kept = "With option('query_id', ...) a tag keeps what a stream has to read."
+        if self._tag:
+            kept = f"Cleanups of lance_spark keep what comes after tag '{self._tag}'; those of other tools do not."
+        return Refused(
+            reason,
+            hint="A new query, with a checkpoint of its own, begins with a snapshot of all rows that are there; those "
+            "that came and went meanwhile are lost. To go on with the oldest version that is there, and do without "
+            f"what is gone, restart with option('fail_on_data_loss', 'false'). {kept}",
+        )
+
+    def _hold(self, here: StreamOffset) -> None:
+        if not self._knows_tag:
+            tag = tag_of(self._line.location, self._options, self._line.branch)
+            self._tag, self._knows_tag = tag, True
+        version = max(1, here.anchor)
+        if self._tag is not None and not hold(self._line.location, self._tag, self._line.pins(version)):
+            _log.warning("The tag '%s' could not be moved to version %d.", self._tag, version)
+
+
+def shown(stamp: int) -> datetime:
+    """A commit time in nanoseconds as pylance's ``versions()`` shows it, which is what a user copies from.
+
+    It goes through a double, whose steps are 256 ns here, and is a microsecond off for one version in eight: a stream
+    from that moment on would have begun before the version.
+    """
+    return moment_at(int(float(stamp)))
+
+
+# --- The versions of one branch as a stream goes along them: back to the first one, through the branches it came from
+
+_KEPT = 4
+"""Versions that are kept: neighbours are compared, and manifests may be large."""
+
+
+class LineVersion(NamedTuple):
+    """One version of the line."""
+
+    pin: PinnedVersion
+    """Stamped."""
+    content: bytes
+    transaction: Transaction | None
+
+
+class StreamLine:
+    """A branch by its name. Which branch that is, and which version is its newest, is looked up by :meth:`look`."""
+
+    def __init__(self, location: DatasetLocation, branch: str | None) -> None:
+        self.location = location
+        self.branch = branch
+        self.identity = ""
+        """Of the branch that :meth:`look` found; "" for main."""
+        self._branches: Mapping[str, Branch] = {}
+        self._known: OrderedDict[int, LineVersion] = OrderedDict()
+        self._snapshots: OrderedDict[PinnedVersion, Snapshot] = OrderedDict()
+
+    def look(self) -> int:
+        """The newest version. Raises NotFound where the branch is gone."""
+        if self.branch is not None:
+            entry = refs.read_branch(self.location, self.branch)
+            if entry is None:
+                check_branch(self.location, self.branch)
+            elif entry.identity != self.identity:
+                self.forget()
+                self.identity = entry.identity
+                self._branches = refs.read_branches(self.location).branches
+        newest = next(newest_first(self.location, self.branch), None)
+        return pin_latest(self.location, self.branch).version if newest is None else newest[0]
+
+    def forget(self) -> None:
+        """Read everything again: the dataset is not the one it was."""
+        self._known.clear()
+        self._snapshots.clear()
+
+    def pins(self, version: int) -> tuple[PinnedVersion, ...]:
+        """Where a version is: on the branch, or on one it came from. The version it was made from is on both."""
+        own = at_or_before(PinnedVersion(self.branch, version), self._branches)
+        entry = self._branches.get(own.branch or "")
+        fork = None if entry is None else entry.fork
+        return (fork, own) if fork is not None and fork.version == version else (own,)
+
+    def find(self, version: int) -> LineVersion | None:
+        """A version; None where it is gone, and before the first."""
+        if version < 1:
+            return None
+        known = self._known.get(version)
+        if known is not None:
+            return known
+        for pin in self.pins(version):
+            content = find_manifest(self.location, pin)
+            if content is not None:
+                return self._keep(pin, content)
+        return None
+
+    def stamp(self, version: int) -> int:
+        """Commit time in nanoseconds; 0 before the first version, and of one that is gone."""
+        found = self.find(version)
+        return 0 if found is None else found.pin.stamp or 0
+
+    def stamp_now(self, version: int) -> int:
+        """As :meth:`stamp`, of the version that is there now, whatever was read before."""
+        self._known.pop(version, None)
+        return self.stamp(version)
+
+    def snapshot(self, found: LineVersion) -> Snapshot:
+        """A version with the places of its files."""
+        known = self._snapshots.get(found.pin)
+        if known is None:
+            contents = contents_of(self.location, found.pin, found.content)
+            known = self._snapshots[found.pin] = snapshot_of(self.location, found.pin, contents)
+            while len(self._snapshots) > _KEPT:
+                self._snapshots.popitem(last=False)
+        return known
+
+    def before(self, version: int) -> LineVersion | None:
+        """The version that one is compared with; None if there is none, or it is gone."""
+        while True:
+            version -= 1
+            found = self.find(version)
+            # The first half of a version that was copied from another dataset has no rows; the next one brings them.
+            if found is None or not begins_copy(found.transaction):
+                return found
+
+    def oldest(self, newest: int) -> int:
+        """The oldest version from which on none is missing, of those that the branch itself has."""
+        known = {*version_numbers(self.location, self.branch)}
+        oldest = newest
+        while oldest - 1 in known:
+            oldest -= 1
+        return oldest
+
+    def _keep(self, pin: PinnedVersion, content: bytes) -> LineVersion:
+        head = decode_head(content)
+        if head.version != pin.version:
+            raise CorruptData(
+                f"The manifest of version {pin} of {self.location.uri} holds version {head.version}.",
+                hint=hints.of(hints.FSCK, " says more."),
+            )
+        stamped = PinnedVersion(pin.branch, pin.version, head.timestamp_ns)
+        found = LineVersion(stamped, content, transaction_of(self.location, pin.branch, content))
+        self._known[pin.version] = found
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return found
+
+
+# --- Tells the new rows of a version that brought compactions along from the older ones, by deletion files only
+
+
+class TrackedVersion(NamedTuple):
+    """A version, and where the columns of a stream are in it."""
+
+    snapshot: Snapshot
+    columns: ColumnTrack
+
+
+def rows_of_merge(
+    location: DatasetLocation, before: TrackedVersion, after: TrackedVersion, by: Transaction | None
+) -> Mapping[int, NewRows] | None:
+    """The new rows of each fragment that a version added, by its id; None if it is not certain that it only added rows.
+
+    Raises NotFound and CorruptData for a deletion file of either version.
+    """
+    rewrites = () if by is None else read_rewrites(by.properties)
+    if not rewrites:
+        return None
+    changes = match(before.snapshot.contents, after.snapshot.contents)
+    paths = {path for each in rewrites for path in each.paths}
+    old, new = (
+        version.snapshot.contents.fragments_with(paths | {file.path for entry in fragments for file in entry.files})
+        for version, fragments in ((before, changes.removed), (after, changes.added))
+    )
+    reader = DeletionReader(location, after.snapshot.pin, lambda uri: DatasetLocation(uri, location.options))
+    deleted = known_deletions(reader, (Held(before.snapshot, old), Held(after.snapshot, new)), rewrites)
+    step = MergedStep(tuple(old), tuple(new), rewrites, _compared(before.columns, after.columns))
+    return new_rows(step, {entry.id for entry in changes.added}, deleted)
+
+
+def _compared(old: ColumnTrack, new: ColumnTrack) -> frozenset[int]:
+    """The fields of the columns that both versions have. Values of a column that is new are no change of rows."""
+    same = [place for place, number in enumerate(new.ids) if number == old.ids[place]]
+    return frozenset().union(*(old.fields[place] | new.fields[place] for place in same))
+
+
+# --- What each version gives to a stream, part by part, and why a stream cannot go through a version
+
+_KEPT_PARTS = 256
+"""Versions whose parts are kept: a batch is planned twice, once for its end and once for its tasks."""
+
+
+class Part(NamedTuple):
+    """What is never divided among batches: one fragment, or all rows of a version that have to be compared."""
+
+    pieces: tuple[Piece, ...]
+    reading: FeedReading | None = None
+    """None in a stream of appended rows."""
+    pairing: bool = False
+    recognizable: bool = True
+    rows: NewRows | None = None
+    """Of a fragment that has older rows, too: the rows to give. None for all that are not deleted."""
+
+    @property
+    def size(self) -> PartSize:
+        """What reading it takes."""
+        return PartSize(len(self.pieces), sum(piece.size for piece in self.pieces))
+
+
+class VersionParts(NamedTuple):
+    """What a version gives."""
+
+    version: int
+    parts: tuple[Part, ...] = ()
+    problem: LanceSparkError | None = None
+    """Why the stream cannot go through it."""
+    lost: bool = False
+    """Whether that is because it, or the version before it, is gone."""
+
+    @property
+    def size(self) -> VersionSize:
+        """What planning needs to know."""
+        return VersionSize(self.version, [part.size for part in self.parts], self.problem is not None)
+
+
+@dataclass(frozen=True)
+class StreamColumns:
+    """The columns of a stream, which stay what they were when the query began."""
+
+    read: PinnedRead
+    """The version that they are of, and what a read of it would be asked for."""
+    fields: tuple[Field, ...]
+    """All fields of that version."""
+    schema: pa.Schema
+    """Top-level columns as they are given."""
+    feed: FeedColumns | None = None
+    """None in a stream of appended rows."""
+
+    @property
+    def pin(self) -> PinnedVersion:
+        """The version that they are of."""
+        return self.read.pin
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns that are read, without those that pylance makes."""
+        read = self.schema if self.feed is None else self.feed.schema
+        return tuple(name for name in read.names if self.feed is not None or name not in ROW_COLUMNS)
+
+
+class PartsReader:
+    """Reads versions, each once as long as it is remembered."""
+
+    def __init__(self, line: StreamLine, columns: StreamColumns, options: StreamReadOptions) -> None:
+        self._line, self._columns, self._options = line, columns, options
+        self._known: OrderedDict[tuple[int, bool], VersionParts] = OrderedDict()
+        self._tracks: dict[int, ColumnTrack] = {columns.pin.version: track(columns.fields, self._read_names)}
+
+    def forget(self) -> None:
+        """Read everything again."""
+        self._known.clear()
+
+    def parts(self, version: int, whole: bool) -> VersionParts:
+        """What a version gives: what it changed or, if ``whole``, all its rows."""
+        known = self._known.get((version, whole))
+        if known is None:
+            try:
+                known = VersionParts(version, self._read(version, whole))
+            except _Gone as gone:
+                return VersionParts(version, problem=gone, lost=True)
+            except LanceSparkError as problem:
+                return VersionParts(version, problem=problem)
+            self._known[version, whole] = known
+            while len(self._known) > _KEPT_PARTS:
+                self._known.popitem(last=False)
+        return known
+
+    @property
+    def _read_names(self) -> tuple[str, ...]:
+        # A feed may read the size of a blob, which stands under the blob's name.
+        return self._columns.names
+
+    def _read(self, version: int, whole: bool) -> tuple[Part, ...]:
+        found = self._line.find(version)
+        if found is None:
+            raise _gone(version, self._line)
+        if not whole and (changes_no_rows(found.transaction) or begins_copy(found.transaction)):
+            return ()
+        after = self._line.snapshot(found)
+        columns = self._track(after)
+        commit = commit_of(after, found.pin.branch)
+        before = None if whole else self._line.before(version)
+        if before is None and not whole and version > 1 and not self._begins(version):
+            raise _gone(version - 1, self._line)
+        self._check(after, columns)
+        if before is None:
+            pieces = tuple(whole_pieces(after, commit, columns))
+            return self._as_parts(VersionPieces(pieces), after.contents.has_stable_row_ids)
+        return self._changed(self._line.snapshot(before), after, found, columns, commit)
+
+    def _begins(self, version: int) -> bool:
+        """Whether everything before a version is the empty first half of a copy."""
+        first = self._line.find(1)
+        return version == 2 and first is not None and begins_copy(first.transaction)
+
+    def _changed(
+        self, before: Snapshot, after: Snapshot, found: LineVersion, columns: ColumnTrack, commit: Commit
+    ) -> tuple[Part, ...]:
+        names, by = self._read_names, found.transaction
+        step = StepReader(after.contents.fields, names, columns).forward(before, after, commit, by)
+        if self._columns.feed is not None:
+            stable = before.contents.has_stable_row_ids and after.contents.has_stable_row_ids
+            return self._as_parts(step, stable)
+        old = TrackedVersion(before, tracked_to(before.contents.fields, columns, names, replaces_all(by)))
+        effect = _effect(step.pieces, {at for at in range(len(names)) if old.columns.ids[at] != columns.ids[at]})
+        added = [piece for piece in step.pieces if piece.before is None]
+        if meaning(effect) is not CommitMeaning.CHANGE:
+            return tuple(Part((piece,)) for piece in added)
+        if may_have_moved(effect):
+            chosen = rows_of_merge(self._line.location, old, TrackedVersion(after, columns), by)
+            if chosen is not None:
+                return tuple(_chosen_parts(added, chosen))
+        if self._options.skip_change_commits:
+            return ()
+        trace = None if by is None else read_trace(by.properties)
+        merged = trace.source if trace is not None and trace.action == MERGE else None
+        raise refusal(found.pin, None if by is None else by.operation, merged)
+
+    def _as_parts(self, told: VersionPieces, stable: bool) -> tuple[Part, ...]:
+        feed = self._columns.feed
+        if feed is None:
+            return tuple(Part((piece,)) for piece in told.pieces)
+        images = self._options.images
+        options = FeedOptions(images=images)  # type: ignore[arg-type]  # one of three words, checked where it is parsed
+        reading = FeedReading(self._line.location, feed, options, stable and not feed.key)
+        plan = arrange(reading, [told])
+        parts = [Part((piece,), plan.reading) for piece in plan.direct]
+        if plan.to_pair:
+            parts.append(Part(plan.to_pair, plan.reading, True, not plan.unrecognizable))
+        return tuple(parts)
+
+    def _track(self, after: Snapshot) -> ColumnTrack:
+        """Where the columns are in a version: from the version that they are of, backwards; later on by their names."""
+        version, fields = after.pin.version, after.contents.fields
+        if fields == self._columns.fields:
+            return self._tracks[self._columns.pin.version]
+        if version > self._columns.pin.version:
+            return track(fields, self._read_names)
+        return self._tracks.get(version) or self._track_back(version) or track(fields, self._read_names)
+
+    def _track_back(self, version: int) -> ColumnTrack | None:
+        """A column may have been renamed since. None if a version in between is gone."""
+        newer = min(known for known in self._tracks if known > version)
+        here, fields = self._tracks[newer], None if newer != self._columns.pin.version else self._columns.fields
+        replaced = replaces_all(_transaction(self._line.find(newer)))
+        for number in range(newer - 1, version - 1, -1):
+            found = self._line.find(number)
+            if found is None:
+                return None
+            older = self._line.snapshot(found).contents.fields
+            if older != fields or replaced:
+                here = tracked_to(older, here, self._read_names, replaced)
+            self._tracks[number], fields, replaced = here, older, replaces_all(found.transaction)
+        return here
+
+    def _check(self, after: Snapshot, columns: ColumnTrack) -> None:
+        """Raise SchemaMismatch for a column that a version dropped, or has in a type that cannot be read."""
+        if after.contents.fields == self._columns.fields:
+            return
+        if after.pin.version > self._columns.pin.version:
+            for name, known in zip(self._read_names, columns.names, strict=True):
+                if known is None:
+                    raise SchemaMismatch(
+                        f"Version {after.pin} has no column '{name}' any more, which this stream reads: it was dropped "
+                        "or renamed.",
+                        hint=_RESTART,
+                    )
+        options = self._columns.read.options
+        every = lance.ScanColumns(
+            lance.column_names(self._line.location, after.pin),
+            blobs="all_binary" if options.blob_handling == "bytes" else "blobs_descriptions",
+        )
+        types = lance.schema_of(self._line.location, after.pin, every)
+        shown = self._columns.schema if self._columns.feed is None else self._columns.feed.schema
+        for name, known in zip(self._read_names, columns.names, strict=True):
+            blob = self._columns.feed is not None and name in self._columns.feed.blobs
+            reason = (
+                None
+                if known is None or blob
+                else why_not(types.field(known).type, shown.field(name).type, drop_fields=True)
+            )
+            if reason:
+                raise SchemaMismatch(
+                    f"Version {after.pin} has column '{known}' as {types.field(known).type}, which this stream cannot "
+                    f"read as {shown.field(name).type}: {reason}.",
+                    hint=_RESTART,
+                )
+        if options.filter is not None:
+            lance.check_filter(lance.Scan(self._line.location, after.pin, every, options.filter))
+
+
+_RESTART = (
+    "Restart the query from its checkpoint: it then has the columns of the newest version. A query that remembers "
+    "rows, as aggregations do, or a sink with fixed columns may need option('columns', ...) with those that stay."
+)
+
+
+class _Gone(NotFound):
+    """A version is not there any more."""
+
+
+def _gone(version: int, line: StreamLine) -> _Gone:
+    return _Gone(f"Version {line.pins(version)[-1]} is gone: what the stream still has to read cannot be told.")
+
+
+def _effect(pieces: tuple[Piece, ...], other: set[int]) -> Effect:
+    """``other``: places of columns that are not the same ones in both versions, such as one that was added."""
+    both = [piece for piece in pieces if piece.before is not None and piece.after is not None]
+    return Effect(
+        added=sum(piece.before is None for piece in pieces),
+        removed=sum(piece.after is None for piece in pieces),
+        deleted=sum(piece.deletes or piece.inserts for piece in both),
+        rewritten=sum(not other.issuperset(piece.rewritten) for piece in both),
+    )
+
+
+def _chosen_parts(added: Iterable[Piece], chosen: Mapping[int, NewRows]) -> Iterator[Part]:
+    """Fragments of which some rows are new. Of a fragment whose rows are all new, no rows are chosen."""
+    for piece in added:
+        rows = None if piece.after is None else chosen[piece.after.fragment]
+        if rows is None or not rows.total:
+            continue
+        if rows.total == piece.rows:
+            yield Part((piece,))
+            continue
+        size = piece.size * rows.total // max(1, piece.rows)
+        yield Part((piece._replace(size=size, rows=rows.total),), rows=rows)
+
+
+def _transaction(found: LineVersion | None) -> Transaction | None:
+    return None if found is None else found.transaction
+
+
+# --- The tag of a stream that reads: no cleanup takes the version that it points at, and ours none of those after it
+
+
+def tag_of(location: DatasetLocation, options: StreamReadOptions, branch: str | None) -> str | None:
+    """The name of the tag of a stream of a branch; None where nothing tells streams apart.
+
+    Raises InvalidOption for an id that no tag can have, NotFound, CorruptData or StorageFailure for a checkpoint that
+    holds none.
+    """
+    if options.query_id is not None:
+        return source_tag(options.query_id, branch)
+    if options.checkpoint is not None:
+        return source_tag(read_query_id(options.checkpoint, location.storage_options), branch)
+    return None
+
+
+def hold(location: DatasetLocation, name: str, pins: tuple[PinnedVersion, ...]) -> bool:
+    """Point the tag at the last of these places of a version that is there; whether it points there now.
+
+    A store that cannot be written to is no reason to stop: the tag then keeps more than it has to, or nothing, and a
+    version that is gone is noticed when it is read.
+    """
+    pin = next((each for each in reversed(pins) if has_version(location, each)), None)
+    if pin is None:
+        return False
+    try:
+        known = refs.read_tag(location, name)
+        if known is not None and (known.branch, known.version) == (pin.branch, pin.version):
+            return True
+        tags = refs.TagWriter(location)
+        try:
+            tags.move(name, pin) if known is not None else tags.create(name, pin)
+        except (AlreadyExists, NotFound):
+            return False
+    except StorageFailure:
+        return False
+    if has_version(location, pin):
+        return True
+    tags.delete(name)  # a cleanup just took the version: the next one would stop at a tag that points at nothing
+    return False

@@ -1,0 +1,1 @@
+"""The only code that says ``lance`` or ``fsspec``."""

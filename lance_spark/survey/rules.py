@@ -1,0 +1,339 @@
+"""Whether a survey shows all that refs and names promise: a cleanup cannot protect what it does not see. Pure.
+
+Taking a survey takes time, in which branches come and go. So one survey that contradicts itself proves little. What two
+surveys in a row show in the same way is true.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lance_spark.core.layout import STREAMS, last_noted
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.reflog import RefChange
+from lance_spark.core.refs import MAIN, READER_TAG, STREAM_TAG, RefTable, Tag
+from lance_spark.errors import CorruptData
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Something that one file promises and that is missing in another place."""
+
+    about: Hashable
+    """What distinguishes it from a similar one, such as that of a later branch of the same name."""
+    message: str = field(compare=False)
+    hint: str = field(compare=False)
+
+    def error(self) -> CorruptData:
+        """As the error that stops a run."""
+        return CorruptData(self.message, hint=f"Nothing was deleted. {self.hint}")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest of a repository. If it is written again in the same place, it is another manifest."""
+
+    repository: str
+    """URI of the dataset or clone."""
+    root: str
+    """Of its chain, relative to the repository."""
+    file: VersionFile
+
+    @property
+    def path(self) -> str:
+        """Path relative to the repository."""
+        return join(self.root, f"_versions/{self.file.name}")
+
+
+def manifest_at(survey: Survey, chain: Chain, position: int) -> Manifest:
+    """A manifest of a chain by its position."""
+    return Manifest(survey.repositories[chain.repository].uri, chain.root, chain.files[position])
+
+
+def still_listed(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
+    """Those of the manifests that a later survey shows as well."""
+    listed = _manifests(survey)
+    return [manifest for manifest in manifests if manifest in listed]
+
+
+def of_branches(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
+    """Those of the manifests that a later survey shows as well, except for branches that are being deleted.
+
+    The ref of such a branch goes first, then its files in any order.
+    """
+    chains = ((survey.repositories[chain.repository].uri, chain) for chain in survey.chains if chain.has_ref)
+    refs = {(uri, chain.root) for uri, chain in chains}
+    return [each for each in still_listed(survey, manifests) if (each.repository, each.root) in refs]
+
+
+def still_newest(survey: Survey, manifests: Collection[Manifest]) -> list[Manifest]:
+    """Those of the manifests that a later survey shows as the newest of their branch."""
+    newest = {manifest_at(survey, chain, len(chain.versions) - 1) for chain in survey.chains if chain.versions}
+    return [manifest for manifest in manifests if manifest in newest]
+
+
+def not_explained(before: Survey, after: Survey, gone: Collection[Manifest]) -> list[Manifest]:
+    """Unreadable manifests that a later survey shows, or that were newer than all that is left of their branch.
+
+    A branch is deleted whole, its ref first, and no cleanup takes the newest version.
+    """
+    newest = {
+        (after.repositories[chain.repository].uri, chain.root): chain.versions[-1].version if chain.versions else 0
+        for chain in after.chains
+        if chain.has_ref
+    }
+    left = {(each.repository, each.root) for each in _manifests(before) & _manifests(after)} & newest.keys()
+    detached = {manifest_at(before, chain, at) for chain in before.chains for at in _detached(chain)}
+    return still_listed(after, gone) + [
+        each
+        for each in gone
+        if (each.repository, each.root) in left
+        and each not in detached
+        and each.file.version > newest[each.repository, each.root]
+    ]
+
+
+def _manifests(survey: Survey) -> set[Manifest]:
+    return {manifest_at(survey, chain, at) for chain in survey.chains for at in range(len(chain.files))}
+
+
+def _detached(chain: Chain) -> range:
+    return range(len(chain.versions), len(chain.files))
+
+
+def contradictions(survey: Survey) -> list[Contradiction]:
+    """Everything that does not fit together.
+
+    That is a dataset or a branch without versions, also in clones; versions that exist twice; versions that were noted
+    down and are missing; and tags whose version is missing.
+    """
+    return [*_without_versions(survey), *_ends_too_early(survey), *_twice(survey), *_dangling_tags(survey)]
+
+
+def _without_versions(survey: Survey) -> Iterator[Contradiction]:
+    chains = {chain.branch: chain for _, chain in survey.owned() if chain.has_ref}
+    if None not in chains or not chains[None].versions:
+        yield Contradiction(
+            "main",
+            f"The listing of {survey.location.uri}/_versions shows no version.",
+            "Check the path and what the credentials may list.",
+        )
+    # By its ref: a later branch of the same name is another one.
+    refs = {branch.name: (branch.identity, branch.created_at) for branch in survey.refs.branches.values()}
+    lost = [(survey.location.uri, name) for name in refs if name not in chains or not chains[name].versions]
+    lost += [
+        (survey.repositories[chain.repository].uri, chain.name)
+        for chain in survey.chains
+        if chain.repository and chain.has_ref and not chain.versions
+    ]
+    for uri, name in lost:
+        yield Contradiction(
+            ("branch", uri, name, refs.get(name) if uri == survey.location.uri else None),
+            f"Branch '{name}' of {uri} has a ref but its directory shows no versions.",
+            "Delete the branch if it is lost, or restore its directory.",
+        )
+
+
+def _ends_too_early(survey: Survey) -> Iterator[Contradiction]:
+    for chain in survey.chains:
+        newest = chain.versions[-1].version if chain.versions else 0
+        if chain.noted > newest:
+            uri = survey.repositories[chain.repository].uri
+            yield Contradiction(
+                ("noted", uri, chain.root, newest, chain.noted),
+                f"The listing of {uri}/{join(chain.root, '_versions')} ends with version {newest}, but version "
+                f"{chain.noted} was written.",
+                "Check the file system, and restore the missing manifests.",
+            )
+
+
+def _twice(survey: Survey) -> Iterator[Contradiction]:
+    for _, chain in survey.owned():
+        counts = Counter(manifest.version for manifest in chain.versions)
+        twice = frozenset(version for version, count in counts.items() if count > 1)
+        if twice:
+            yield Contradiction(
+                ("twice", chain.root, twice),
+                f"A version of '{chain.name}' has two manifests: their names are being changed to the newer scheme.",
+                "Let the migration of manifest names end first.",
+            )
+
+
+def _dangling_tags(survey: Survey) -> Iterator[Contradiction]:
+    versions = {
+        chain.branch: {manifest.version for manifest in chain.versions} for _, chain in survey.owned() if chain.has_ref
+    }
+    for tag in survey.refs.tags.values():
+        if tag.version not in versions.get(tag.branch, ()):
+            yield Contradiction(
+                ("tag", tag.name, tag.branch, tag.version),
+                f"Tag '{tag.name}' names version {tag.branch or MAIN}@{tag.version}, which is not there.",
+                "Delete the tag if the version is lost.",
+            )
+
+
+# --- What a repository looked like at one moment: its chains of versions and its refs, as plain values
+
+
+class VersionFile(NamedTuple):
+    """One manifest, as a listing shows it. A tuple: there may be very many, and they are compared again and again."""
+
+    version: int
+    name: str
+    """File name in ``_versions``."""
+    size: int
+    """Bytes."""
+    modified_ns: int
+    """Last-modified time, nanoseconds since the epoch, by the store's clock."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One root with versions: main, a branch, or a branch's directory whose ref is gone."""
+
+    repository: int
+    """0 for the dataset that is cleaned, others for clones: index into ``Survey.repositories``."""
+    root: str
+    """Relative to the repository: "" for main, ``tree/<branch>`` for a branch."""
+    branch: str | None
+    """None for main."""
+    has_ref: bool
+    """False for a directory below ``tree/`` without a ref: a branch in the making, or what a deleted one left."""
+    versions: tuple[VersionFile, ...]
+    """Ascending by version."""
+    detached: tuple[VersionFile, ...] = ()
+    noted: int = field(default=0, compare=False)
+    """The newest version that was noted down before the manifests were listed, or 0. pylance does so on local disks."""
+
+    @property
+    def files(self) -> tuple[VersionFile, ...]:
+        """All manifests; the index of a manifest is its *position*, which marks refer to."""
+        return self.versions + self.detached
+
+    @property
+    def name(self) -> str:
+        """The branch's name as users know it."""
+        return self.branch or MAIN
+
+    def path(self, manifest: VersionFile) -> str:
+        """Path of a manifest relative to the repository."""
+        return join(self.root, f"_versions/{manifest.name}")
+
+
+class Quarantined(NamedTuple):
+    """A manifest that a repair moved away, and that can be put back: nobody can tell which files it names."""
+
+    branch: str | None
+    """None for main."""
+    at_ns: int
+    """When, nanoseconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The dataset that is cleaned, and the clones of it, before anything else is read."""
+
+    repositories: tuple[DatasetLocation, ...]
+    chains: tuple[Chain, ...]
+    refs: RefTable
+    """Of the dataset that is cleaned."""
+    recorded_clones: Mapping[str, str] = field(default_factory=dict)
+    """Tag that protects a cloned version, to the clone's URI."""
+    changes: tuple[RefChange, ...] = ()
+    """Changes of refs that are recorded: what they need to be taken back stays for a while."""
+    quarantined: tuple[Quarantined, ...] = ()
+    """So do files that manifests in the quarantine may name."""
+
+    @property
+    def location(self) -> DatasetLocation:
+        """The dataset that is cleaned."""
+        return self.repositories[0]
+
+    @property
+    def branch_names(self) -> tuple[str, ...]:
+        """The branch of every chain, as users know it."""
+        return tuple(chain.name for chain in self.chains)
+
+    @property
+    def branches(self) -> tuple[str | None, ...]:
+        """Main, which is None, and the other branches of the dataset that have a ref."""
+        return tuple(chain.branch for _, chain in self.owned() if chain.has_ref)
+
+    def owned(self) -> Iterator[tuple[int, Chain]]:
+        """The chains of the dataset itself with their index; files are deleted only there."""
+        return ((index, chain) for index, chain in enumerate(self.chains) if chain.repository == 0)
+
+
+def join(root: str, path: str) -> str:
+    """A path below a root; the root may be ""."""
+    return f"{root}/{path}" if root else path
+
+
+# --- Streaming queries as a cleanup sees them, by their tags: what they have yet to read, or to learn
+# Pure.
+
+
+def first_sink(tags: Iterable[Tag], branch: str | None) -> int | None:
+    """The lowest version of a branch that a query committed last; None where no query writes.
+
+    What comes after it, a query has yet to look at.
+    """
+    versions = (tag.version for tag in tags if tag.branch == branch and tag.name.startswith(STREAM_TAG))
+    return min(versions, default=None)
+
+
+def first_sinks(survey: Survey) -> dict[int, int]:
+    """:func:`first_sink` by chain of the dataset, without chains to which no query writes."""
+    tags = [tag for tag in survey.refs.tags.values() if tag.name.startswith(STREAM_TAG)]
+    found = ((index, first_sink(tags, chain.branch)) for index, chain in survey.owned() if tags)
+    return {index: version for index, version in found if version is not None}
+
+
+def is_needed_note(local: str, sink: int | None) -> bool:
+    """Whether a file, by its path in its chain, is a note that a query needs that is at that version."""
+    directory, _, name = local.rpartition("/")
+    last = last_noted(name) if directory == STREAMS else None
+    return last is not None and sink is not None and last > sink
+
+
+def going_after(chain: Chain, removed: Iterable[int], sink: int) -> Iterator[int]:
+    """The versions of a chain that go, by position, and that come after a query's tag."""
+    versions = (chain.versions[position].version for position in removed)
+    return (version for version in versions if version > sink)
+
+
+def first_unread(refs: RefTable, branch: str | None) -> int | None:
+    """The version of a branch from which on a stream reads it; None where no stream does.
+
+    A stream that reads a branch from before its fork comes along the branches it was made from. Its tag is on one of
+    them then, and it has yet to read all of those in between.
+    """
+    readers = [tag for tag in refs.tags.values() if tag.name.startswith(READER_TAG)]
+    on_it = [tag.version for tag in readers if tag.branch == branch]
+    on_the_way = any(branch in _ahead_of(tag, refs) for tag in readers)
+    return 0 if on_the_way else min(on_it, default=None)
+
+
+def _ahead_of(tag: Tag, refs: RefTable) -> set[str | None]:
+    """The branches that a stream comes to, by the name that its tag has; see ``streams.names.source_tag``."""
+    ahead: set[str | None] = set()
+    for name in refs.branches:
+        if tag.name.endswith(f"-{name.replace('/', '.')}"):
+            ahead |= _way(name, tag, refs)
+    return ahead
+
+
+def _way(name: str, tag: Tag, refs: RefTable) -> set[str]:
+    """A branch and those it was made from, up to the version of another one at which the tag is; empty if it is not."""
+    way: set[str] = set()
+    at: str | None = name
+    while at is not None and at in refs.branches and at not in way:
+        way.add(at)
+        fork = refs.branches[at]
+        at = fork.parent_branch
+        if at == tag.branch:
+            return way if tag.version <= fork.parent_version else set()
+    return set()

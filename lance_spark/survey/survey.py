@@ -1,0 +1,623 @@
+"""Takes a survey of a repository: its refs, its chains and the names of their manifests. No manifest is read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+
+from lance_spark.core.finding_codes import MANIFEST_CODES
+from lance_spark.core.layout import (
+    QUARANTINE,
+    STREAMS,
+    KeyRange,
+    branch_root,
+    last_noted,
+    read_manifest_name,
+    stored_name,
+    stream_note_path,
+    versions_directory,
+)
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import (
+    BRANCHES,
+    TAGS,
+    PinnedVersion,
+    RefTable,
+    is_dataset_directory,
+    parse_branch,
+    parse_tag,
+    read_lifetime,
+    ref_name,
+)
+from lance_spark.core.repair_record import RECORD as RECORD_RECORD
+from lance_spark.core.repair_record import Quarantine, read_record
+from lance_spark.errors import Conflict, CorruptData, NotFound, Refused
+from lance_spark.format.metadata import BLOB, INDEX, Beside, FileRow, beside, data_directory
+from lance_spark.format.stream_notes import QUERY, Noted, decode_note, encode_note, joined, noted, updated
+from lance_spark.format.versions import Root
+from lance_spark.storage import files, refs, small_files, versions
+from lance_spark.storage.datasets import locate, locate_typed, open_latest
+from lance_spark.storage.failures import translated
+from lance_spark.storage.files import each, entries, list_range
+from lance_spark.storage.refs import read_changes
+from lance_spark.storage.versions import contents_of, find_manifest, read_transactions
+from lance_spark.survey.rules import (
+    Chain,
+    Contradiction,
+    Manifest,
+    Quarantined,
+    Survey,
+    VersionFile,
+    contradictions,
+    join,
+    not_explained,
+    of_branches,
+    still_newest,
+)
+
+CLONES = "_clones"
+"""Directory below the dataset's root where clones made by this package are recorded."""
+RECORD = ".json"
+"""How the names of those records end. Other files are being written, or were when their writer was killed."""
+_FUTURE = 2**52
+"""Microseconds, a time in the future. If a store does not tell the time of a manifest, its age is not guessed: it
+counts as younger than any run, so its version stays."""
+
+
+def survey(location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()) -> Survey:
+    """The dataset and its clones as they are now. ``clones`` and ``clones_from`` are URIs, see CleanupPolicy.
+
+    Refs are read before versions: a branch that is made in between has a directory, at worst without a ref.
+    Raises NotFound for a declared clone that is missing, CorruptData for a ref file that cannot be read.
+    """
+    first: list[Callable[[DatasetLocation], Any]] = [
+        refs.read_ref_files,
+        refs.read_main,
+        recorded_clones,
+        branch_directories,
+        read_changes,
+        read_quarantined,
+    ]
+    table, main, recorded, directories, changes, quarantined = each(location, lambda read: read(location), first)
+    table = replace(table, main=read_lifetime(main))
+    known = _First(table, recorded, frozenset(table.branches), directories)
+    return replace(_survey(location, known, clones, clones_from), changes=changes, quarantined=quarantined)
+
+
+class DamagedRef(NamedTuple):
+    """A ref file, or a note of a clone, that cannot be understood."""
+
+    path: str
+    """Relative to the dataset."""
+    content: bytes
+    reason: str
+
+    @property
+    def branch(self) -> str | None:
+        """The branch whose ref file it is; None for another file."""
+        return ref_name(self.path) if self.path.startswith(f"{BRANCHES}/") else None
+
+    @property
+    def tag(self) -> str | None:
+        """The tag whose ref file it is; None for another file."""
+        return ref_name(self.path) if self.path.startswith(f"{TAGS}/") else None
+
+
+def lenient_survey(
+    location: DatasetLocation, clones: Sequence[str] = (), clones_from: Sequence[str] = ()
+) -> tuple[Survey, tuple[DamagedRef, ...]]:
+    """As :func:`survey`, without the refs that cannot be understood, which are named; their branches have chains."""
+    damaged: list[DamagedRef] = []
+    found: dict[str, dict[str, Any]] = {}
+    for directory, parse in ((BRANCHES, parse_branch), (TAGS, parse_tag), (CLONES, _parse_record)):
+        names = [name for name in files.list_names(location, directory) if name.endswith(RECORD)]
+        contents = each(location, partial(files.read, location), [f"{directory}/{name}" for name in names])
+        found[directory] = {}
+        for file, content in zip(names, contents, strict=True):
+            name = ref_name(file) or file
+            if content is None:
+                continue  # deleted meanwhile
+            try:
+                found[directory][name] = parse(name, content)
+            except CorruptData as problem:
+                damaged.append(DamagedRef(f"{directory}/{file}", content, problem.message))
+    named = frozenset(found[BRANCHES]) | {one.branch for one in damaged if one.branch is not None}
+    table = RefTable(found[BRANCHES], found[TAGS])
+    known = _First(table, found[CLONES], named, branch_directories(location))
+    return _survey(location, known, clones, clones_from), tuple(damaged)
+
+
+class _First(NamedTuple):
+    """What was read before versions are listed."""
+
+    table: RefTable
+    recorded: Mapping[str, str]
+    named: frozenset[str]
+    """Branches that have a ref file, whatever is in it."""
+    directories: Sequence[str]
+    """Branches that have a directory with versions."""
+
+
+def _survey(location: DatasetLocation, known: _First, clones: Sequence[str], clones_from: Sequence[str]) -> Survey:
+    options = location.storage_options
+    declared = [locate_typed(uri, options) for uri in clones]
+    for root in clones_from:
+        declared += datasets_below(locate_typed(root, options))
+    for clone in declared:
+        if not files.list_names(clone, "_versions"):
+            raise NotFound(f"There is no Lance dataset at {clone.uri}, which was given as a clone.")
+    others = _with_clones_of_clones(location, declared, known.recorded)
+    repositories = (location, *others)
+    chains = list(_chains(location, 0, known.named, known.directories))
+    for index, clone in enumerate(others, start=1):
+        named = set(refs.list_ref_names(clone, BRANCHES))
+        chains += _chains(clone, index, named, branch_directories(clone))
+    return Survey(repositories, tuple(chains), known.table, known.recorded)
+
+
+def _with_clones_of_clones(
+    location: DatasetLocation, declared: Iterable[DatasetLocation], recorded: Mapping[str, str]
+) -> list[DatasetLocation]:
+    """The declared clones, those recorded clones that exist, and in turn the clones recorded in any of them."""
+    clones: dict[str, DatasetLocation] = {clone.uri: clone for clone in declared}
+    pending = [*clones.values(), *(locate(uri, location.storage_options) for uri in recorded.values())]
+    seen = {location.uri}
+    while pending:
+        clone = pending.pop()
+        if clone.uri in seen:
+            continue
+        seen.add(clone.uri)
+        if clone.uri in clones or files.list_names(clone, "_versions"):
+            clones[clone.uri] = clone
+            pending += [locate(uri, location.storage_options) for uri in recorded_clones(clone).values()]
+    return [clone for uri, clone in clones.items() if uri != location.uri]
+
+
+def recorded_clones(location: DatasetLocation) -> dict[str, str]:
+    """The clones this package made of a dataset: tag on the cloned version, and the clone's URI."""
+    recorded = {}
+    for name in files.list_names(location, CLONES):
+        if not name.endswith(RECORD):
+            continue
+        content = files.read(location, f"{CLONES}/{name}")
+        if content is None:
+            continue
+        record = name.removesuffix(RECORD)
+        recorded[record] = _parse_record(record, content, location.uri)
+    return recorded
+
+
+def _parse_record(name: str, content: bytes, dataset: str = "the dataset") -> str:
+    try:
+        return str(json.loads(content)["uri"])
+    except (ValueError, KeyError, TypeError):
+        raise CorruptData(
+            f"{CLONES}/{name}{RECORD} of {dataset} cannot be read, so the clone it names cannot be protected.",
+            hint="Nothing was deleted. Restore the file, or remove it if the clone is gone.",
+        ) from None
+
+
+def datasets_below(root: DatasetLocation) -> list[DatasetLocation]:
+    """Every dataset below a directory, and the directory itself if it is one."""
+    datasets = []
+    pending = [""]
+    while pending:
+        directory = pending.pop()
+        names = _directories(root, directory)
+        if "_versions" in names:
+            datasets.append(DatasetLocation(f"{root.uri}/{_encoded(root, directory)}".rstrip("/"), root.options))
+        else:
+            pending += [join(directory, name) for name in names]
+    return datasets
+
+
+def _encoded(root: DatasetLocation, directory: str) -> str:
+    return locate(f"{root.uri}/{directory}").uri[len(root.uri) + 1 :]
+
+
+def _chains(
+    repository: DatasetLocation, index: int, named: Collection[str], directories: Collection[str]
+) -> Iterator[Chain]:
+    """Main and the branches that have a ref (``named``), a directory with versions, or both."""
+    branches = sorted({*named, *directories})
+    listed = each(repository, partial(_version_files, repository), [None, *branches])
+    for branch, listing in zip([None, *branches], listed, strict=True):
+        has_ref = branch is None or branch in named
+        if listing.manifests or has_ref:
+            yield _chain(index, branch, has_ref, listing)
+
+
+def _chain(repository: int, branch: str | None, has_ref: bool, listing: _Listed) -> Chain:
+    ordered = sorted(listing.manifests, key=lambda entry: entry[1].version)
+    return Chain(
+        repository=repository,
+        root=branch_root(branch).rstrip("/"),
+        branch=branch,
+        has_ref=has_ref,
+        versions=tuple(manifest for detached, manifest in ordered if not detached),
+        detached=tuple(manifest for detached, manifest in ordered if detached),
+        noted=listing.noted,
+    )
+
+
+class _Listed(NamedTuple):
+    """The manifests of one chain."""
+
+    manifests: list[tuple[bool, VersionFile]]
+    """(whether it is detached, manifest), in no particular order."""
+    noted: int
+
+
+def _version_files(repository: DatasetLocation, branch: str | None) -> _Listed:
+    directory = f"{versions_directory(branch)}/"
+    hint = _hint(repository, directory)  # before the listing: a commit in between is no contradiction
+    manifests = []
+    for batch in list_range(repository, KeyRange(directory, f"{directory[:-1]}0")):
+        times = batch["last_modified"].cast(pa.int64()).to_pylist()
+        for path, size, each_time in zip(batch["path"].to_pylist(), batch["size"].to_pylist(), times, strict=True):
+            name = path[len(directory) :]
+            read = read_manifest_name(name)
+            if read is not None and path.startswith(directory):
+                modified = (_FUTURE if each_time is None else each_time) * 1000
+                manifests.append((read.detached, VersionFile(read.version, name, size, modified)))
+    return _Listed(manifests, hint)
+
+
+def _hint(repository: DatasetLocation, directory: str) -> int:
+    """The newest version that pylance noted down, which it does on local disks; 0 for none."""
+    if not repository.is_local:
+        return 0
+    content = files.read(repository, f"{directory}latest_version_hint.json")
+    try:
+        return int(json.loads(content)["version"]) if content is not None else 0
+    except (ValueError, KeyError, TypeError):
+        return 0  # half written: such a hint promises nothing
+
+
+def branch_directories(repository: DatasetLocation) -> list[str]:
+    """Branches that have a directory with versions below ``tree/``, with or without a ref."""
+    branches = []
+    pending = ["tree"]
+    while pending:
+        listed = each(repository, partial(_directories, repository), pending)
+        below = []
+        for directory, names in zip(pending, listed, strict=True):
+            if "_versions" in names and directory != "tree":
+                branches.append(directory.removeprefix("tree/"))
+            below += [f"{directory}/{name}" for name in names if directory == "tree" or not is_dataset_directory(name)]
+        pending = below
+    return branches
+
+
+def _directories(repository: DatasetLocation, directory: str) -> list[str]:
+    """Names of the directories in a directory; empty where there is none."""
+    return [name for name, is_directory in entries(repository, directory) if is_directory]
+
+
+# --- Which manifests repairs moved away
+
+
+def read_quarantined(location: DatasetLocation) -> tuple[Quarantined, ...]:
+    """The manifests that repairs moved away, except for those that are there under another name.
+
+    Raises CorruptData for a record that cannot be understood.
+    """
+    paths = [f"{QUARANTINE}/{name}/{RECORD_RECORD}" for name in files.list_names(location, QUARANTINE)]
+    contents = files.read_many(location, paths) if paths else []
+    return tuple(
+        Quarantined(step.branch, int(datetime.fromisoformat(record.made).timestamp()) * 10**9)
+        for record in (read_record(content) for content in contents if content is not None)  # others were taken back
+        for step in record.steps
+        if isinstance(step, Quarantine) and step.why in MANIFEST_CODES
+    )
+
+
+# --- Looks at a dataset until what it sees fits together: a dataset that changes is not a corrupt one
+# Branches come and go while a survey is taken. What does not fit together is looked at again. It is an error only if it
+# still does not fit.
+
+ATTEMPTS = 8
+Taking = Callable[[DatasetLocation, Sequence[str], Sequence[str]], Survey]
+_PAUSE = 0.02
+"""Seconds before the second look, twice as long before each further one."""
+
+
+def take_survey(location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...]) -> Survey:
+    """The dataset as it is, with all that its refs promise.
+
+    Raises CorruptData for what two surveys in a row do not show, Conflict for a dataset that never stops changing,
+    NotFound.
+    """
+    taken, lasting = look_at(location, clones, clones_from)
+    if lasting:
+        raise lasting[0].error()
+    return taken
+
+
+def look_at(
+    location: DatasetLocation, clones: tuple[str, ...], clones_from: tuple[str, ...], take: Taking | None = None
+) -> tuple[Survey, list[Contradiction]]:
+    """The dataset as it is, and what two surveys in a row show that does not fit together.
+
+    ``take`` takes a survey in another way. Raises CorruptData for a ref file that cannot be understood, Conflict and
+    NotFound as take_survey.
+    """
+    before: list[Contradiction] = []
+    for attempt in range(ATTEMPTS):
+        taken = (take or survey)(location, clones, clones_from)
+        if not any(chain.versions for _, chain in taken.owned()):
+            open_latest(location)  # tells "there is no dataset" from a listing that shows none
+        now = contradictions(taken)
+        lasting = [contradiction for contradiction in now if contradiction in before]
+        if lasting or not now:
+            return taken, lasting
+        before = now
+        time.sleep(_PAUSE * 2**attempt)
+    raise Conflict(
+        f"Branches and tags of {location.uri} came and went each of the {ATTEMPTS} times it was looked at; nothing was "
+        f"deleted. The last time: {before[0].message}",
+        hint="Run it again when fewer branches are made and deleted at the same time.",
+    )
+
+
+def check_gone(
+    before: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], gone: Collection[Manifest]
+) -> None:
+    """Raise CorruptData if manifests that could not be read are listed all the same, or were the newest of a branch.
+
+    Others went with their branch, or with another cleanup. Raises Conflict if a whole clone went with them.
+    """
+    left = list(gone)
+    for attempt in range(ATTEMPTS):
+        if not left:
+            return
+        time.sleep(_PAUSE * 2**attempt if attempt else 0)
+        now = survey(before.location, clones, clones_from)
+        there = {repository.uri for repository in now.repositories}
+        for manifest in left:
+            if manifest.repository not in there:
+                raise Conflict(
+                    f"The clone at {manifest.repository} was there, and was gone when its versions were read.",
+                    hint="If it was moved, name its new place as a clone; then run this again.",
+                )
+        left = not_explained(before, now, left)
+    raise CorruptData(
+        f"The manifest {left[0].path} of {left[0].repository} was listed and is gone.",
+        hint="No file that it may name was deleted. Check the file system, or restore the manifest.",
+    )
+
+
+def confirm_newest(
+    before: Survey, clones: tuple[str, ...], clones_from: tuple[str, ...], latest: Collection[Manifest]
+) -> list[Manifest]:
+    """Those of the newest versions whose files a listing lacks that are still the newest of their branches.
+
+    Others went with their branch, or with another cleanup: pylance may remove files before the manifest. So a version
+    that is there and no longer the newest is waited for. Raises Conflict if it stays.
+    """
+    left = list(latest)
+    for attempt in range(ATTEMPTS):
+        time.sleep(_PAUSE * 2**attempt if attempt else 0)
+        now = survey(before.location, clones, clones_from)
+        left = of_branches(now, left)
+        lasting = still_newest(now, left)
+        if not left or (lasting and attempt):
+            return lasting
+    raise Conflict(
+        f"Files of {left[0].path} of {left[0].repository} were not listed, and there is a newer version by now: "
+        "another cleanup may be removing this one.",
+        hint="Nothing was deleted. Run it again once no other cleanup is running.",
+    )
+
+
+# --- Lists what a manifest does not tell of the files of a version: sizes of deletion files, indexes, blobs
+
+
+def deletion_sizes(location: DatasetLocation, found: Beside) -> dict[str, int]:
+    """Bytes of the deletion files that a version names, by URI."""
+    sizes = {}
+    for root, paths in found.deletions.items():
+        for path, size in listed_below(location, root, "_deletions/"):
+            if size is not None and path in paths:
+                sizes[f"{root.uri}/{path}"] = size
+    return sizes
+
+
+def index_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
+    """The files of all segments of indexes."""
+    for (root, uuid), name in found.indexes.items():
+        for path, size in listed_below(location, root, f"_indices/{uuid}/"):
+            yield FileRow(INDEX, f"{root.uri}/{path}", size, index_name=name)
+
+
+def blob_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
+    """The files with blobs that lie in directories beside data files."""
+    for root, fragments in found.data.items():
+        yield from _blobs(location, root, fragments)
+
+
+def missing_files(location: DatasetLocation, pin: PinnedVersion) -> list[str]:
+    """URIs of data files, deletion files and indexes that a version names and that are not there."""
+    snapshot = versions.read_snapshot(location, pin)
+    named = [
+        (snapshot.root_of(file), f"{data_directory(snapshot.root_of(file))}{stored_name(file.path)}")
+        for fragment in snapshot.contents.fragments()
+        for file in fragment.files
+    ]
+    found = beside(snapshot)
+    named += [(root, path) for root, paths in found.deletions.items() for path in paths]
+    named += [(root, f"_indices/{uuid}") for root, uuid in found.indexes]
+    there = each(location, partial(_is_there, location), named)
+    return [f"{root.uri}/{path}" for (root, path), exists in zip(named, there, strict=True) if not exists]
+
+
+def _is_there(location: DatasetLocation, named: tuple[Root, str]) -> bool:
+    root, path = named
+    return files.exists(DatasetLocation(root.uri, location.options), path)
+
+
+def _blobs(location: DatasetLocation, root: Root, fragments: Mapping[str, int]) -> Iterator[FileRow]:
+    directory = data_directory(root)
+    for path, size in listed_below(location, root, directory):
+        stem, slash, _ = path.removeprefix(directory).rpartition("/")
+        while slash and stem not in fragments:
+            stem, slash, _ = stem.rpartition("/")
+        if slash:
+            yield FileRow(BLOB, f"{root.uri}/{path}", size, fragment_id=fragments[stem])
+
+
+def listed_below(location: DatasetLocation, root: Root, directory: str) -> Iterator[tuple[str, int | None]]:
+    """(path below the root, bytes) of the files in a directory, which is given with a slash at its end."""
+    place = DatasetLocation(root.uri, location.options)
+    part = KeyRange.below(directory[:-1]) if directory else KeyRange(None, None)
+    for batch in list_range(place, part):
+        yield from zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True)
+
+
+# --- Notes for streams below the directory of a branch: small files, of which each cleanup makes one
+# A note is never changed. A cleanup writes one with all that the earlier ones say and is still needed, and then deletes
+# those. So a crash, and two cleanups at once, leave more notes than needed, and none too few.
+
+_LOOKS = 5
+
+
+class Notes(NamedTuple):
+    """What is noted of a branch."""
+
+    paths: tuple[str, ...]
+    """Of the notes that were understood, relative to the dataset."""
+    versions: dict[int, Noted]
+
+
+def read_notes(location: DatasetLocation, branch: str | None) -> Notes:
+    """What cleanups noted of versions of a branch that are gone. To be asked after the branch's versions were listed.
+
+    Then a version that is not in the list was noted before, if a cleanup of ours took it.
+    """
+    identity = _identity(location, branch)
+    return Notes((), {}) if identity is None else _read(location, branch, identity)
+
+
+def leave_note(location: DatasetLocation, branch: str | None, above: int, going: Collection[int]) -> None:
+    """Note what versions say that are about to be deleted. ``above`` is where the tag of the first query is.
+
+    A version that does not say who made it is not noted, nor is one that somebody else just deleted.
+    """
+    identity = _identity(location, branch)  # first: what is read then is of this branch, or of a later one
+    if identity is None:
+        return
+    before = _read(location, branch, identity)
+    # What the versions after them added is told by comparison with them.
+    after = _of_versions(location, branch, {version + 1 for version in going} - set(going))
+    found = {version: one for version, one in after.items() if one.added is not None} | _of_versions(
+        location, branch, going
+    )
+    said = updated({version: one for version, one in before.versions.items() if version > above}, found)
+    if said and (said != before.versions or len(before.paths) > 1):
+        directory, _, name = stream_note_path(branch, max(said), uuid4().hex).rpartition("/")
+        place = DatasetLocation(f"{location.uri}/{directory}", location.options)
+        small_files.write_file(place, name, encode_note(identity, said))
+        files.delete(location, before.paths)
+
+
+def _identity(location: DatasetLocation, branch: str | None) -> str | None:
+    """Tells a branch from others of the same name; None if it is gone."""
+    if branch is None:
+        return ""
+    entry = refs.read_branch(location, branch)
+    return None if entry is None else entry.identity
+
+
+def _read(location: DatasetLocation, branch: str | None, identity: str) -> Notes:
+    directory = f"{branch_root(branch)}{STREAMS}"
+    found: dict[str, bytes | None] = {}
+    for _ in range(_LOOKS):
+        names = [name for name in files.list_names(location, directory) if last_noted(name) is not None]
+        paths = [f"{directory}/{name}" for name in names]
+        found = dict(zip(paths, each(location, partial(files.read, location), paths), strict=True))
+        if None not in found.values():
+            break  # otherwise a cleanup just put notes together
+    decoded = {
+        path: versions
+        for path, content in found.items()
+        if content is not None and (versions := decode_note(content, identity)) is not None
+    }
+    return Notes(tuple(decoded), joined(decoded.values()))
+
+
+def _of_versions(location: DatasetLocation, branch: str | None, versions: Collection[int]) -> dict[int, Noted]:
+    said = {}
+    for version, transaction in read_transactions(location, branch, versions).items():
+        if transaction is not None:
+            added = _added(location, branch, version) if QUERY in transaction.properties else None
+            said[version] = noted(transaction, added)
+    return said
+
+
+def _added(location: DatasetLocation, branch: str | None, version: int) -> Collection[int] | None:
+    """The fragments that a version added; None if it cannot be told, as the version before it is gone."""
+    found = []
+    for number in (version - 1, version):
+        pin = PinnedVersion(branch, number)
+        content = find_manifest(location, pin)
+        if content is None:
+            return None
+        found.append({fragment.id for fragment in contents_of(location, pin, content).fragments()})
+    return found[1] - found[0]
+
+
+# --- Copies of a version as a new dataset, through pylance
+
+
+def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
+    """A new dataset that shares the source's data files. Both must be in one store; checked by the caller."""
+    dataset = open_latest(source)
+    with translated(target, "making a shallow clone"):
+        dataset.shallow_clone(target.uri, pin.reference, target.storage_options)
+
+
+def record_name(target: DatasetLocation) -> str:
+    """Name of the tag, and of the record, that protect what a clone needs."""
+    return f"clone-{sha256(target.uri.encode()).hexdigest()[:16]}"
+
+
+def write_record(source: DatasetLocation, target: DatasetLocation, pin: PinnedVersion) -> None:
+    """Note down in the source where a clone of it is."""
+    content = {"uri": target.uri, "branch": pin.branch, "version": pin.version}
+    directory = DatasetLocation(f"{source.uri}/{CLONES}", source.options)
+    # In one step: a cleanup that finds half of a record stops.
+    small_files.write_file(directory, f"{record_name(target)}{RECORD}", json.dumps(content).encode())
+
+
+def delete_record(source: DatasetLocation, target: DatasetLocation) -> None:
+    """Forget a clone that failed."""
+    files.delete(source, [f"{CLONES}/{record_name(target)}{RECORD}"])
+
+
+def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
+    """A new dataset with copies of the files of one version; the stores may differ.
+
+    Raises Refused for a version on an object store that shares files with another branch or dataset.
+    """
+    dataset = open_latest(source)
+    with translated(target, "making a deep clone"):
+        try:
+            dataset.deep_clone(target.uri, pin.reference, target.storage_options)
+        except OSError as problem:
+            if "empty path segment" not in str(problem):
+                raise
+            # pylance 14.0.2 takes the URI of the dataset with the other files for a path; it has written nothing.
+            raise Refused(
+                f"Version {pin} of {source.uri} has files of the branch or dataset it was made from, and pylance "
+                "cannot copy those out of an object store.",
+                hint="Write its rows: table.to_df().write.format('lance').mode('append').save(target).",
+            ) from None

@@ -1,0 +1,39 @@
+"""From the options of a read to one pinned version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.table_options import ReadOptions, parse_read_options
+from lance_spark.scan.read import PinnedRead
+from lance_spark.storage.resolving import Target, resolve, take_target
+
+
+def pin_read(options: Mapping[str, str]) -> PinnedRead:
+    """Parse the options and resolve the ref, once.
+
+    Raises InvalidOption for bad options and NotFound for a missing table, dataset, branch, tag or version.
+    """
+    target = take_target(options, "load")
+    parsed, place = parse_read_options(target.options), target.place
+    if isinstance(place, DatasetLocation):
+        if target.typed:
+            place, parsed = _at_ref(target, parsed)
+        return PinnedRead(place, resolve(place, parsed.ref), parsed)
+    from lance_spark.catalog.lookup import (
+        catalog_of,  # a read by a path does not wait for catalogs
+        open_table,
+    )
+
+    return PinnedRead(*open_table(catalog_of(place), place.name, parsed.ref), parsed)
+
+
+def _at_ref(target: Target, options: ReadOptions) -> tuple[DatasetLocation, ReadOptions]:
+    """The dataset of a path with ``@``, as SQL reads it. Raises InvalidOption for a ref there and in the options."""
+    from lance_spark.core.ref_expressions import TypedRef
+    from lance_spark.storage.resolving import settle
+
+    settled = settle(target, TypedRef(version=options.ref.version, as_of=options.ref.as_of))
+    return settled.location, options if settled.spec is None else replace(options, ref=settled.spec)

@@ -1,0 +1,309 @@
+"""Writing: options, the version to start from, a plan; then the job: begin, fragments, one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from lance_spark import hints
+from lance_spark.columns.append_lance import EvolvedRows, commit_evolved
+from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion, RefSpec
+from lance_spark.core.table_options import WriteOptions, cannot_change, parse_write_options
+from lance_spark.engine.local import LocalRunner, Work
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    StorageFailure,
+)
+from lance_spark.format.contents import Contents
+from lance_spark.format.evolution import Evolution
+from lance_spark.refs.refs import check_new, create_branch_at
+from lance_spark.storage import versions
+from lance_spark.storage.commits import (
+    attempts,
+    check_still_there,
+    check_writable,
+    commit_once,
+    left_after,
+    overtaken,
+    own_properties,
+)
+from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest
+from lance_spark.storage.refs import drop_branch
+from lance_spark.storage.resolving import Target, resolve, take_target
+from lance_spark.write import lance
+from lance_spark.write.rules import (
+    Claim,
+    Mode,
+    WriteJob,
+    WritePlan,
+    append_schema,
+    check_names,
+    check_replaces,
+    plan_again,
+    plan_merged,
+    same_schema,
+)
+
+
+def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -> WritePlan:
+    """Check everything that can be checked before the job begins. Changes nothing.
+
+    ``frame`` is the DataFrame's schema in Arrow types. Raises InvalidOption, Refused, NotFound, AlreadyExists, Conflict
+    or SchemaMismatch.
+    """
+    target = take_target(options, "save")
+    parsed, place = parse_write_options(target.options), target.place
+    if isinstance(place, DatasetLocation):
+        if target.typed:
+            place, parsed = _at_ref(target, parsed)
+        return _plan(place, parsed, frame, overwrite)
+    from lance_spark.catalog.tables import claim_table  # a write to a path does not wait for catalogs
+
+    claim = claim_table(place, parsed)
+    return _plan(claim.location, parsed, frame, overwrite, claim)
+
+
+def _at_ref(target: Target, options: WriteOptions) -> tuple[DatasetLocation, WriteOptions]:
+    """The dataset of a path with ``@`` and, if that names a branch, the options of a write to it.
+
+    Raises InvalidOption for a branch there and in the options, Refused for a tag or a version.
+    """
+    from lance_spark.storage.resolving import settle
+
+    settled = settle(target)
+    spec = settled.spec
+    if spec is None:
+        return settled.location, options
+    if spec != RefSpec(branch=spec.branch):
+        raise cannot_change("a version" if spec.tag is None else "a tag")
+    return settled.location, replace(options, branch=spec.branch)
+
+
+def _plan(
+    location: DatasetLocation, options: WriteOptions, frame: pa.Schema, overwrite: bool, claim: Claim | None = None
+) -> WritePlan:
+    start = _start(location, options)
+    if start is None:
+        check_names(frame, new=True)
+        schema = lance.storage_schema(frame, options.files.data_storage_version)
+        return WritePlan(location, options, "create", schema, None, claim)
+    if options.create_table:
+        raise AlreadyExists(
+            f"There is a dataset at {location.uri} already.", hint="Leave create_table out to write to it."
+        )
+    check_names(frame, new=overwrite)
+    target = lance.read_target(location, start)
+    check_replaces(target, options)
+    mode: Mode = "overwrite" if overwrite else "append"
+    evolution = None
+    if not overwrite:
+        evolution = plan_merged(target.schema, frame) if options.merge_schema else None
+        if evolution is not None:
+            check_evolution(location, start, target.data_storage_version, evolution)
+        stored = append_schema(target.schema if evolution is None else evolution.schema, frame)
+    elif options.merge_schema:
+        raise InvalidOption(
+            "Option 'merge_schema' is for appends.",
+            hint="An overwrite takes the DataFrame's columns, or with overwrite_schema=false keeps the dataset's.",
+        )
+    elif options.overwrite_schema:
+        stored = lance.storage_schema(frame, target.data_storage_version)
+    else:
+        stored = same_schema(target.schema, frame)
+    return WritePlan(location, options, mode, stored, start, evolution=evolution)
+
+
+def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:
+    """The version the job starts from; None when there is no dataset yet and one may be created."""
+    if options.create_from is not None:
+        start = resolve(location, options.create_from)
+        try:
+            check_new(location, str(options.branch))
+        except AlreadyExists as there:
+            hint = hints.of("Leave create_branch out to write to it. ", there.hint or "")
+            raise AlreadyExists(there.message, hint=hint) from None
+        return start
+    if options.branch is None:
+        newest = find_latest(location, None)
+        if newest is not None:
+            check_writable(location, None)
+        return newest
+    try:
+        check_writable(location, options.branch)
+    except NotFound as missing:
+        raise NotFound(
+            missing.message,
+            hint=hints.of(missing.hint or "", " To make a new branch: ", hints.write_new_branch(options.branch), "."),
+        ) from None
+    return pin_latest(location, options.branch)
+
+
+def begin(plan: WritePlan) -> WriteJob:
+    """Execute the first step of a plan: create the branch, or declare the table, where either is new.
+
+    Executors write to what is there from now on, and of several jobs that create the same one, the others are told
+    here, before they write. Raises AlreadyExists, Conflict, NotFound; then nothing was changed.
+    """
+    if plan.claim is not None:
+        return WriteJob(plan, None, plan.claim.take())
+    if plan.start is None or not plan.creates_branch:
+        return WriteJob(plan, plan.start)
+    branch = str(plan.options.branch)
+    create_branch_at(plan.location, branch, plan.start)
+    return WriteJob(plan, pin_latest(plan.location, branch))
+
+
+def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
+    """Commit what all tasks wrote as one version and return its number; None when there was nothing to append.
+
+    Raises Conflict where another process committed what cannot be combined, or dropped or renamed a new table in the
+    meantime; then the job leaves nothing behind. After any other error it is not certain that nothing was committed: a
+    request that timed out may have arrived. Then the files stay for cleanup to find, because deleting committed files
+    would lose data.
+    """
+    claim = job.claim
+    if claim is None:
+        return _commit(job, fragments)
+    try:
+        claim.confirm()
+    except LanceSparkError:
+        with suppress(LanceSparkError):
+            give_up(job, fragments)
+        raise
+    try:
+        version = _commit(job, fragments)
+    except BaseException:
+        with suppress(LanceSparkError):
+            claim.withdraw()
+        raise
+    # The rows are committed. Reported as a failure, because the store did not answer now, they would be written twice.
+    with suppress(StorageFailure):
+        claim.confirm()
+    return version
+
+
+def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
+    evolves = job.plan.evolution is not None
+    if job.plan.mode == "append" and not fragments and not evolves:
+        return None
+    try:
+        if evolves:
+            return append_evolved(job, fragments)
+        return lance.commit(job, fragments)
+    except Conflict as conflict:
+        try:
+            _discard(job, fragments)
+        except LanceSparkError as failure:
+            raise Conflict(
+                f"{conflict.message} Cleaning up after it failed: {failure.message}", conflict.hint
+            ) from failure
+        raise
+    except PermissionDenied as denied:
+        if not denied.before_commit:
+            raise
+        raise denied.saying(left_after(lambda: _discard(job, fragments), "files that were written")) from None
+
+
+def give_up(job: WriteJob, fragments: Sequence[str]) -> None:
+    """Leave dataset and catalog as they were before a job that did not reach its commit."""
+    try:
+        _discard(job, fragments)
+    finally:
+        if job.claim is not None:
+            job.claim.withdraw()
+
+
+def _discard(job: WriteJob, fragments: Sequence[str]) -> None:
+    plan, branch = job.plan, job.plan.options.branch
+    lance.discard(plan, fragments)
+    # A branch that another process has committed to in the meantime is not this job's alone any more.
+    if plan.creates_branch and branch is not None and find_latest(plan.location, branch) == job.start:
+        drop_branch(plan.location, branch)
+
+
+# --- The commit of an append that brings columns along; runs on the driver, in Spark's worker for data sources
+
+
+def check_evolution(location: DatasetLocation, start: PinnedVersion, storage_version: str, plan: Evolution) -> None:
+    """Raise Refused for files of the first format, and for a type of which too much is stored.
+
+    Values are written in their wider type by the process that commits, which has no session to compute with.
+    """
+    if storage_version in FIRST_FORMATS and plan.adds:
+        raise Refused(
+            "Cannot add a column: the data files are of format 0.1, where every file has every column.",
+            hint="Write the rows to a new table, which gets a newer format.",
+        )
+    if plan.casts:
+        _check_little(versions.read_contents(location, start), plan)
+
+
+def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
+    """Commit rows with the columns they bring along; returns the version.
+
+    Commits made meanwhile are kept: what has to change is planned again on top of them. Raises Conflict if a column
+    that was written is another one by now; then nothing was committed.
+    """
+    plan, start = job.plan, job.start
+    assert start is not None  # a new dataset has the columns it is created with
+    location, branch = plan.location, start.branch
+    rows = EvolvedRows(plan.schema, fragments, own_properties(plan.options.commit_message) | dict(job.properties or {}))
+    casts = CastFiles(location, branch, LocalRunner())
+    check_still_there(location, start)
+    try:
+        for left in attempts():
+            head = pin_latest(location, branch)
+            _check_same_columns(location, start, head, plan.schema)
+            evolution = plan_again(open_pinned(location, head).schema, plan.schema)
+            contents = versions.read_contents(location, head)
+            _check_little(contents, evolution)
+            files = casts.files(head, contents, evolution)
+            commit = partial(commit_evolved, location, head, contents, evolution, files, rows)
+            made = commit_once(location, head, rows.properties, left, commit)
+            if made is not None:
+                casts.keep(files)
+                return made.version
+    except LanceSparkError as failure:
+        casts.discard(failure)
+        raise
+    raise overtaken(branch)
+
+
+def _check_same_columns(location: DatasetLocation, start: PinnedVersion, head: PinnedVersion, rows: pa.Schema) -> None:
+    """Raise Conflict if a column that was written is another one by now: one that was widened is still the same."""
+    before, now = open_pinned(location, start), open_pinned(location, head)
+    ids = {field.name(): field.id() for field in now.lance_schema.fields()}
+    for field in before.lance_schema.fields():
+        name = field.name()
+        if rows.get_field_index(name) < 0 or ids.get(name) == field.id():
+            continue
+        if name not in ids or now.schema.field(name).type == before.schema.field(name).type:
+            raise Conflict(
+                f"Column '{name}' of {location.uri} was dropped, or made anew, since the job started.",
+                hint="Run it again.",
+            )
+
+
+def _check_little(contents: Contents, plan: Evolution) -> None:
+    if not plan.casts:
+        return
+    size = sum(fragment.size for fragment in contents.fragments())
+    if not Work(copies=contents.fragment_count, copied_bytes=size).is_little:
+        cast = plan.casts[0]
+        raise Refused(
+            f"Column '{cast.source}' would have to be written anew as {cast.type} in {contents.fragment_count} "
+            f"fragments, which is too much for {OPERATION!r} inside of an append.",
+            hint=hints.of("Do it on the executors first: ", hints.widen_column(cast.source, str(cast.type)), "."),
+        )

@@ -1,0 +1,147 @@
+"""Where a branch stands: how far it, its parent and its remote's branch have moved since they were one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.tracking import Follows, Node
+from lance_spark.format.transactions import Transaction
+from lance_spark.format.versions import read_trace
+from lance_spark.merge.ancestry import Graph
+from lance_spark.remotes.fetch import node_of
+from lance_spark.storage import refs
+from lance_spark.storage.commits import following
+from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.resolving import check_listed
+
+_NO_ROWS = frozenset({"Clone", "CreateIndex", "ReserveFragments", "UpdateBases", "UpdateConfig"})
+"""Operations that change neither rows nor columns: there is nothing in them to merge or to push."""
+
+_MANY = 1000
+"""Beyond this number of versions, merges among them are counted as well: telling them apart means to read each one."""
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """How a branch stands to one that follows a remote's. As of the last fetch: the remote is not asked."""
+
+    name: str
+    """``origin/main``."""
+    remote: str
+    branch: str
+    """The remote's branch."""
+    version: int
+    """The remote's version that was fetched last."""
+    ahead: int
+    """Versions of the branch that the remote does not have; merges of what it has do not count."""
+    behind: int
+    """Versions of the remote that the branch does not have."""
+    related: bool = True
+    """Whether the two are known to have a version in common: without one, no pull or push combines them."""
+
+    def is_counterpart(self, branch: str) -> bool:
+        """Whether it is the remote's branch of the same name."""
+        return self.branch == branch
+
+
+@dataclass(frozen=True)
+class Status:
+    """A branch, its parent, and its remote's branches."""
+
+    branch: str
+    version: int
+    """Its newest version."""
+    parent: str | None = None
+    """None for main."""
+    common: str | None = None
+    """``branch@version`` that both have; None where there is none or more than one."""
+    ahead: int = 0
+    """Versions of the branch that the parent does not have; merges of what it has do not count."""
+    behind: int = 0
+    """Versions of the parent that the branch does not have."""
+    remotes: tuple[Tracking, ...] = ()
+    """Of the same name, or what the branch was created from."""
+    follows: str | None = None
+    """What the branch itself follows, ``main of origin``; then nothing else is said."""
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**vars(self), "remotes": [dict(vars(remote)) for remote in self.remotes]}
+
+
+def status(location: DatasetLocation, branch: str | None) -> Status:
+    """Where a branch (None for main) stands. Raises NotFound."""
+    table = refs.read_branches(location)
+    check_listed(location, table, branch)
+    newest = pin_latest(location, branch)
+    followers = following(table)
+    own = None if branch is None else followers.get(branch)
+    if own is not None:
+        return Status(str(branch), newest.version, follows=f"{own.branch or MAIN} of {own.remote}")
+    graph = Graph(location, table)
+    parent = None if branch is None else table.branches[branch].parent_branch
+    tracked = {name: follows for name, follows in followers.items() if follows.branch == branch or name == parent}
+    remotes = (_tracking(location, graph, newest, name, follows) for name, follows in sorted(tracked.items()))
+    alone = Status(branch or MAIN, newest.version, remotes=tuple(remote for remote in remotes if remote is not None))
+    return alone if branch is None else _beside_parent(location, graph, newest, parent, alone)
+
+
+def _beside_parent(
+    location: DatasetLocation, graph: Graph, newest: PinnedVersion, parent: str | None, alone: Status
+) -> Status:
+    other = pin_latest(location, parent)
+    bases = graph.bases(newest, other)
+    return replace(
+        alone,
+        parent=parent or MAIN,
+        common=str(graph.pin(bases[0])) if len(bases) == 1 else None,
+        ahead=changes_since(location, graph, newest, other),
+        behind=changes_since(location, graph, other, newest),
+    )
+
+
+def _tracking(
+    location: DatasetLocation, graph: Graph, newest: PinnedVersion, name: str, follows: Follows
+) -> Tracking | None:
+    """None where the first fetch was interrupted.
+
+    Behind counts the remote's versions, of which a fetch makes one: those after the newest that the branch has.
+    """
+    last = follows.newest
+    if last is None:
+        return None
+    there = pin_latest(location, name)
+    held = graph.held(newest, there)
+    nodes = ((pair, node_of(graph, follows, pair)) for pair in follows.pairs)
+    known = max((pair.remote for pair, node in nodes if held.get(node.chain, -1) >= node.version), default=0)
+    ahead = changes_since(location, graph, newest, there)
+    related = bool(graph.bases(newest, there))
+    return Tracking(name, follows.remote, follows.branch or MAIN, last.remote, ahead, last.remote - known, related)
+
+
+def changes_since(location: DatasetLocation, graph: Graph, side: PinnedVersion, other: PinnedVersion) -> int:
+    """Versions of a side's own chain, with changes of their own, that the other one does not have."""
+    held = graph.held(other, side)
+    known = held.get(graph.node(side).chain, -1)
+    fork = None if side.branch is None else graph.fork(side.branch)
+    if fork is not None:
+        known = max(known, fork.version)
+    since = graph.reader.versions(location, side.branch, known, side.version)
+    if len(since) > _MANY:
+        return len(since)
+    transactions = graph.reader.transactions(location, side.branch, since)
+    return sum(1 for transaction in transactions.values() if _changes_something(transaction, held))
+
+
+def _changes_something(transaction: Transaction | None, held: dict[str, int]) -> bool:
+    """Whether a version is more than a merge of what the other side has (``held``), or a note about files."""
+    if transaction is None:
+        return True
+    trace = read_trace(transaction.properties)
+    if trace is None or not trace.takes_in:
+        return transaction.operation not in _NO_ROWS
+    source = Node(trace.source_id, trace.source.version)
+    return held.get(source.chain, -1) < source.version

@@ -1,0 +1,373 @@
+"""Writes uncommitted data files through pylance; runs on executors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import AlreadyExists, Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
+from lance_spark.format.evolution import align
+from lance_spark.format.row_ids import read_row_ids
+from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
+from lance_spark.format.transactions import MESSAGE
+from lance_spark.scan.lance import Scan, ScanColumns, take_rows
+from lance_spark.scan.rules import batch_rows
+from lance_spark.storage import files
+from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_unprotected, create_dataset
+from lance_spark.storage.datasets import open_latest, open_pinned
+from lance_spark.storage.failures import translated
+from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget
+
+if TYPE_CHECKING:
+    import lance
+    from lance.fragment import FragmentMetadata
+    from lance.schema import LanceField
+
+_BLOB_TYPE_SINCE = (2, 2)
+"""First file format whose blobs are an extension type; in older formats they are marked bytes."""
+
+
+def read_target(location: DatasetLocation, pin: PinnedVersion) -> WriteTarget:
+    """What an existing version fixes for new files."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading the schema"):
+        return WriteTarget(dataset.schema, str(dataset.data_storage_version), bool(dataset.has_stable_row_ids))
+
+
+def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Schema:
+    """The schema with marked blob columns in the form the file format stores them."""
+    import lance
+
+    numbers = re.fullmatch(r"(\d+)\.(\d+)", data_storage_version or "")
+    if numbers and (int(numbers[1]), int(numbers[2])) < _BLOB_TYPE_SINCE:
+        return schema
+    fields = [
+        lance.blob_field(field.name, nullable=field.nullable)
+        if (field.metadata or {}).get(BLOB_KEY.encode()) == b"true"
+        else field
+        for field in schema
+    ]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """Write one task's rows as uncommitted data files; returns the fragments' metadata as JSON.
+
+    pylance deletes what it wrote when the stream fails half-way. No rows, no file.
+    """
+    plan = job.plan
+    rows = _ConformedBatches(batches, plan.schema)
+    first = next(rows, None)
+    if first is None:
+        return []
+    reader = pa.RecordBatchReader.from_batches(plan.schema, chain((first,), rows))
+    try:
+        with translated(plan.location, "writing data files"):
+            fragments = _write_fragments(job, reader)
+    except AlreadyExists as error:
+        raise Conflict(
+            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
+        ) from error
+    except LanceSparkError as error:
+        # pylance wraps what the stream raised into its own text; the original says it better.
+        raise rows.failure or error from None
+    return [json.dumps(fragment.to_json()) for fragment in fragments]
+
+
+def _write_fragments(job: WriteJob, reader: pa.RecordBatchReader) -> Sequence[FragmentMetadata]:
+    from lance.fragment import write_fragments
+
+    plan, options = job.plan, job.plan.options.files
+    sizes = {"max_rows_per_file": options.max_rows_per_file, "max_bytes_per_file": options.max_bytes_per_file}
+    arguments: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
+    destination = _destination(job)
+    mode, version = str(plan.mode), options.data_storage_version
+    if plan.evolution is not None and job.start is not None:
+        # As if for a new table, as this one lacks the columns: the commit says which fields of the table they are.
+        mode, version = "overwrite", str(open_pinned(plan.location, job.start).data_storage_version)
+    written: Sequence[FragmentMetadata] = write_fragments(
+        reader,
+        destination,
+        schema=plan.schema,
+        mode=mode,
+        data_storage_version=version,
+        storage_options=plan.location.storage_options,
+        **arguments,
+    )
+    return written
+
+
+def _destination(job: WriteJob) -> lance.LanceDataset | str:
+    """The version the job started from, so that all tasks use its field ids even if a commit comes between."""
+    location = job.plan.location
+    return location.uri if job.start is None else open_pinned(location, job.start)
+
+
+class _ConformedBatches(Iterator[pa.RecordBatch]):
+    """Non-empty batches brought to the stored schema; remembers what went wrong."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = iter(batches)
+        self._schema = schema
+        self._plain = pa.schema([plain_bytes(field) if is_blob_extension(field) else field for field in schema])
+        self.failure: LanceSparkError | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(self._batches)
+        while not batch.num_rows:
+            batch = next(self._batches)
+        try:
+            return self._wrap_blobs(align(conform(batch, self._plain)))
+        except LanceSparkError as failure:
+            self.failure = failure
+            raise
+
+    def _wrap_blobs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._plain.equals(self._schema):
+            return batch
+        import lance
+
+        columns = [
+            lance.blob_array(column.to_pylist()) if is_blob_extension(field) else column
+            for field, column in zip(self._schema, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+# --- Values of rows that are written anew: columns that stay as they are, and stable row ids; runs on executors
+
+Addresses = npt.NDArray[np.int64]
+
+
+class PartsJob(NamedTuple):
+    """What a task needs to write the rows of an action frame."""
+
+    write: WriteJob
+    """With the columns that the frame has."""
+    target: WriteTarget
+    kept: tuple[str, ...] = ()
+    """Columns of which updated rows keep their values; they are read from the table."""
+
+
+def kept_columns(schema: pa.Schema, sets: frozenset[str] | None) -> tuple[str, ...]:
+    """The columns that an update of some columns leaves as they are. Blobs have to be handed over as bytes."""
+    return tuple(field.name for field in schema if sets is not None and field.name not in sets and not is_blob(field))
+
+
+class KeptColumns:
+    """Completes rows that are written anew by the columns that stay as they are."""
+
+    def __init__(self, task: PartsJob, row_ids: StableRowIds | None) -> None:
+        given = task.write.plan.schema.names
+        names = [name for name in task.target.schema.names if name in given or name in task.kept]
+        schema = pa.schema([task.target.schema.field(name) for name in names], metadata=task.target.schema.metadata)
+        self.job = replace(task.write, plan=replace(task.write.plan, schema=schema))
+        self._names = task.kept
+        self._row_ids = row_ids
+        self._most = batch_rows(row_width(schema))
+
+    def completed(
+        self, rows: Iterable[tuple[pa.RecordBatch, Addresses]], addresses: list[Addresses]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows with all of their columns; their addresses are added to the list."""
+        for batch, own in rows:
+            addresses.append(own)
+            if not self._names:
+                yield batch
+                continue
+            for start in range(0, batch.num_rows, self._most):
+                part = batch.slice(start, self._most)
+                yield self._with_kept(part, own[start : start + self._most])
+
+    def _with_kept(self, batch: pa.RecordBatch, addresses: Addresses) -> pa.RecordBatch:
+        """Raises CorruptData for an address at which there is no row."""
+        plan, start = self.job.plan, self.job.start
+        assert start is not None
+        ids = addresses if self._row_ids is None else self._row_ids.at(addresses)
+        values, places = np.unique(ids, return_inverse=True)
+        scan = Scan(plan.location, start, ScanColumns(self._names))
+        taken = pa.Table.from_batches(take_rows(scan, values.tolist()))
+        if taken.num_rows != len(values):
+            raise not_live(plan.location, start, int(addresses[0]) >> 32)
+        (old,) = taken.take(pa.array(places)).combine_chunks().to_batches()
+        known = {name: old.column(name) for name in self._names}
+        columns = [known[name] if name in known else batch.column(name) for name in plan.schema.names]
+        return pa.RecordBatch.from_arrays(columns, plan.schema.names)
+
+
+class StableRowIds:
+    """Stable row ids of the table's rows, by their addresses."""
+
+    def __init__(self, location: DatasetLocation, pin: PinnedVersion) -> None:
+        self._location, self._pin = location, pin
+        self._known: dict[int, npt.NDArray[np.int64]] = {}
+
+    def give(self, written: list[dict[str, Any]], addresses: Addresses) -> None:
+        """Let rows that were written anew, in this order, keep their row ids."""
+        if len(np.unique(addresses)) < len(addresses):
+            return  # a row that would change twice: the whole change is refused
+        with_row_ids(self._location, written, self.at(addresses))
+
+    def at(self, addresses: Addresses) -> npt.NDArray[np.int64]:
+        """The row ids of rows."""
+        ids = np.empty(len(addresses), np.int64)
+        fragments = addresses >> 32
+        for key in np.unique(fragments).tolist():
+            mask = fragments == key
+            ids[mask] = self._of(key)[addresses[mask] & 0xFFFFFFFF]
+        return ids
+
+    def _of(self, fragment: int) -> npt.NDArray[np.int64]:
+        if fragment not in self._known:
+            found = open_pinned(self._location, self._pin).get_fragment(fragment).metadata.to_json()["row_id_meta"]
+            inline = next((value for key, value in (found or {}).items() if key.lower() == "inline"), None)
+            if inline is None:
+                raise NotCommittable(
+                    "The row ids of the table are kept in files of their own, which this release cannot read.",
+                    hint="Compact the table first.",
+                )
+            self._known[fragment] = np.array(read_row_ids(bytes(inline)), np.int64)
+        return self._known[fragment]
+
+
+def with_row_ids(location: DatasetLocation, written: list[dict[str, Any]], ids: Addresses) -> None:
+    """Give the rows of new fragments, as pylance's JSON, these stable row ids, in their order."""
+    from lance.fragment import FragmentMetadata, RowIdSequence
+
+    start = 0
+    for entry in written:
+        end = start + entry["physical_rows"]
+        with translated(location, "writing row ids"):
+            metadata = FragmentMetadata.from_json(json.dumps(entry))
+            metadata.row_id_meta = RowIdSequence(ids[start:end].tolist()).to_inline_metadata()
+            entry.update(metadata.to_json())
+        start = end
+
+
+def not_live(location: DatasetLocation, pin: PinnedVersion, fragment: int) -> LanceSparkError:
+    """The error for addresses at which no row lives."""
+    return CorruptData(
+        f"Rows to be changed are not in fragment {fragment} of version {pin} of {location.uri}; nothing was changed.",
+        hint="Addresses of rows belong to one version: read them from the version that is changed.",
+    )
+
+
+# --- Commits written files as one version, through pylance, or deletes them; runs on the driver
+
+
+def commit(job: WriteJob, fragments: Sequence[str]) -> int:
+    """Commit all fragments as one version and return its number.
+
+    pylance's rules decide whether the commit can be combined with commits made since the job started. If not, it
+    raises Conflict, and nothing was committed. After any other error the commit may or may not have happened.
+    """
+    check(job)
+    return commit_checked(job, fragments)
+
+
+def check(job: WriteJob) -> None:
+    """Raise Conflict where commits since the job started leave no place for what it wrote."""
+    plan = job.plan
+    if job.start is None:
+        return
+    check_still_there(plan.location, job.start)
+    if plan.mode == "append":
+        _check_same_columns(plan, job.start)
+    else:
+        check_nothing_missing(plan.location, job.start)
+    check_unprotected(plan.location, job.start.branch)
+
+
+def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
+    """As commit, for a caller that has checked the job."""
+    import lance
+    from lance.dataset import Transaction
+    from lance.fragment import FragmentMetadata
+
+    plan = job.plan
+    metadata = [FragmentMetadata.from_json(fragment) for fragment in fragments]
+    operation = (
+        lance.LanceOperation.Append(metadata)
+        if plan.mode == "append"
+        else lance.LanceOperation.Overwrite(plan.schema, metadata)
+    )
+    what: dict[str, Any] = {"operation": operation, "commit_message": plan.options.commit_message}
+    arguments: dict[str, Any] = {"max_retries": 0}
+    if job.start is not None:
+        arguments = {"read_version": job.start.version}
+        if job.properties:
+            said = {**job.properties, **({MESSAGE: plan.options.commit_message} if plan.options.commit_message else {})}
+            what = {"operation": Transaction(job.start.version, operation, transaction_properties=said)}
+            arguments = {"max_retries": 0}
+    try:
+        with translated(plan.location, "committing"):
+            if plan.mode == "create" and not metadata and plan.options.files.data_storage_version is not None:
+                return _create_empty(plan)
+            dataset = lance.LanceDataset.commit(
+                plan.location.branch_uri(plan.options.branch),
+                **what,
+                storage_options=plan.location.storage_options,
+                enable_stable_row_ids=plan.options.enable_stable_row_ids,
+                **arguments,
+            )
+    except (AlreadyExists, NotFound) as error:
+        if plan.mode != "create":
+            raise
+        # The loser of a race to create a dataset gets "already exists", or that version 0 was not found.
+        raise Conflict(
+            f"Another job created the dataset at {plan.location.uri} first.", hint="Run it again."
+        ) from error
+    return int(dataset.version)
+
+
+def _check_same_columns(plan: WritePlan, start: PinnedVersion) -> None:
+    """Raise Conflict when a column that was written has been altered or dropped since the job started.
+
+    pylance combines an append with a concurrent change of a column's type, and then the appended values read as
+    null: the files name the field by its old id.
+    """
+    before = open_pinned(plan.location, start).lance_schema
+    now = {field.name(): field for field in open_latest(plan.location, start.branch).lance_schema.fields()}
+    for field in before.fields():
+        name = field.name()
+        if plan.schema.get_field_index(name) >= 0 and (name not in now or _ids(now[name]) != _ids(field)):
+            raise Conflict(
+                f"Column '{name}' of {plan.location.uri} was altered or dropped since the job started.",
+                hint="Run it again.",
+            )
+
+
+def _ids(field: LanceField) -> tuple[Any, ...]:
+    """A field's id and name, with those of the fields inside it."""
+    return (field.id(), field.name(), tuple(_ids(child) for child in field.children()))
+
+
+def _create_empty(plan: WritePlan) -> int:
+    """A dataset without rows in a chosen file format, which a commit can only take from its fragments."""
+    return create_dataset(
+        plan.location,
+        plan.schema,
+        data_storage_version=plan.options.files.data_storage_version,
+        enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
+        commit_message=plan.options.commit_message,
+    )
+
+
+def discard(plan: WritePlan, fragments: Iterable[str]) -> None:
+    """Delete the files of fragments that were never committed, with their blob sidecars."""
+    root = DatasetLocation(plan.location.branch_uri(plan.options.branch), plan.location.options)
+    for fragment in fragments:
+        for file in json.loads(fragment)["files"]:
+            if file.get("base_id") is None:
+                path = f"data/{file['path']}"
+                files.delete(root, (path, path.removesuffix(".lance")))

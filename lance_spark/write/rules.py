@@ -1,0 +1,256 @@
+"""What a write will do, and whether a DataFrame fits the dataset it is written to, decided from schemas alone."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.table_options import WriteOptions
+from lance_spark.errors import Conflict, Refused, SchemaMismatch
+from lance_spark.format.evolution import (
+    COMMENT,
+    AddColumn,
+    AlterColumn,
+    ColumnChange,
+    Evolution,
+    plan_evolution,
+    shown,
+    why_not_widen,
+)
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, RULES, holds_bytes, is_blob, is_column_name, why_not
+
+Mode = Literal["create", "append", "overwrite"]
+_STEPS = {"create": "create", "append": "append to {} of", "overwrite": "overwrite {} of"}
+
+
+@dataclass(frozen=True)
+class WriteTarget:
+    """What the version that a write starts from fixes for the new files."""
+
+    schema: pa.Schema
+    data_storage_version: str
+    stable_row_ids: bool
+
+
+class Claim(Protocol):
+    """The name of a table in a catalog, which a write holds until the table has its first rows."""
+
+    def take(self) -> Claim | None:
+        """Begin: declare the table, unless it is declared. None where nothing can be held."""
+
+    def confirm(self) -> None:
+        """Raise Conflict if another process dropped, renamed or deregistered the table since."""
+
+    def withdraw(self) -> None:
+        """Give the name back, if this write declared it."""
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """What a write will do, checked. Nothing is done yet: it can be printed, pickled, and executed later or never."""
+
+    location: DatasetLocation
+    options: WriteOptions
+    mode: Mode
+    schema: pa.Schema
+    """Schema of the rows as they are stored: the dataset's own types on append, the DataFrame's otherwise."""
+    start: PinnedVersion | None
+    """Version the write starts from; None when it creates the dataset."""
+    claim: Claim | None = None
+    """The table of a catalog that gets its first rows; None for all other writes."""
+    evolution: Evolution | None = None
+    """The columns that an append adds or widens; None where the dataset's columns take the rows as they are."""
+
+    @property
+    def creates_branch(self) -> bool:
+        """Whether the branch is a new one, so that a failed job deletes it."""
+        return self.options.create_from is not None
+
+    def __str__(self) -> str:
+        """The steps, one a line."""
+        branch = self.options.branch or MAIN
+        steps = [f"create branch '{branch}' at {self.start}"] if self.creates_branch else []
+        steps += ["declare the table in its catalog"] if self.claim is not None else []
+        steps += [f"{_STEPS[self.mode].format(branch)} {self.location.uri}"]
+        if self.evolution is not None:
+            steps.append("change columns " + ", ".join(shown(step.path) for step in self.evolution.steps))
+        columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
+        return "\n".join([*steps, f"columns: {columns}"])
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """A plan whose execution has begun: what executors and the final commit need to know."""
+
+    plan: WritePlan
+    start: PinnedVersion | None
+    """Version the commit follows: that of the plan, or the first one of the new branch."""
+    claim: Claim | None = None
+    """What is held in a catalog; None for all other writes."""
+    properties: Mapping[str, str] | None = None
+    """What the version is to say of itself, beside the commit message."""
+
+
+def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
+    """The dataset's fields that the DataFrame provides, in the dataset's order; columns match by name.
+
+    Nullable columns may be missing. Raises SchemaMismatch, naming the column, both types and the way out, for an
+    unknown column, a missing column that cannot be null, and a type that could lose values.
+    """
+    for name in frame.names:
+        if dataset.get_field_index(name) < 0:
+            raise _unknown(name, dataset)
+    kept = []
+    for field in dataset:
+        index = frame.get_field_index(field.name)
+        if index >= 0:
+            _check_type(frame.field(index), field)
+            kept.append(field)
+        elif not field.nullable:
+            raise SchemaMismatch(
+                f"Column '{field.name}' of type {field.type} is missing, and the dataset does not allow nulls in it.",
+                hint=f"Add it: df.withColumn('{field.name}', ...).",
+            )
+    return pa.schema(kept, metadata=dataset.metadata)
+
+
+def same_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
+    """The dataset's fields, all of which the DataFrame provides. Raises SchemaMismatch as :func:`append_schema`."""
+    kept = append_schema(dataset, frame)
+    missing = [name for name in dataset.names if kept.get_field_index(name) < 0]
+    if missing:
+        raise SchemaMismatch(
+            f"Column '{missing[0]}' is missing, and overwrite_schema=false keeps all columns of the dataset.",
+            hint=f"Add it: df.withColumn('{missing[0]}', ...).",
+        )
+    return kept
+
+
+def check_names(frame: pa.Schema, new: bool) -> None:
+    """Raise SchemaMismatch for a DataFrame without columns, whose rows would vanish, or with two of one name.
+
+    pylance writes a struct with two fields of one name and cannot read it again. For a ``new`` schema also for a
+    column that pylance could not write, or not read again.
+    """
+    if not frame.names:
+        raise SchemaMismatch("The DataFrame has no columns, so there is nothing to write.")
+    if twice := _repeated(frame):
+        raise SchemaMismatch(f"The DataFrame has two columns '{twice}'.", hint="Drop or rename one of them.")
+    for name in frame.names if new else ():
+        if not is_column_name(name):
+            raise SchemaMismatch(
+                f"A Lance dataset cannot have a column '{name}'.",
+                hint=f"{RULES}: df.withColumnRenamed('{name}', ...) or df.drop(...).",
+            )
+
+
+def check_replaces(target: WriteTarget, options: WriteOptions) -> None:
+    """Raise Refused for options that an existing dataset has settled already.
+
+    pylance takes files of another format version and commits them next to the old ones; the stable row id option
+    it ignores without a word.
+    """
+    version = options.files.data_storage_version
+    if version is not None and version != target.data_storage_version:
+        raise Refused(
+            f"The dataset stores its files in format {target.data_storage_version}; "
+            f"data_storage_version={version} would mix two formats in it.",
+            hint="Leave data_storage_version out, or write to a new path.",
+        )
+    if options.enable_stable_row_ids not in (None, target.stable_row_ids):
+        state = "has" if target.stable_row_ids else "does not have"
+        raise Refused(
+            f"The dataset {state} stable row ids, and that cannot change after it was created.",
+            hint="Leave enable_stable_row_ids out, or write to a new path.",
+        )
+
+
+def _check_type(given: pa.Field, stored: pa.Field) -> None:
+    if is_blob(stored):
+        reason = None if holds_bytes(given.type) else "a blob column takes bytes"
+        hint = "Read blobs with option('blob_handling', 'bytes') before writing them."
+    else:
+        reason = why_not(given.type, stored.type)
+        hint = f"Cast it: df.withColumn('{given.name}', col('{given.name}').cast(...))."
+    if reason:
+        raise SchemaMismatch(
+            f"Column '{given.name}' is {given.type} in the DataFrame and {stored.type} in the dataset: {reason}.",
+            hint=hint,
+        )
+
+
+def _repeated(fields: Iterable[pa.Field], path: str = "") -> str | None:
+    """Path of the first column or field, at any depth, whose neighbour has the same name."""
+    seen = set()
+    for field in fields:
+        if field.name in seen:
+            return path + str(field.name)
+        seen.add(field.name)
+        children = [field.type.field(index) for index in range(field.type.num_fields)]
+        if twice := _repeated(children, f"{path}{field.name}."):
+            return twice
+    return None
+
+
+def _unknown(name: str, dataset: pa.Schema) -> SchemaMismatch:
+    folded = [other for other in dataset.names if other.lower() == name.lower()]
+    near = folded or difflib.get_close_matches(name, dataset.names, n=1, cutoff=0.6)
+    if name in (ROW_ID, ROW_ADDRESS):
+        hint = f"It comes from reading with row ids; drop it: df.drop('{name}')."
+    elif near:
+        hint = f"Did you mean '{near[0]}'? Rename it: df.withColumnRenamed('{name}', '{near[0]}')."
+    else:
+        hint = f"Drop it: df.drop('{name}'); or add it to the dataset: option('merge_schema', 'true')."
+    return SchemaMismatch(f"The dataset has no column '{name}'.", hint=hint)
+
+
+# --- Appends that bring columns along: which columns are added and which types widened, so that the rows fit
+# Pure.
+
+
+def plan_merged(dataset: pa.Schema, frame: pa.Schema) -> Evolution | None:
+    """What has to change for the columns of a DataFrame; None if nothing has to.
+
+    New columns come last, in the DataFrame's order, and may be null. A type is widened if every stored value stays what
+    it is; other types are for ``append_schema`` to judge. Raises AlreadyExists for names that differ in case only,
+    InvalidName, and Refused for a new column of blobs.
+    """
+    plan = plan_evolution(dataset, [change for field in frame if (change := _change(dataset, field)) is not None])
+    return plan if plan.steps else None
+
+
+def plan_again(now: pa.Schema, rows: pa.Schema) -> Evolution:
+    """What has to change in a version for rows that were written already, in exactly these types.
+
+    Raises Conflict if another process gave a column another type since, or added one that may not be null.
+    """
+    for field in now:
+        at = rows.get_field_index(field.name)
+        same = at >= 0 and rows.field(at).type == field.type
+        if at < 0 and not field.nullable:
+            raise Conflict(f"Column '{field.name}' was added since the job started, and rows need it.", "Run it again.")
+        if at >= 0 and not same and why_not_widen(field.type, rows.field(at).type) is not None:
+            raise Conflict(f"Column '{field.name}' became {field.type} since the job started.", hint="Run it again.")
+    plan = plan_merged(now, rows)
+    return Evolution(now) if plan is None else plan
+
+
+def _change(dataset: pa.Schema, field: pa.Field) -> ColumnChange | None:
+    at = dataset.get_field_index(field.name)
+    if at >= 0:
+        stored = dataset.field(at).type
+        widened = stored != field.type and why_not_widen(stored, field.type) is None
+        return AlterColumn((field.name,), type=field.type) if widened else None
+    if is_blob(field):
+        raise Refused(
+            f"merge_schema cannot add column '{field.name}': it holds blobs.",
+            hint="Write the rows to a new table that has the column.",
+        )
+    comment = (field.metadata or {}).get(COMMENT.encode())
+    return AddColumn((field.name,), field.type, comment=None if comment is None else comment.decode())
