@@ -64,10 +64,10 @@ class Searching:
         """The k rows nearest to a vector, those that match a text best, or both; in their order.
 
         ``column`` is the column of vectors, or the column or columns of text, as a dict with a factor for each; it may
-        be left out where there is only one. ``text`` is words, or a query of ``lance_spark.search.text_rules``. ``filter``
-        is Lance's SQL. ``columns`` are what comes out, by default all but blobs; ``_rowid`` and ``_rowaddr`` may be
-        among them. Added are ``_distance`` (with a vector), ``_score`` (with text: BM25) and ``_relevance_score`` (with
-        both). Rows that no index covers are found as well.
+        be left out where there is only one. ``text`` is words, or a query of ``lance_spark.search.text_rules``.
+        ``filter`` is Lance's SQL. ``columns`` are what comes out, by default all but blobs; ``_rowid`` and ``_rowaddr``
+        may be among them. Added are ``_distance`` (with a vector), ``_score`` (with text: BM25) and
+        ``_relevance_score`` (with both). Rows that no index covers are found as well.
 
         ``vector`` is a list of numbers or a numpy array, also of bytes; several where rows have several.
 

@@ -166,8 +166,7 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
     uri = str(tmp_path / "visits.lance")
     make_dataset(uri, visits(), max_rows_per_file=30)
     table = table_at(uri)
-    room = frozen if stage == "write_slice" else frozen
-    real = getattr(room, stage)
+    real = getattr(frozen, stage)
 
     def killed(*arguments):
         done = real(*arguments)
@@ -175,7 +174,7 @@ def test_a_killed_freeze_is_called_again(tmp_path, stage, moved):
             list(done)
         raise KeyboardInterrupt
 
-    with patch.object(room, stage, killed), pytest.raises(KeyboardInterrupt):
+    with patch.object(frozen, stage, killed), pytest.raises(KeyboardInterrupt):
         table.freeze("train-1", **CALL)
     done = stage in ("_tag", "_finished")
     if moved:

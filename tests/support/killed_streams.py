@@ -45,27 +45,26 @@ class Moment(NamedTuple):
 PLANNED = Moment("Spark noted what a batch reads", "offsets", 12)
 NOTED = Moment("Spark noted that a batch is done", "commits", 12)
 _SINK = "lance_spark.streams.sink"
-_STORE = "lance_spark.store"
 _SOURCE = "lance_spark.streams.source:StreamSource"
-_ROWS = f"{_STORE}.row_files"
-_BEFORE_FIRST_TAG = Moment("before a query's first tag", f"{_STORE}.refs:TagWriter.create:before", 4)
-_AFTER_FIRST_TAG = Moment("after a query's first tag", f"{_STORE}.refs:TagWriter.create:after", 4)
-_BEFORE_TAG = Moment("between Lance's commit and the tag", f"{_STORE}.refs:TagWriter.move:before", 12)
-_AFTER_TAG = Moment("between the tag and Spark's note", f"{_STORE}.refs:TagWriter.move:after", 12)
-_BEFORE_COMPACTION = Moment("before a compaction's commit", f"{_STORE}.compaction:commit_rewrites:before", 4)
-_AFTER_COMPACTION = Moment("after a compaction's commit", f"{_STORE}.compaction:commit_rewrites:after", 4)
+_ROWS = "lance_spark.rows.files_lance"
+_BEFORE_FIRST_TAG = Moment("before a query's first tag", "lance_spark.storage.refs:TagWriter.create:before", 4)
+_AFTER_FIRST_TAG = Moment("after a query's first tag", "lance_spark.storage.refs:TagWriter.create:after", 4)
+_BEFORE_TAG = Moment("between Lance's commit and the tag", "lance_spark.storage.refs:TagWriter.move:before", 12)
+_AFTER_TAG = Moment("between the tag and Spark's note", "lance_spark.storage.refs:TagWriter.move:after", 12)
+_BEFORE_COMPACTION = Moment("before a compaction's commit", "lance_spark.optimize.lance:commit_rewrites:before", 4)
+_AFTER_COMPACTION = Moment("after a compaction's commit", "lance_spark.optimize.lance:commit_rewrites:after", 4)
 MOMENTS = {
     "sink": (
         _BEFORE_TAG,
         _AFTER_TAG,
         _BEFORE_FIRST_TAG,
-        Moment("before Lance's commit", f"{_STORE}.write_commit:commit_checked:before", 12),
+        Moment("before Lance's commit", "lance_spark.write.lance:commit_checked:before", 12),
         _AFTER_FIRST_TAG,
-        Moment("after Lance's commit", f"{_STORE}.write_commit:commit_checked:after", 12),
+        Moment("after Lance's commit", "lance_spark.write.lance:commit_checked:after", 12),
         _BEFORE_COMPACTION,
         Moment("a batch is planned, its branch is made", f"{_SINK}:plan_stream:after", 12),
         _AFTER_COMPACTION,
-        Moment("a task wrote its rows", f"{_STORE}.writing:write_rows:after", 20),
+        Moment("a task wrote its rows", "lance_spark.write.lance:write_rows:after", 20),
         PLANNED,
         NOTED,
         Moment("a batch is done, compaction included", f"{_SINK}:commit_stream:after", 12),
@@ -74,9 +73,9 @@ MOMENTS = {
         _BEFORE_TAG,
         _AFTER_TAG,
         _BEFORE_FIRST_TAG,
-        Moment("before Lance's commit", f"{_STORE}.row_commit:commit_rows:before", 12),
+        Moment("before Lance's commit", "lance_spark.rows.commit_lance:commit_rows:before", 12),
         _AFTER_FIRST_TAG,
-        Moment("after Lance's commit", f"{_STORE}.row_commit:commit_rows:after", 12),
+        Moment("after Lance's commit", "lance_spark.rows.commit_lance:commit_rows:after", 12),
         _BEFORE_COMPACTION,
         Moment("a task wrote its rows", f"{_ROWS}:write_parts:after", 10),
         _AFTER_COMPACTION,
@@ -85,8 +84,8 @@ MOMENTS = {
         NOTED,
     ),
     "source": (
-        Moment("before the source's tag moves", f"{_STORE}.refs:TagWriter.move:before", 5),
-        Moment("after the source's tag moved", f"{_STORE}.refs:TagWriter.move:after", 5),
+        Moment("before the source's tag moves", "lance_spark.storage.refs:TagWriter.move:before", 5),
+        Moment("after the source's tag moved", "lance_spark.storage.refs:TagWriter.move:after", 5),
         _BEFORE_FIRST_TAG,
         Moment("the end of a batch is found", f"{_SOURCE}.latest:after", 12),
         _AFTER_FIRST_TAG,
