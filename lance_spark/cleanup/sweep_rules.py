@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.cleanup.references import ANYWHERE, LEFTOVER, ChainSpan
+from lance_spark.cleanup.reference_rules import ANYWHERE, LEFTOVER, ChainSpan
 from lance_spark.cleanup.rules import Verdict, retained_by_ref
 from lance_spark.core import layout
 from lance_spark.core.layout import MANIFEST, STREAMS, Roots, classify, read_manifest_name

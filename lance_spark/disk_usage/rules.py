@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lance_spark.cleanup.references import ANYWHERE, LEFTOVER
+from lance_spark.cleanup.reference_rules import ANYWHERE, LEFTOVER
 from lance_spark.cleanup.rules import merge_bases
 from lance_spark.core import layout
 from lance_spark.core.layout import UNKNOWN, read_manifest_name

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.cleanup.cleanup import about_rows, list_all, work_of_all
-from lance_spark.cleanup.references import ChainSpan, KeyResolver, cut_spans
+from lance_spark.cleanup.reference_rules import ChainSpan, KeyResolver, cut_spans
 from lance_spark.cleanup.rules import DEFAULT_UNVERIFIED_AGE, RunClock
 from lance_spark.cleanup.sweep_rules import FILES
 from lance_spark.core import finding_codes

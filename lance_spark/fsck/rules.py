@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.cleanup.references import ANYWHERE, KeyResolver
+from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
 from lance_spark.core import finding_codes, layout
 from lance_spark.core.finding_codes import (
     MANIFEST_DAMAGED,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_spark.cleanup.references import LEFTOVER, MARKS
+from lance_spark.cleanup.reference_rules import LEFTOVER, MARKS
 from lance_spark.cleanup.rules import Verdict
 from lance_spark.cleanup.sweep_rules import FILES, Judgement, to_files
 from lance_spark.core.layout import Roots

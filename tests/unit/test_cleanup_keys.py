@@ -5,7 +5,7 @@ import posixpath
 import pytest
 from support.cleanup_surveys import CLONE, ROOT, chain, realpath, survey
 
-from lance_spark.cleanup.references import ANYWHERE, KeyResolver
+from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
 from lance_spark.format.manifest import BasePath, NamedFile
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.cleanup_surveys import CLONE, ROOT, chain, manifest, realpath, survey
 from support.manifest_bytes import SECOND, data_file, deletion_file, fragment, head, index, manifest_file
 
-from lance_spark.cleanup.references import LEFTOVER, MARKS, KeyResolver, cut_spans, leftover_marks, mark_span
+from lance_spark.cleanup.reference_rules import LEFTOVER, MARKS, KeyResolver, cut_spans, leftover_marks, mark_span
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.manifest import BasePath
 

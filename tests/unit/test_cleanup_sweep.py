@@ -25,7 +25,7 @@ from support.cleanup_files import (
 )
 from support.cleanup_surveys import DAY, NOW
 
-from lance_spark.cleanup.references import MARKS
+from lance_spark.cleanup.reference_rules import MARKS
 from lance_spark.cleanup.sweep_rules import DECIDED, FILES, decide, to_files
 from lance_spark.core.layout import Roots
 from lance_spark.storage.files import LISTING

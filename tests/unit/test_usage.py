@@ -9,7 +9,7 @@ import pytest
 from support.cleanup_files import marks
 from support.cleanup_surveys import CLONE, ROOT, chain, fork, manifest, survey
 
-from lance_spark.cleanup.references import MARKS
+from lance_spark.cleanup.reference_rules import MARKS
 from lance_spark.cleanup.sweep_rules import FILES
 from lance_spark.disk_usage.report import CatalogStorage, StorageReport, nothing_there, usage_row
 from lance_spark.disk_usage.rules import Costs, attribute, holders_of, portions
