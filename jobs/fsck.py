@@ -30,8 +30,9 @@ from lance_spark.engine.session_spark import JobSession, add_log_level, add_wher
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.fsck.fsck import FsckOptions, fsck
 from lance_spark.fsck.lake import fsck_catalog
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair, undo
+from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
 from lance_spark.fsck.report import CatalogFsckReport, FsckReport
+from lance_spark.fsck.undo import undo
 from lance_spark.storage.resolving import dataset_at
 from lance_spark.storage.small_files import write_report
 

@@ -31,8 +31,7 @@ from lance_spark.core.options import storage_from
 from lance_spark.engine.session_spark import JobSession, add_log_level, add_where
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.maintenance.maintain import Selection, StateFile, UpkeepOptions, maintain
-from lance_spark.maintenance.page import to_html, to_prometheus
-from lance_spark.maintenance.report import MaintenanceReport
+from lance_spark.maintenance.report import MaintenanceReport, to_html, to_prometheus
 from lance_spark.maintenance.rules import STEPS, MaintenancePolicy, Memory, parse_maintenance
 from lance_spark.maintenance.spark import clocks, shared_engine
 from lance_spark.storage.resolving import dataset_at

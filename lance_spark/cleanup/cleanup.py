@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 
 from lance_spark import hints
 from lance_spark.cleanup import stored_plans
-from lance_spark.cleanup.reference_rules import ANYWHERE, MARKS, ChainSpan, KeyResolver, cut_spans, leftover_marks, mark_span
+from lance_spark.cleanup.reference_rules import (
+    ANYWHERE,
+    MARKS,
+    ChainSpan,
+    KeyResolver,
+    cut_spans,
+    leftover_marks,
+    mark_span,
+)
 from lance_spark.cleanup.report import CleanupReport, PlanFacts, from_document, to_document
 from lance_spark.cleanup.rules import (
     Ages,
@@ -681,7 +689,7 @@ class Recheck:
 
 
 def _keys_of(now: Survey, span: ChainSpan, facts: PlanFacts) -> frozenset[str]:
-    """What the versions of a span name, and their own manifests, as keys; see ``cleanup.reference_rules.KeyResolver``."""
+    """What the versions of a span name, and their own manifests, as keys; see KeyResolver."""
     chain = now.chains[span.chain]
     marks = pa.Table.from_batches(MarkSpan(now)(span), MARKS)
     read = frozenset(marks.filter(pc.is_valid(marks["timestamp_ns"]))["first"].to_pylist())

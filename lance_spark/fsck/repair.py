@@ -7,7 +7,7 @@ or be gone on with by another one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -31,10 +31,8 @@ from lance_spark.core.layout import (
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import BRANCHES, MAIN, PinnedVersion, parse_branch, ref_file, ref_name
 from lance_spark.core.repair_record import (
-    PREFIX,
     PROPERTY,
     Digest,
-    Kept,
     LeaveOut,
     MendIndexes,
     Quarantine,
@@ -49,21 +47,19 @@ from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, P
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
-from lance_spark.fsck.fsck import Examined, FsckOptions, examine, first_origin
-from lance_spark.fsck.lance import RESTORED, LookInside, leave_out, size_of, versions_after
+from lance_spark.fsck.fsck import Examined, FsckOptions, examine
+from lance_spark.fsck.lance import LookInside, leave_out, size_of
 from lance_spark.fsck.quarantine import (
     digest_of,
     forget_record,
     holds_the_only_copy,
     keep,
-    load_record,
     look_at_file,
-    put_back,
-    remove,
     take_away,
     write_below,
     write_record,
 )
+from lance_spark.fsck.record_findings import first_origin
 from lance_spark.fsck.repair_rules import (
     DONE,
     FRAGMENT_CODES,
@@ -91,12 +87,10 @@ from lance_spark.fsck.rules import (
     tagged,
 )
 from lance_spark.indexes.lance import commit_indexes
-from lance_spark.refs.refs import create_branch_at, delete_branch
-from lance_spark.refs.rules import check_delete_branch
-from lance_spark.storage import datasets, files, refs
+from lance_spark.refs.refs import create_branch_at
+from lance_spark.storage import files
 from lance_spark.storage.commits import (
     check_mergeable,
-    check_nothing_missing,
     check_unprotected,
     check_writable,
     unchanged,
@@ -676,134 +670,3 @@ def _leave_out(context: StepContext, step: LeaveOut) -> None:
         check_writable(location, step.onto)
     made = leave_out(location, head, step.fragments, context.properties(step))
     context.made[step.onto] = made.version
-
-
-# --- Takes a repair back
-# What others have built on since stays, and the whole is refused then: nothing is half undone.
-
-
-@dataclass(frozen=True)
-class _Undo:
-    """How one step is taken back."""
-
-    step: Step
-    act: Callable[[], object]
-
-
-def undo(location: DatasetLocation, name: str) -> RepairResult:
-    """Take back a repair by the id of its record, or the ``last`` one; a repair that was killed as well.
-
-    Files are back as they were, byte by byte. A branch that versions were committed to gets one more, equal to that
-    before the repair; a branch that the repair made is deleted. Raises NotFound for an unknown record, and Refused if
-    something was changed since by others; then nothing was taken back. Can be run again if it was killed.
-    """
-    record = load_record(location, name)
-    undoing = _Undoing(location, record)
-    # Versions first: once a damaged manifest or ref is back, pylance cannot open what it would commit to.
-    undos = undoing.look_at_versions()
-    undos += [undoing.look(step) for step in reversed(record.steps) if not isinstance(step, MendIndexes | LeaveOut)]
-    for one in undos:
-        if one is not None:
-            one.act()
-    forget_record(location, record)
-    taken = {id(one.step) for one in undos if one is not None}
-    outcomes = (Outcome(str(step), DONE, "" if id(step) in taken else "it had not been done") for step in record.steps)
-    return RepairResult(record.id, tuple(outcomes), undone=True)
-
-
-class _Undoing:
-    def __init__(self, location: DatasetLocation, record: RepairRecord) -> None:
-        self._location, self._record = location, record
-
-    def look(self, step: Step) -> _Undo | None:
-        """How to take back a step about files; None if there is nothing to do."""
-        if isinstance(step, RestoreRef):
-            return self._ref(step)
-        if isinstance(step, Quarantine):
-            return self._moved(step)
-        return None
-
-    def _ref(self, step: RestoreRef) -> _Undo | None:
-        now = look_at_file(self._location, step.path)
-        if now == step.before:
-            return None
-        if now is None or now != digest_of(step.path, step.content.encode()):
-            raise self._refused(f"{step.path} was changed since")
-        if step.before is None:
-            return _Undo(step, partial(remove, self._location, step.path))
-        (kept,) = self._record.kept_by(step)
-        self._check_copy(kept)
-        return _Undo(step, partial(self._put_back, [kept]))
-
-    def _moved(self, step: Quarantine) -> _Undo | None:
-        back: list[Kept] = []
-        for kept in self._record.kept_by(step):
-            there = look_at_file(self._location, kept.file.path)
-            if there is not None and there != kept.file:
-                raise self._refused(f"{kept.file.path} is another file by now")
-            if there is None:
-                self._check_copy(kept)
-                back.append(kept)
-        return _Undo(step, partial(self._put_back, back)) if back else None
-
-    def _put_back(self, back: Sequence[Kept]) -> None:
-        for kept in reversed(back):
-            put_back(self._location, kept)
-
-    def _check_copy(self, kept: Kept) -> None:
-        copy = look_at_file(self._location, kept.to)
-        if copy is None or copy.sha256 != kept.file.sha256:
-            raise self._refused(f"{kept.to}, the copy of {kept.file.path}, is gone or damaged")
-
-    def look_at_versions(self) -> list[_Undo | None]:
-        """How to take back what was committed, branch by branch."""
-        before: dict[str | None, tuple[int, Step]] = {}
-        made: list[_Undo | None] = []
-        for step in self._record.steps:
-            if isinstance(step, LeaveOut) and step.onto is not None and step.onto.startswith(PREFIX):
-                made.append(self._made_branch(step))
-            elif isinstance(step, LeaveOut | MendIndexes):
-                branch = step.onto if isinstance(step, LeaveOut) else step.branch
-                before.setdefault(branch, (step.version, step))
-        return made + [self._versions(branch, version, step) for branch, (version, step) in before.items()]
-
-    def _made_branch(self, step: LeaveOut) -> _Undo | None:
-        name = str(step.onto)
-        branch = refs.read_branch(self._location, name)
-        if branch is None:
-            return None
-        others = [one for one, by in versions_after(self._location, name, branch.parent_version).items() if not by]
-        if others:
-            raise self._refused(f"branch '{name}' was written to since")
-        check_delete_branch(refs.read_refs(self._location), name)
-        return _Undo(step, partial(delete_branch, self._location, name))
-
-    def _versions(self, branch: str | None, version: int, step: Step) -> _Undo | None:
-        made = versions_after(self._location, branch, version)
-        if self._record.id not in made.values() or made[max(made)] == RESTORED:
-            return None  # the repair was killed before it, or an undo was killed after it
-        if set(made.values()) != {self._record.id}:
-            raise self._refused(f"'{branch or MAIN}' has newer versions by others")
-        head = datasets.pin_version(self._location, branch, max(made))
-        before = datasets.pin_version(self._location, branch, version)
-        rows = any(isinstance(one, LeaveOut) and one.onto == branch for one in self._record.steps)
-        if rows:
-            check_unprotected(self._location, branch)
-        return _Undo(step, partial(self._restore, before, head, rows))
-
-    def _restore(self, before: PinnedVersion, head: PinnedVersion, rows: bool) -> None:
-        check_nothing_missing(self._location, head)
-        if rows:
-            check_unprotected(self._location, before.branch)
-        restored = datasets.restore(self._location, before)
-        if restored != head.version + 1:
-            raise Conflict(
-                f"'{before.branch or MAIN}' was restored as {restored}, but another process committed meanwhile.",
-                hint="Nothing is lost: check the version before it.",
-            )
-
-    def _refused(self, why: str) -> Refused:
-        return Refused(
-            f"Repair {self._record.id} cannot be taken back: {why}. Nothing was changed.",
-            hint=f"What it moved away is in {self._location.uri}/{self._record.directory}.",
-        )

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from html import escape
+from typing import Any, NamedTuple
 
-from lance_spark.core.show import Card, Grid, Shown, counted, masked, readable
-from lance_spark.maintenance.rules import DONE, NOTHING, WOULD, Memory, StepRecord, TableRecord, as_json
+from lance_spark.core import layout
+from lance_spark.core.show import Card, Grid, Shown, counted, masked, moment, one_line, readable, safe
+from lance_spark.maintenance.rules import (
+    DONE,
+    NOTHING,
+    STATES,
+    WOULD,
+    KindSize,
+    Memory,
+    Remembered,
+    StepRecord,
+    TableRecord,
+    as_json,
+)
 
 PARTLY = 6
 """Exit code: something went wrong, or a check found damage; what could be done was done."""
@@ -164,3 +177,352 @@ def totals(records: Sequence[TableRecord]) -> Mapping[str, Any]:
             owned[kind] += size.owned
             freed[kind] += size.freed
     return {"owned": owned, "freed": freed}
+
+
+# --- A maintenance as one page of HTML that needs nothing else: no script, no font, no picture from elsewhere
+# Pure.
+
+_MOST = 500
+"""Tables that are listed: those with problems first, then those that free most. All are in the JSON."""
+_STYLE = """
+:root{color-scheme:light dark;--edge:#8885;--faint:#777}
+body{font:14px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:64rem;padding:0 1rem}
+h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:1.8rem 0 .4rem}
+p{margin:.3rem 0}code{overflow-wrap:anywhere}.faint{color:var(--faint);fill:var(--faint)}
+.tiles{display:flex;flex-wrap:wrap;gap:.8rem;margin:1rem 0}
+.tile{border:1px solid var(--edge);border-radius:6px;padding:.5rem .9rem}.tile b{display:block;font-size:1.2rem}
+table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.25rem .8rem .25rem 0;
+border-bottom:1px solid var(--edge);overflow-wrap:anywhere}th{white-space:nowrap}
+.right{text-align:right;white-space:nowrap}.failed,.stopped{color:#c33}.left{color:#b70}
+svg{max-width:100%;height:auto}svg text{font-size:12px;fill:currentColor}svg text.faint{fill:var(--faint)}
+.key{margin-right:1rem;white-space:nowrap}.dot{display:inline-block;width:.8em;height:.8em;margin-right:.35em}
+"""
+
+
+def to_html(report: MaintenanceReport) -> str:
+    """The page. Names and errors are escaped, and what is secret in URIs is not shown."""
+    parts = [_head(report), _tiles(report), _problems(report), _chart(report), _left(report), _tables(report)]
+    parts += [_catalog(report), _notes(report)]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>Maintenance of {safe(report.root)}</title><style>{_STYLE}</style></head>"
+        f"<body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _head(report: MaintenanceReport) -> str:
+    dry = "" if report.executed else "dry run, nothing was changed; "
+    took = f"began {safe(moment(report.started))}, took {report.seconds:,.0f} s"
+    going = ""
+    if report.expected is not None:
+        took = f"began {safe(moment(report.started))}, this is after {report.seconds:,.0f} s"
+        told = f"{len(report.tables):,} of {counted(report.expected, 'table')}"
+        going = f'<p class="failed">Unfinished: {told} so far. The run goes on, or it was killed.</p>'
+    return f'<h1>Maintenance of <code>{safe(report.root)}</code></h1>{going}<p class="faint">{dry}{took}</p>'
+
+
+def _tiles(report: MaintenanceReport) -> str:
+    tiles = [
+        (f"{len(report.tables):,}", "tables"),
+        (readable(report.freed), "freed" if report.executed else "to free"),
+        (readable(sum(record.owned for record in report.tables)), "owned before"),
+        (f"{len(report.left):,}", "steps left for next time"),
+        (f"{len(report.problems):,}", "problems"),
+    ]
+    drawn = "".join(f'<div class="tile"><b>{safe(value)}</b>{safe(name)}</div>' for value, name in tiles)
+    return f'<div class="tiles">{drawn}</div>'
+
+
+def _problems(report: MaintenanceReport) -> str:
+    rows = [f'<tr><td>{safe(name)}</td><td class="failed">{safe(why)}</td></tr>' for name, why in report.problems]
+    rows += [
+        f'<tr><td>{safe(record.name)}</td><td class="faint">{safe(example)}</td></tr>'
+        for record in report.tables
+        for example in record.told
+    ]
+    return _section("Problems and findings", ("table", "what"), rows)
+
+
+def _chart(report: MaintenanceReport) -> str:
+    drawn = svg(report.tables, report.executed)
+    if not drawn:
+        return ""
+    freed = "what went of it" if report.executed else "what would go of it"
+    return (
+        "<h2>Bytes by kind of file</h2>"
+        f'<p class="faint">The upper bar is what a table owned before the cleanup, the lower one {freed}.</p>'
+        f"<p>{legend(report.tables)}</p>{drawn}"
+    )
+
+
+def _left(report: MaintenanceReport) -> str:
+    rows = [
+        f'<tr><td>{safe(name)}</td><td class="left">{safe(step.name)}</td><td>{safe(step.why)}</td></tr>'
+        for name, step in report.left
+    ]
+    return _section("Left for next time", ("table", "step", "what"), rows[:_MOST])
+
+
+def _tables(report: MaintenanceReport) -> str:
+    first = sorted(report.tables, key=lambda record: (record.complete, -record.freed, record.name))
+    rows = [row for record in first[:_MOST] for row in _rows(record)]
+    title = "Tables" if len(first) <= _MOST else f"Tables ({_MOST:,} of {len(first):,})"
+    freed = "freed" if report.executed else "to free"
+    return _section(title, ("table", "owned", freed, "step", "what"), rows)
+
+
+def _rows(record: TableRecord) -> Iterable[str]:
+    shown: list[StepRecord | None] = [step for step in record.steps if step.state != NOTHING]
+    for at, step in enumerate(shown or [None]):
+        name, owned, freed = (
+            (record.name, readable(record.owned) if record.kinds else "", readable(record.freed))
+            if at == 0
+            else [""] * 3
+        )
+        what = (record.error or "nothing to do") if step is None else step.text()
+        state = (record.state if record.error else "faint") if step is None else step.state
+        yield (
+            f'<tr><td>{safe(name)}</td><td class="right">{safe(owned)}</td><td class="right">{safe(freed)}</td>'
+            f'<td>{safe("" if step is None else step.name)}</td><td class="{safe(state)}">{safe(what)}</td></tr>'
+        )
+
+
+def _catalog(report: MaintenanceReport) -> str:
+    rows = []
+    for each in report.catalog:
+        cells = (each.name, each.kind, each.error or each.what or each.state)
+        size = f"{counted(each.files, 'file')}, {readable(each.bytes)}"
+        drawn = "".join(f"<td>{safe(cell)}</td>" for cell in cells)
+        rows.append(f'<tr>{drawn}<td class="right">{safe(size)}</td></tr>')
+    return _section("The catalog itself", ("directory", "kind", "what", ""), rows)
+
+
+def _notes(report: MaintenanceReport) -> str:
+    return "".join(f'<p class="faint">note: {safe(note)}</p>' for note in report.notes)
+
+
+def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{safe(name)}</th>" for name in header)
+    return f"<h2>{safe(title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+# --- Bytes by kind of file, owned and freed, a pair of bars for each table: inline SVG
+# Pure.
+
+_COLOURS = {
+    layout.DATA: "#4477aa",
+    layout.BLOB: "#66ccee",
+    layout.INDEX: "#228833",
+    layout.DELETION: "#ee6677",
+    layout.MANIFEST: "#ccbb44",
+    layout.TRANSACTION: "#aa3377",
+}
+"""Colours that people with any kind of sight can tell from one another; of the kinds that tables have most of."""
+_OTHER = "#888888"
+_MOST_BARS = 40
+"""Tables with bars of their own: the largest; the rest is one more pair."""
+_NAME, _BAR, _VALUE, _ROW, _THICK = 220, 560, 170, 44, 14
+_LONGEST_NAME = 30
+
+
+class Bars(NamedTuple):
+    """One pair of bars."""
+
+    name: str
+    kinds: Mapping[str, KindSize]
+
+    @property
+    def owned(self) -> int:
+        """Bytes of all kinds."""
+        return sum(size.owned for size in self.kinds.values())
+
+    @property
+    def freed(self) -> int:
+        """Bytes that go or went."""
+        return sum(size.freed for size in self.kinds.values())
+
+
+def bars(records: Sequence[TableRecord]) -> list[Bars]:
+    """The largest tables first; what is too much for a page as one."""
+    listed = sorted((each for each in records if each.kinds), key=lambda each: (-each.owned, each.name))
+    shown = [Bars(record.name, record.kinds) for record in listed[:_MOST_BARS]]
+    rest = listed[_MOST_BARS:]
+    if rest:
+        sums = totals(rest)
+        kinds = {kind: KindSize(size, sums["freed"][kind]) for kind, size in sorted(sums["owned"].items())}
+        shown.append(Bars(f"{len(rest):,} smaller tables", kinds))
+    return shown
+
+
+def svg(records: Sequence[TableRecord], executed: bool) -> str:
+    """The chart; "" if no table's files were listed."""
+    shown = bars(records)
+    largest = max((each.owned for each in shown), default=0)
+    if not largest:
+        return ""
+    width, height = _NAME + _BAR + _VALUE, _ROW * len(shown) + 8
+    drawn = "".join(_pair(each, at * _ROW + 8, largest, executed) for at, each in enumerate(shown))
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-label="Bytes by kind of file, owned and freed, of each table">{drawn}</svg>'
+    )
+
+
+def legend(records: Sequence[TableRecord]) -> str:
+    """What the colours mean."""
+    kinds = sorted({kind for each in bars(records) for kind in each.kinds}, key=_place)
+    return "".join(
+        f'<span class="key"><span class="dot" style="background:{_colour(kind)}"></span>{escape(kind)}</span>'
+        for kind in kinds
+    )
+
+
+def _pair(each: Bars, top: int, largest: int, executed: bool) -> str:
+    name = one_line(each.name)
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    owned = {kind: size.owned for kind, size in each.kinds.items()}
+    freed = {kind: size.freed for kind, size in each.kinds.items()}
+    said = f"{readable(each.freed)} {'freed' if executed else 'to free'}"
+    return (
+        f'<text x="{_NAME - 10}" y="{top + 17}" text-anchor="end"><title>{escape(name)}</title>{escape(short)}</text>'
+        + _bar(owned, top, largest, "owned", 1.0)
+        + _bar(freed, top + _THICK + 2, largest, "freed" if executed else "to free", 0.6)
+        + f'<text x="{_NAME + _BAR + 8}" y="{top + 11}">{escape(readable(each.owned))}</text>'
+        + f'<text x="{_NAME + _BAR + 8}" y="{top + 27}" class="faint">{escape(said)}</text>'
+    )
+
+
+def _bar(sizes: Mapping[str, int], top: int, largest: int, what: str, opacity: float) -> str:
+    drawn, left = [], float(_NAME)
+    for kind in sorted(sizes, key=_place):
+        width = _BAR * sizes[kind] / largest
+        if width > 0:
+            told = escape(f"{kind}: {readable(sizes[kind])} {what}")
+            drawn.append(
+                f'<rect x="{left:.2f}" y="{top}" width="{max(width, 0.5):.2f}" height="{_THICK}" '
+                f'fill="{_colour(kind)}" fill-opacity="{opacity}"><title>{told}</title></rect>'
+            )
+            left += width
+    return "".join(drawn)
+
+
+def _place(kind: str) -> tuple[int, str]:
+    order = list(_COLOURS)
+    return (order.index(kind) if kind in order else len(order), kind)
+
+
+def _colour(kind: str) -> str:
+    return _COLOURS.get(kind, _OTHER)
+
+
+# --- A maintenance as metrics in the text format of Prometheus, for the textfile collector of a node exporter
+# Pure.
+
+_PREFIX = "lance_maintenance_"
+
+
+class _Sample(NamedTuple):
+    labels: Mapping[str, str]
+    value: float
+
+
+def to_prometheus(report: MaintenanceReport) -> str:
+    """All metrics, each with its help and type. Names of tables are labels; URIs are without secrets."""
+    root = {"root": one_line(report.root)}
+    run = [
+        ("last_run_timestamp_seconds", "When the last maintenance began.", report.started.timestamp()),
+        ("duration_seconds", "How long it took.", report.seconds),
+        ("executed", "1 if it changed tables, 0 for a dry run.", report.executed),
+        ("finished", "1 if it came to its end, 0 while it runs, or if it was killed.", report.finished),
+        ("complete", "1 if nothing went wrong and no check found damage, so far.", not report.problems),
+    ]
+    metrics = [_gauge(name, told, [_Sample(root, value)]) for name, told, value in run]
+    tables = [(_Table({**root, "table": record.name}, record, report)) for record in report.tables]
+    metrics += [
+        _gauge(name, told, [sample for table in tables for sample in samples(table)])
+        for name, told, samples in _OF_TABLES
+    ]
+    return "".join(metrics)
+
+
+class _Table(NamedTuple):
+    labels: Mapping[str, str]
+    record: TableRecord
+    report: MaintenanceReport
+
+    def owned(self) -> Iterator[_Sample]:
+        for kind, size in self.record.kinds.items():
+            yield _Sample({**self.labels, "kind": kind}, size.owned)
+
+    def states(self) -> Iterator[_Sample]:
+        """Every state, those without a step as well: a series that goes away looks like its last value to an alert."""
+        counts = Counter(step.state for step in self.record.steps)
+        for state in STATES:
+            yield _Sample({**self.labels, "state": state}, counts[state])
+
+    def one(self, value: float) -> Iterator[_Sample]:
+        yield _Sample(self.labels, value)
+
+    @property
+    def known(self) -> Remembered:
+        return self.report.memory.of(self.record.uri)
+
+    def checked(self) -> Iterator[_Sample]:
+        if self.known.checked_s is not None:
+            yield from self.one(self.known.checked_s)
+
+    def sound(self) -> Iterator[_Sample]:
+        if self.known.checked_s is not None:
+            yield from self.one(self.known.sound)
+
+
+_OF_TABLES: tuple[tuple[str, str, Callable[[_Table], Iterator[_Sample]]], ...] = (
+    (
+        "table_problems",
+        "What went wrong with a table, and steps that a finding stopped.",
+        lambda table: table.one(len(table.record.problems)),
+    ),
+    (
+        "table_freed_bytes",
+        "Bytes that the last maintenance freed, or would free.",
+        lambda table: table.one(table.record.freed),
+    ),
+    ("table_owned_bytes", "Bytes of a table's files before the cleanup, by kind of file.", _Table.owned),
+    ("table_steps", "Steps of the last maintenance by state.", _Table.states),
+    (
+        "table_runs_left",
+        "Runs in a row in which time did not allow every step of a table.",
+        lambda table: table.one(table.known.left),
+    ),
+    ("table_checked_timestamp_seconds", "When a table was last checked.", _Table.checked),
+    ("table_sound", "1 if the last check of a table found no damage.", _Table.sound),
+)
+
+
+def _gauge(name: str, told: str, samples: list[_Sample]) -> str:
+    """One metric; nothing where it has no sample."""
+    if not samples:
+        return ""
+    whole = _PREFIX + name
+    lines = [f"# HELP {whole} {_help(told)}", f"# TYPE {whole} gauge"]
+    lines += [f"{whole}{_labels(sample.labels)} {_number(sample.value)}" for sample in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_label(value)}"' for name, value in labels.items()) + "}"
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))

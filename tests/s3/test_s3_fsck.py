@@ -12,7 +12,8 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import StorageFailure
 from lance_spark.fsck import fsck
 from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair, undo
+from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 
 

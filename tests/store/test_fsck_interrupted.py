@@ -19,7 +19,8 @@ from lance_spark.errors import CorruptData, NotFound, Refused, StorageFailure
 from lance_spark.fsck import fsck, quarantine, repair
 from lance_spark.fsck import lance as insides
 from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, execute, fsck_and_repair, undo
+from lance_spark.fsck.repair import RepairOptions, execute, fsck_and_repair
+from lance_spark.fsck.undo import undo
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.datasets import locate
 

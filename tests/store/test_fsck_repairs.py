@@ -22,7 +22,8 @@ from lance_spark.core.reflog import LOG
 from lance_spark.core.refs import MAIN_FILE
 from lance_spark.core.repair_record import LeaveOut, MendIndexes, Quarantine, RestoreRef
 from lance_spark.fsck import fsck
-from lance_spark.fsck.repair import RepairOptions, undo
+from lance_spark.fsck.repair import RepairOptions
+from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 
 REF, MOVE, INDEX, LEAVE = RestoreRef.kind, Quarantine.kind, MendIndexes.kind, LeaveOut.kind

@@ -10,7 +10,7 @@ from support.cleanup_datasets import age_all, append, clean, let_pass, manifest,
 from support.local_datasets import make_dataset, numbers
 
 from lance_spark.errors import CorruptData
-from lance_spark.fsck.repair import undo
+from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 
 POLICY = {"older_than": timedelta(0), "commit_window": timedelta(0)}

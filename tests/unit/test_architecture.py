@@ -71,14 +71,60 @@ def test_files_and_functions_stay_small(path):
             assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION, node.name
 
 
-@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
+each_file = pytest.mark.parametrize("path", PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
+
+IMPURE = {"pyspark", "py4j", "lance", "fsspec", "s3fs", "click", "torch"}
+IMPURE |= {"os", "pathlib", "time", "socket", "tempfile", "threading", "subprocess"}
+PURE_ROOMS = {"core", "format", "pushdown"}
+MAY_IMPORT = {
+    "lance": ({"storage"}, "lance"),
+    "fsspec": ({"storage"}, None),
+    "s3fs": ({"storage"}, None),
+    "pyspark": ({"spark", "native", "jvm", "session", "datasource"}, "spark"),
+    "py4j": ({"jvm", "native"}, None),
+    "click": ({"cli"}, None),
+    "torch": ({"training"}, None),
+}
+"""Which rooms import what, and the last word in the name of other files that do."""
+
+
+def room_of(path):
+    return path.relative_to(ROOT / "lance_spark").parts[0].removesuffix(".py")
+
+
+def is_pure(path):
+    """Files of decisions, and what a verb says at its end."""
+    last = path.stem.rpartition("_")[2]
+    return room_of(path) in {*PURE_ROOMS, "errors", "hints"} or last in {"rules", "report"}
+
+
+@each_file
+def test_a_file_imports_what_its_name_says(path):
+    roots = {name.split(".")[0] for name in imported(path)}
+    for library, (rooms, word) in MAY_IMPORT.items():
+        assert library not in roots or room_of(path) in rooms or path.stem.rpartition("_")[2] == word
+    if is_pure(path):
+        assert not roots & IMPURE
+
+
+@each_file
+def test_decisions_need_only_decisions(path):
+    if not is_pure(path):
+        return
+    for name in imported(path):
+        if name.startswith("lance_spark."):
+            file = ROOT / f"{name.replace('.', '/')}.py"
+            assert is_pure(file if file.exists() else file.with_suffix("") / "__init__.py"), name
+
+
+@each_file
 def test_one_room_reaches_for_the_jvm(path):
-    """In every other file the code works on Spark Connect."""
+    """In every other file the code works on Spark Connect. What has another way there too is in ``native``."""
     names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
     names |= {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
     found = names & JVM
     found |= {name for name in imported(path) if name.split(".")[0] == "py4j" or "java_gateway" in name}
-    if path.is_relative_to(ROOT / "lance_spark/spark/jvm"):
+    if room_of(path) in {"jvm", "native"}:
         assert not found & {"rdd", "_jdf", "_jsc"}
     else:
         assert not found

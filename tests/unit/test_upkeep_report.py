@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lance_spark.maintenance.page import bars, svg, to_html, to_prometheus
-from lance_spark.maintenance.report import CatalogRecord, MaintenanceReport
+from lance_spark.maintenance.report import CatalogRecord, MaintenanceReport, bars, svg, to_html, to_prometheus
 from lance_spark.maintenance.rules import (
     DONE,
     FAILED,

@@ -73,7 +73,7 @@ def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes:
 
 
 def _undo(session: Session, record: str, yes: bool) -> int:
-    from lance_spark.fsck.repair import undo
+    from lance_spark.fsck.undo import undo
 
     confirm(f"The repair '{record}' of {session.location.uri} will be taken back.", yes)
     done = undo(session.location, record)
