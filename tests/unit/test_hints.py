@@ -117,6 +117,7 @@ RIMS = (
     "core/options.py",
     "core/table_options.py",
     "sql",
+    "engine/types_spark.py",
     "hints.py",
 )
 """What only one language reaches, and the spellings themselves."""
