@@ -32,9 +32,10 @@ from lance_spark.cleanup.cleanup import CleanupPlan, open_plan, plan_cleanup
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
 from lance_spark.cleanup.report import CleanupReport, LakeReport
-from lance_spark.cleanup.rules import CleanupPolicy, of_branches, parse_policy
+from lance_spark.cleanup.rules import CleanupPolicy, parse_policy
 from lance_spark.cleanup.stored_plans import read_inventory
-from lance_spark.core.options import storage_from, to_span
+from lance_spark.core.declared import add_arguments, at, values
+from lance_spark.core.options import storage_from
 from lance_spark.core.show import WorkProgress
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, Where, add_log_level, add_where, engine_for
@@ -72,7 +73,8 @@ def run_catalog(arguments: argparse.Namespace, place: Place) -> LakeReport:
     """Clean all tables of a catalog."""
     if arguments.uri is not None:
         raise InvalidOption("A dataset and --catalog do not go together.", hint="Leave one of them out.")
-    _check_plain(arguments, ("version", "before_version", "branch", "plan_dir", "apply_plan", "inventory"), "--catalog")
+    of_one_table = ("versions", "before_version", "only_branches", "plan_dir", "apply_plan", "inventory")
+    _check_plain(arguments, of_one_table, "--catalog")
     catalog = open_catalog(arguments.catalog, storage_from(arguments.storage), arguments.catalog_mode)
     options = FleetOptions(
         _policy(arguments), arguments.execute, max_deletes_per_second=arguments.max_deletes_per_second
@@ -109,23 +111,7 @@ def _stored(plan: CleanupPlan, directory: str) -> CleanupPlan:
 def _policy(arguments: argparse.Namespace) -> CleanupPolicy:
     """The policy of the file; what the command line says takes its place."""
     base = parse_policy(_text(arguments.policy)) if arguments.policy else CleanupPolicy()
-    given: dict[str, Any] = {
-        "older_than": _span(arguments, "older_than"),
-        "before_version": arguments.before_version,
-        "retain_versions": arguments.retain_versions,
-        "versions": frozenset(arguments.version) or None,
-        "commit_window": _span(arguments, "commit_window"),
-        "undo_window": _span(arguments, "undo_window"),
-        "unverified_age": _span(arguments, "unverified_age"),
-        "delete_unverified": arguments.delete_unverified or None,
-        "keep_fork_versions": False if arguments.drop_fork_versions else None,
-        "error_if_tagged_old_versions": None if arguments.on_tagged is None else arguments.on_tagged == "error",
-        "clones": (*base.clones, *arguments.clone),
-        "clones_from": (*base.clones_from, *arguments.clones_from),
-        "known_bases": (*base.known_bases, *arguments.known_base),
-    }
-    policy = replace(base, **{name: value for name, value in given.items() if value is not None})
-    return of_branches(policy, arguments.branch)
+    return replace(base, **values(at(CleanupPolicy, "job"), vars(arguments), base))
 
 
 def _check_alone(arguments: argparse.Namespace) -> None:
@@ -137,14 +123,11 @@ def _check_alone(arguments: argparse.Namespace) -> None:
 def _check_plain(arguments: argparse.Namespace, names: Collection[str], beside: str, hint: str | None = None) -> None:
     """Raise InvalidOption for options that make no sense beside another one."""
     plain = vars(parser().parse_args([]))
+    flags = {each.name: each.flag for each in at(CleanupPolicy, "job")}
     for name, value in vars(arguments).items():
         if name in names and value != plain[name]:
-            raise InvalidOption(f"--{name.replace('_', '-')} does not go with {beside}.", hint=hint)
-
-
-def _span(arguments: argparse.Namespace, name: str) -> Any:
-    value = getattr(arguments, name)
-    return None if value is None else to_span("--" + name.replace("_", "-"), value)
+            flag = flags.get(name, f"--{name.replace('_', '-')}")
+            raise InvalidOption(f"{flag} does not go with {beside}.", hint=hint)
 
 
 def _text(path: str) -> str:
@@ -217,38 +200,9 @@ def parser() -> argparse.ArgumentParser:
         default="compatibility",
         help="what counts as a table there: directories, rows of __manifest, or both (default)",
     )
-    which = made.add_argument_group("which versions go; all that is given must hold (default: --older-than 14d)")
-    which.add_argument("--older-than", metavar="SPAN", help="committed longer ago than this, e.g. 14d, 36h, 0s")
-    which.add_argument("--before-version", type=int, metavar="N", help="with a lower number; on main")
-    which.add_argument("--retain-versions", type=int, metavar="N", help="all but the N newest of each branch")
-    which.add_argument("--version", type=int, action="append", default=[], metavar="N", help="exactly these; on main")
-    which.add_argument(
-        "--on-tagged", choices=("error", "keep"), help="a tag on such a version: refuse (default), or keep"
-    )
-    which.add_argument("--drop-fork-versions", action="store_true", help="also versions that branches were made from")
-    which.add_argument(
-        "--commit-window",
-        metavar="SPAN",
-        help="versions this young stay whatever is said: at least the longest job that commits (default 1d)",
-    )
-    which.add_argument(
-        "--undo-window", metavar="SPAN", help="how long moved or deleted refs can be restored (default 7d)"
-    )
-    which.add_argument(
-        "--branch",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="clean this branch, or those of a pattern, alone, and write nowhere else (repeatable)",
-    )
+    which = made.add_argument_group("what is deleted; versions must meet all conditions that are given")
+    add_arguments(which, at(CleanupPolicy, "job"))
     which.add_argument("--policy", metavar="FILE", help="a policy as TOML: defaults, rules by branch and by tag")
-    files = made.add_argument_group("files that no version names")
-    files.add_argument("--unverified-age", metavar="SPAN", help="go at this age, at least the longest job (default 7d)")
-    files.add_argument("--delete-unverified", action="store_true", help="go at any age; only while nobody writes")
-    others = made.add_argument_group("datasets that need this one's files")
-    others.add_argument("--clone", action="append", default=[], metavar="URI", help="a shallow clone (repeatable)")
-    others.add_argument("--clones-from", action="append", default=[], metavar="URI", help="all datasets below it")
-    others.add_argument("--known-base", action="append", default=[], metavar="URI", help="a base path to ignore")
     how = made.add_argument_group("how")
     how.add_argument("--execute", action="store_true", help="delete; without, only say what would go")
     how.add_argument("--plan-dir", metavar="DIR", help="store the plan there")

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from lance_spark import hints
+from lance_spark.core.declared import at, declared, file_values, option
 from lance_spark.core.options import Section, names_of, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import (
@@ -79,36 +80,61 @@ class CleanupPolicy:
     ``branches``.
     """
 
-    older_than: timedelta | None = None
-    before_version: int | None = None
-    retain_versions: int | None = None
-    versions: frozenset[int] | None = None
-    commit_window: timedelta = DEFAULT_COMMIT_WINDOW
+    older_than: timedelta | None = option(
+        None, "versions committed longer ago than this, such as 36h; 14d if no other condition is given"
+    )
+    before_version: int | None = option(None, "versions with a lower number, on main")
+    retain_versions: int | None = option(None, "all but the N newest versions of each branch")
+    versions: frozenset[int] | None = option(None, "exactly these versions, on main", flag="version")
+    commit_window: timedelta = option(
+        DEFAULT_COMMIT_WINDOW,
+        "versions this young stay, and the one before them; at least the longest job that commits to the dataset",
+    )
     """Versions committed within this span stay, and the one before them, whatever the rules say. Make it at least as
     long as the longest job that commits to the dataset. Lance finds conflicts by the versions that were committed since
     a job began. It misses a conflict with a version that was removed meanwhile: rows that this version deleted come
     back. Zero is for when no other job commits."""
-    undo_window: timedelta = DEFAULT_UNDO_WINDOW
+    undo_window: timedelta = option(
+        DEFAULT_UNDO_WINDOW, "how long moved and deleted tags and deleted branches can be restored; 0s gives that up"
+    )
     """How long versions stay that a tag was on before it was moved or deleted, or that a branch was made from which was
     deleted with its files kept: so that they can be restored. Zero gives that up."""
-    delete_unverified: bool = False
-    """Delete files that no version names whatever their age. Only safe while no job writes."""
-    unverified_age: timedelta = DEFAULT_UNVERIFIED_AGE
-    """Age at which such files go otherwise. Make it at least as long as the longest job."""
-    error_if_tagged_old_versions: bool = True
-    """Refuse to run if a tag is on a version that would go; otherwise such versions stay."""
-    keep_fork_versions: bool = True
-    """Keep the version that each existing branch was made from, which merging the branch needs."""
-    clones: tuple[str, ...] = ()
-    """URIs of shallow clones; what they need of this dataset stays."""
-    clones_from: tuple[str, ...] = ()
-    """Directories; every dataset below them is taken for a clone."""
-    known_bases: tuple[str, ...] = ()
-    """Base paths of versions that may lead nowhere. Any other base path that leads nowhere stops the run."""
+    delete_unverified: bool = option(
+        False, "delete files that no version names at any age; only safe while no job writes"
+    )
+    unverified_age: timedelta = option(
+        DEFAULT_UNVERIFIED_AGE, "the age at which files that no version names are deleted; at least the longest job"
+    )
+    error_if_tagged_old_versions: bool = option(
+        True,
+        "if a version that would be deleted is tagged: refuse to run, or keep the version",
+        key="on_tagged",
+        choices={"error": True, "keep": False},
+    )
+    keep_fork_versions: bool = option(
+        True,
+        "keep the versions that branches were made from, which merging them needs",
+        flag="drop-fork-versions",
+        switch_off="delete the versions that branches were made from if nothing else keeps them",
+    )
+    clones: tuple[str, ...] = option((), "a shallow clone; what it needs stays", flag="clone", metavar="URI")
+    clones_from: tuple[str, ...] = option((), "a directory; all datasets below it are taken for clones", metavar="URI")
+    known_bases: tuple[str, ...] = option(
+        (),
+        "a base path that may lead nowhere, with all below it; any other stops the run",
+        flag="known-base",
+        metavar="URI",
+    )
     branches: Mapping[str, VersionRule] = field(default_factory=dict)
     """Rules for branches by name or pattern (``exp/*``). The first one that matches replaces the rule above. An empty
     rule means 14 days as well."""
-    only_branches: Sequence[str] = ()
+    only_branches: Sequence[str] = option(
+        (),
+        "clean only this branch, or those of a pattern, and write nowhere else",
+        flag="branch",
+        key="branches",
+        places=("job", "shell", "sql"),
+    )
     """Names or patterns (``exp/*``) of branches that alone are cleaned; all of the dataset if empty. Then nothing is
     deleted or written outside of the directories of these branches. All else is read all the same: what may go is
     decided by all versions, tags and clones."""
@@ -173,11 +199,6 @@ def _or_default(rule: VersionRule) -> VersionRule:
 # Every key is checked: a misspelt key would silently mean the default.
 
 _RULE = ("older_than", "before_version", "retain_versions", "versions")
-_LISTS = ("clones", "clones_from", "known_bases")
-_FLAGS = ("delete_unverified", "keep_fork_versions")
-_SPANS = ("commit_window", "undo_window", "unverified_age")
-_KNOWN = (*_RULE, *_LISTS, *_FLAGS, *_SPANS, "on_tagged", "branches", "tags")
-_ON_TAGGED = ("error", "keep")
 
 
 def parse_policy(text: str) -> CleanupPolicy:
@@ -191,33 +212,19 @@ def parse_policy(text: str) -> CleanupPolicy:
 def policy_of(given: Mapping[str, Any], place: str = "") -> CleanupPolicy:
     """The policy that the tables of a TOML file describe. ``place`` is the name of the table, with a dot behind it."""
     policy = Section(given, "the cleanup policy", place)
-    policy.check(_KNOWN)
-    values: dict[str, Any] = {**_rule(policy)}
-    values |= {name: policy.texts(name) for name in _LISTS if name in policy}
-    values |= {name: policy.flag(name) for name in _FLAGS if name in policy}
-    values |= {name: policy.span(name) for name in _SPANS if name in policy}
-    if "on_tagged" in policy:
-        values["error_if_tagged_old_versions"] = policy.choice("on_tagged", _ON_TAGGED) == "error"
+    options = at(CleanupPolicy, "file")
+    policy.check({*(each.key for each in options), "branches", "tags"})
+    values = file_values(options, policy)
     branches, tags = policy.section("branches"), policy.section("tags")
     values["branches"] = {pattern: _branch_rule(branches, pattern) for pattern in branches.given}
-    values["tags"] = {pattern: tags.choice(pattern, _ON_TAGGED) for pattern in tags.given}
+    values["tags"] = {pattern: tags.choice(pattern, get_args(OnTagged)) for pattern in tags.given}
     return CleanupPolicy(**values)
 
 
 def _branch_rule(branches: Section, pattern: str) -> VersionRule:
     rule = branches.section(pattern)
     rule.check(_RULE, f"branch '{pattern}' in ")
-    return VersionRule(**_rule(rule))
-
-
-def _rule(section: Section) -> dict[str, Any]:
-    readers = {
-        "older_than": section.span,
-        "before_version": section.number,
-        "retain_versions": section.number,
-        "versions": section.numbers,
-    }
-    return {name: read(name) for name, read in readers.items() if name in section}
+    return VersionRule(**file_values((each for each in declared(CleanupPolicy) if each.name in _RULE), rule))
 
 
 # --- Which versions stay and which go, and why

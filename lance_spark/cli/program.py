@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lance_spark.cli.output import BAR, INTERRUPTED, Output, wants_color
+from lance_spark.core.declared import at
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.hints import said
 
@@ -136,6 +137,26 @@ def verb(name: str) -> Callable[[Callable[..., Any]], Verb]:
 def yes_option(function: AnyCallable) -> AnyCallable:
     """``--yes``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def options_of(kind: type) -> Callable[[AnyCallable], AnyCallable]:
+    """The options that a dataclass declares for the shell; what is not given is None, False or empty."""
+
+    def add(function: AnyCallable) -> AnyCallable:
+        for each in reversed(at(kind, "shell")):
+            made: dict[str, Any] = {"help": f"{each.flag_help[0].upper()}{each.flag_help[1:]}."}
+            if each.kind == "flag":
+                made["is_flag"] = True
+            else:
+                made |= {"metavar": each.metavar, "multiple": each.repeats}
+            if each.kind in ("number", "numbers"):
+                made["type"] = click.IntRange(min=1)
+            if each.kind == "choice":
+                made["type"] = click.Choice(tuple(each.spelling.choices or ()))
+            function = click.option(each.flag, each.name, **made)(function)
+        return function
+
+    return add
 
 
 def dry_run_option(function: AnyCallable) -> AnyCallable:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.cleanup.rules import CleanupPolicy, of_branches
+from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
+from lance_spark.core.declared import at, sql_values
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import to_span
 from lance_spark.core.refs import MAIN, branch_or_none
@@ -49,11 +49,13 @@ from lance_spark.sql.procedures import (
     Parameter,
     Procedure,
     Rows,
+    parameters_of,
 )
 
 
 def _cleanup(context: Context, given: Mapping[str, Any]) -> Rows:
-    return cleanup_rows(context.table(given["table"]), _policy(given), context.engine, given["execute"])
+    policy = CleanupPolicy(**sql_values(at(CleanupPolicy, "sql"), given))
+    return cleanup_rows(context.table(given["table"]), policy, context.engine, given["execute"])
 
 
 def cleanup_rows(location: DatasetLocation, policy: CleanupPolicy, engine: Engine, execute: bool) -> Rows:
@@ -70,25 +72,13 @@ def cleanup_rows(location: DatasetLocation, policy: CleanupPolicy, engine: Engin
         yield {**told, "outcome": outcome}
 
 
-def _policy(given: Mapping[str, Any]) -> CleanupPolicy:
-    wanted: dict[str, Any] = {"retain_versions": given["retain_versions"]}
-    for name in ("older_than", "commit_window"):
-        if given[name] is not None:
-            wanted[name] = to_span(name, given[name])
-    names = [name.strip() for name in (given["branches"] or "").split(",") if name.strip()]
-    return of_branches(replace(CleanupPolicy(), **wanted), names)
-
-
 CLEANUP = Procedure(
     "cleanup",
     "Remove old versions, and files that nothing needs; says what would go unless it is told to execute.",
     (
         TABLE,
-        Parameter("older_than", "STRING", "the age of versions that go, such as '36h'; 14 days if nothing is given"),
-        Parameter("retain_versions", "BIGINT", "how many of the newest versions of each branch stay"),
-        Parameter("commit_window", "STRING", "the age up to which versions stay in any case; a day"),
+        *parameters_of(CleanupPolicy),
         Parameter("execute", "BOOLEAN", "whether to delete", default=False),
-        Parameter("branches", "STRING", "branches or patterns that alone are cleaned, with commas in between; all"),
     ),
     pa.schema(
         [

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_spark.catalog.lookup import locate_table
 from lance_spark.catalog.migrate import migrate
 from lance_spark.catalog.rules import Catalog
+from lance_spark.core.declared import at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import parse_version_text
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
@@ -41,6 +42,12 @@ class Parameter:
     doc: str
     required: bool = False
     default: str | int | bool | None = None
+
+
+def parameters_of(kind: type) -> tuple[Parameter, ...]:
+    """The options that a dataclass declares for SQL. Lists are texts with commas in between."""
+    types: Mapping[str, SqlType] = {"number": "BIGINT", "flag": "BOOLEAN"}
+    return tuple(Parameter(each.key, types.get(each.kind, "STRING"), each.help) for each in at(kind, "sql"))
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def test_the_default_is_two_weeks_and_retain_counts(flights, tmp_path):
     policy = ("--policy", tmp_path / "policy.toml")
     removed = [
         {branch: counts.get("removed", 0) for branch, counts in call(flights, "gc", *given).json["versions"].items()}
-        for given in ((*policy, "--json"), (*policy, "--retain", "2", "--json"))
+        for given in ((*policy, "--json"), (*policy, "--retain-versions", "2", "--json"))
     ]
     assert [counts["exp"] for counts in removed] == [2, 1]
 

@@ -31,7 +31,7 @@ WRONG = [
     (("checkout",), 2, "No branch was named."),
     (("remote", "ad", "x", "y"), 2, "'ad' is no verb of lance-git remote. Did you mean 'add'?"),
     (("gc", "--older-than", "soon"), 2, "must be a span such as 14d"),
-    (("gc", "--retain", "0"), 2, "Invalid value for '--retain'"),
+    (("gc", "--retain-versions", "0"), 2, "Invalid value for '--retain-versions'"),
     (("gc", "--policy", "nowhere.toml"), 2, "No such file or directory"),
     (("gc", "--execute", "--dry-run"), 2, "--execute and --dry-run do not go together."),
     # names and refs

@@ -60,7 +60,7 @@ WAYS = {
         "cleanup", "--catalog", lake.catalog.uri, "--retain-versions", "2", *AT_ONCE, "--local"
     ),
     "lance-git gc": lambda s, lake, _: call(
-        table(s, lake).location.uri, "gc", "--retain", "2", *AT_ONCE, "--undo-window", "0s", "--yes"
+        table(s, lake).location.uri, "gc", "--retain-versions", "2", *AT_ONCE, "--undo-window", "0s", "--yes"
     ),
 }
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from lance_spark import errors
+from lance_spark.cleanup.rules import CleanupPolicy
+from lance_spark.core.declared import as_markdown
 from lance_spark.core.finding_codes import MEANINGS
 from lance_spark.core.options import CATALOG_OPTIONS
 from lance_spark.core.table_options import READ_OPTIONS, WRITE_OPTIONS
@@ -139,6 +141,11 @@ def test_the_metadata_tables_are_those_of_the_code():
         name: schema.names for name, schema in SCHEMAS.items()
     }
     assert tuple(SCHEMAS) == METADATA_TABLES
+
+
+@pytest.mark.parametrize(("page", "options"), [("cleanup.md", CleanupPolicy)])
+def test_the_tables_of_options_are_those_that_are_declared(page, options):
+    assert "\n".join(as_markdown(options)) in (ROOT / "docs" / page).read_text()
 
 
 def test_the_procedures_are_those_of_the_code():

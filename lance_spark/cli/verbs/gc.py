@@ -9,34 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lance_spark.cleanup.rules import CleanupPolicy, parse_policy
 from lance_spark.cli.output import BAR, PARTLY_DONE, Output, confirm
-from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.core.options import to_span
+from lance_spark.core.declared import at, values
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
 
 if TYPE_CHECKING:
     from lance_spark.cleanup.report import CleanupReport
-    from lance_spark.cleanup.rules import CleanupPolicy
 
 
 @verb("gc")
-@click.option(
-    "--older-than", metavar="SPAN", help="Versions committed longer ago than this, such as 36h.  [default: 14d]"
-)
-@click.option("--retain", type=click.IntRange(min=1), metavar="N", help="All versions but the N newest of each branch.")
-@click.option(
-    "--commit-window",
-    metavar="SPAN",
-    help="Versions this young stay: at least the longest job that commits.  [default: 1d]",
-)
-@click.option("--undo-window", metavar="SPAN", help="How long reflog's versions can be restored.  [default: 7d]")
+@options_of(CleanupPolicy)
 @click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
-@click.option(
-    "--branch", "branches", multiple=True, metavar="NAME", help="Clean this branch, or those of a pattern, alone."
-)
-@click.option("--known-base", multiple=True, metavar="URI", help="A base path, with all below it, to ignore.")
 @click.option("--execute", is_flag=True, help="Delete; without, only say what would go.")
 @dry_run_option
 @yes_option
@@ -68,25 +55,9 @@ def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **give
     return 0 if report.complete else PARTLY_DONE
 
 
-def _policy(
-    older_than: str | None,
-    retain: int | None,
-    policy: Any,
-    known_base: tuple[str, ...],
-    branches: tuple[str, ...],
-    **windows: str | None,
-) -> CleanupPolicy:
-    from lance_spark.cleanup.rules import CleanupPolicy, of_branches, parse_policy
-
+def _policy(policy: Any, **given: Any) -> CleanupPolicy:
     base = parse_policy(policy.read()) if policy is not None else CleanupPolicy()
-    given: dict[str, Any] = {
-        "older_than": None if older_than is None else to_span("--older-than", older_than),
-        "retain_versions": retain,
-        "known_bases": (*base.known_bases, *known_base),
-    }
-    for name, text in windows.items():
-        given[name] = None if text is None else to_span(f"--{name.replace('_', '-')}", text)
-    return of_branches(replace(base, **{name: value for name, value in given.items() if value is not None}), branches)
+    return replace(base, **values(at(CleanupPolicy, "shell"), given, base))
 
 
 def _show(output: Output, report: CleanupReport) -> None:

@@ -1,0 +1,217 @@
+"""Options that are declared once, as fields of a dataclass.
+
+The field has the option's name, type and default; :func:`option` adds its help and how it is spelled elsewhere. From
+that come the arguments of jobs and commands, the keys of policy files, the parameters of SQL procedures, and the table
+in the documentation. What is typed becomes a value here as well, and errors name the option as it was typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import timedelta
+from functools import cache
+from typing import Any, Literal, get_type_hints
+
+from lance_spark.core.options import Section, to_choice, to_int
+from lance_spark.core.show import from_span, to_span
+
+Place = Literal["file", "job", "shell", "sql"]
+PLACES: tuple[Place, ...] = ("file", "job", "shell", "sql")
+"""Where an option can be given, besides Python: a policy file, a job's arguments, the shell, and SQL."""
+_DECLARED = "lance_spark.option"
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How an option is written outside of Python."""
+
+    help: str
+    flag: str | None = None
+    """On a command line, without dashes; by default the field's name."""
+    key: str | None = None
+    """In a policy file and in SQL; by default the field's name."""
+    choices: Mapping[str, object] | None = None
+    """Words, and the values that they stand for."""
+    switch_off: str | None = None
+    """The help of a flag that sets a field to false which is true by default."""
+    metavar: str | None = None
+    """What stands for the value in a command's help; by default a word for its type."""
+    places: Sequence[Place] = PLACES
+
+
+def option(default: Any, help: str, **spelled: Any) -> Any:
+    """A dataclass field that is an option. ``spelled`` are the fields of :class:`Spelling`."""
+    metadata = {_DECLARED: Spelling(help, **spelled)}
+    if isinstance(default, dict | list | set):
+        raise TypeError(f"an option's default is immutable, and not {default!r}")
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One option of a dataclass."""
+
+    name: str
+    kind: Literal["span", "number", "numbers", "flag", "texts", "text", "choice"]
+    default: Any
+    spelling: Spelling
+
+    @property
+    def key(self) -> str:
+        """The name in a policy file and in SQL."""
+        return self.spelling.key or self.name
+
+    @property
+    def flag(self) -> str:
+        """The spelling on a command line."""
+        return "--" + (self.spelling.flag or self.key).replace("_", "-")
+
+    @property
+    def help(self) -> str:
+        """The help, with the default where there is one to show."""
+        shown = self._shown_default()
+        return f"{self.spelling.help} (default {shown})" if shown else self.spelling.help
+
+    @property
+    def flag_help(self) -> str:
+        """The help on a command line."""
+        return self.spelling.switch_off or self.help
+
+    @property
+    def metavar(self) -> str | None:
+        """What stands for the value in a command's help."""
+        kinds = {"span": "SPAN", "number": "N", "numbers": "N", "texts": "NAME", "text": "TEXT"}
+        return self.spelling.metavar or kinds.get(self.kind)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the option can be given several times on a command line."""
+        return self.kind in ("texts", "numbers")
+
+    def argument(self) -> dict[str, Any]:
+        """Arguments of ``argparse``'s ``add_argument`` beside the flag. What is not given is None or empty."""
+        if self.kind == "flag":
+            return {"dest": self.name, "action": "store_true", "help": self.flag_help}
+        made: dict[str, Any] = {"dest": self.name, "help": self.flag_help}
+        if self.kind == "choice":
+            return {**made, "choices": tuple(self.spelling.choices or ())}
+        if self.kind in ("number", "numbers"):
+            made["type"] = int
+        if self.repeats:
+            made |= {"action": "append", "default": [], "help": f"{self.flag_help}; repeatable"}
+        return {**made, "metavar": self.metavar}
+
+    def value(self, given: Any, typed: str) -> Any:
+        """The field's value for what was typed under a name. Raises InvalidOption."""
+        if self.kind == "span":
+            return to_span(typed, given)
+        if self.kind == "choice":
+            choices = self.spelling.choices or {}
+            return choices[to_choice(typed, given, tuple(choices))]
+        if self.kind == "flag":
+            return bool(given) and not (self.spelling.switch_off and typed.startswith("--"))
+        if self.kind == "numbers":
+            return frozenset(to_int(typed, str(number), 1) for number in _several(given))
+        return tuple(_several(given)) if self.kind == "texts" else given
+
+    def read(self, section: Section) -> Any:
+        """The field's value in a policy file. Raises InvalidOption."""
+        if self.kind == "choice":
+            choices = self.spelling.choices or {}
+            return choices[section.choice(self.key, tuple(choices))]
+        readers: Mapping[str, Callable[[str], Any]] = {
+            "span": section.span,
+            "number": section.number,
+            "numbers": section.numbers,
+            "flag": section.flag,
+            "texts": section.texts,
+            "text": section.text,
+        }
+        return readers[self.kind](self.key)
+
+    def _shown_default(self) -> str:
+        if isinstance(self.default, timedelta):
+            return from_span(self.default)
+        if self.kind == "choice":
+            return next((word for word, value in (self.spelling.choices or {}).items() if value == self.default), "")
+        return str(self.default) if isinstance(self.default, int) and not isinstance(self.default, bool) else ""
+
+
+@cache
+def declared(kind: type) -> tuple[Declared, ...]:
+    """The options of a dataclass, in the order of its fields."""
+    types = get_type_hints(kind)
+    return tuple(
+        Declared(each.name, _kind(types[each.name], spelling), each.default, spelling)
+        for each in fields(kind)
+        if (spelling := each.metadata.get(_DECLARED)) is not None and each.default is not MISSING
+    )
+
+
+def at(kind: type, place: Place) -> tuple[Declared, ...]:
+    """Those that can be given in one place."""
+    return tuple(each for each in declared(kind) if place in each.spelling.places)
+
+
+def add_arguments(group: Any, options: Iterable[Declared]) -> None:
+    """Add options to an ``argparse`` parser, or to a group of one."""
+    for each in options:
+        group.add_argument(each.flag, **each.argument())
+
+
+def values(options: Iterable[Declared], given: Mapping[str, Any], base: object = None) -> dict[str, Any]:
+    """The fields that were given, from what a command line parsed. Lists add to those of ``base``, flags only set."""
+    found = {}
+    for each in options:
+        typed = given.get(each.name)
+        if typed is None or typed is False or typed in ((), []):
+            continue
+        value = each.value(typed, each.flag)
+        found[each.name] = (*getattr(base, each.name, ()), *value) if each.kind == "texts" else value
+    return found
+
+
+def sql_values(options: Iterable[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the arguments of a procedure give, by their keys."""
+    return {each.name: each.value(given[each.key], each.key) for each in options if given.get(each.key) is not None}
+
+
+def file_values(options: Iterable[Declared], section: Section) -> dict[str, Any]:
+    """The fields that a table of a policy file gives."""
+    return {each.name: each.read(section) for each in options if each.key in section}
+
+
+def as_markdown(kind: type) -> Iterator[str]:
+    """The table of a dataclass' options for the documentation, line by line."""
+    yield "| Python | job | policy file, SQL | meaning |"
+    yield "|---|---|---|---|"
+    for each in declared(kind):
+        places = each.spelling.places
+        shown = "|".join(each.spelling.choices) if each.spelling.choices else each.metavar
+        flag = f"`{each.flag}{f' {shown}' if shown else ''}`".replace("|", "\\|") if "job" in places else "-"
+        key = f"`{each.key}`" if {"file", "sql"} & set(places) else "-"
+        yield f"| `{each.name}` | {flag} | {key} | {each.help} |"
+
+
+def _kind(type_: Any, spelling: Spelling) -> Any:
+    if spelling.choices is not None:
+        return "choice"
+    text = str(type_)
+    if "timedelta" in text:
+        return "span"
+    if "frozenset" in text:
+        return "numbers"
+    if "tuple" in text or "Sequence" in text:
+        return "texts"
+    if "bool" in text:
+        return "flag"
+    return "number" if "int" in text else "text"
+
+
+def _several(given: Any) -> Iterator[Any]:
+    """A list, or one text with commas in between, as SQL has it."""
+    if isinstance(given, str):
+        yield from (part.strip() for part in given.split(",") if part.strip())
+    else:
+        yield from given
