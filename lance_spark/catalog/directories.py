@@ -30,15 +30,8 @@ from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.storage import copying, files
 from lance_spark.storage.deleting import BATCH, delete_batch
 from lance_spark.storage.failures import clean
-from lance_spark.storage.files import (
-    THREADS,
-    bucket_and_prefix,
-    entries,
-    list_range,
-    open_filesystem,
-    reachable,
-    whole_path,
-)
+from lance_spark.storage.files import THREADS, bucket_and_prefix, entries, open_filesystem, reachable, whole_path
+from lance_spark.storage.listing import list_range
 
 _FEW = 8
 """Directories that one thread looks at, one after another, before another thread is worth it."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.catalog.rules import DELIMITER, NAMESPACE, TABLE, Identifier, from_object_id, identify_table
-from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, split_refs
+from lance_spark.core.ref_expressions import DEFAULT, MARK, METADATA_TABLES, TypedRef, split_refs
 from lance_spark.errors import (
     AlreadyExists,
     Conflict,
@@ -25,7 +25,6 @@ from lance_spark.errors import (
     NotFound,
     Refused,
 )
-from lance_spark.format.metadata import METADATA_TABLES
 
 OBJECT_ID, OBJECT_TYPE, LOCATION, METADATA, BASE_OBJECTS = (
     "object_id",

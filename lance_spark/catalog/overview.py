@@ -25,11 +25,11 @@ from lance_spark.catalog.rules import (
     identify_table,
 )
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import METADATA_TABLES
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.show import Card
 from lance_spark.errors import NotFound
 from lance_spark.format.metadata import (
-    METADATA_TABLES,
     SCHEMAS,
     beside,
     branch_rows,

@@ -69,7 +69,8 @@ from lance_spark.storage import files
 from lance_spark.storage.commits import unchanged
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.deleting import BATCH, Pace, delete_batch, remove_empty_directories
-from lance_spark.storage.files import each, list_range
+from lance_spark.storage.files import each
+from lance_spark.storage.listing import list_range
 from lance_spark.storage.versions import read_manifests
 from lance_spark.survey.rules import Chain, Survey, VersionFile, first_sink, first_sinks, going_after, join, manifest_at
 from lance_spark.survey.survey import check_gone, confirm_newest, leave_note, survey, take_survey

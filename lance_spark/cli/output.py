@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,9 @@ from lance_spark.core import show
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import HEAD, PLUS, WorkProgress, table_lines
 from lance_spark.errors import Refused
-from lance_spark.merge.report import MergeResult
+
+if TYPE_CHECKING:
+    from lance_spark.merge.report import MergeResult
 
 INTERRUPTED = 130
 NOT_DONE = 1

@@ -19,7 +19,7 @@ from lance_spark.indexes.lance import commit_indexes
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
 from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
-from lance_spark.storage.files import list_range
+from lance_spark.storage.listing import list_range
 from lance_spark.storage.versions import read_manifest, read_manifests, version_paths
 
 _KNOWN_ALREADY = "already exists"

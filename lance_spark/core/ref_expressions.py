@@ -11,11 +11,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import EPOCH
 from lance_spark.errors import InvalidOption
+
+MetadataTable = Literal["branches", "tags", "versions", "fragments", "files", "indexes"]
+METADATA_TABLES: tuple[str, ...] = get_args(MetadataTable)
+"""Tables that tell of a table, by names behind its own: ``flights.versions``."""
 
 HEAD = "HEAD"
 """The newest version of the current branch."""

@@ -16,15 +16,15 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import tomlkit
-from tomlkit.exceptions import ParseError, TOMLKitError
+from typing import TYPE_CHECKING, Any
 
 from lance_spark import hints
 from lance_spark.core.location import canonical_uri, is_uri
 from lance_spark.core.refs import MAIN, check_branch_name, missing
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, LanceSparkError, NotFound
+
+if TYPE_CHECKING:
+    import tomlkit
 
 DIRECTORY = ".lance-git"
 CONFIG = f"{DIRECTORY}/config.toml"
@@ -80,6 +80,8 @@ def parse_workspace(text: str) -> Workspace:
 
 def render_workspace(workspace: Workspace) -> str:
     """The text of a new file. Raises InvalidOption for a value that may not be kept."""
+    import tomlkit  # for the shell alone: a write in Spark does not wait for it
+
     check_uri(workspace.dataset)
     document = tomlkit.document()
     document.add(tomlkit.comment(_HEADER))
@@ -87,7 +89,7 @@ def render_workspace(workspace: Workspace) -> str:
     document["branch"] = workspace.branch
     if workspace.cloning is not None:
         document["cloning"] = workspace.cloning
-    text = tomlkit.dumps(document)
+    text = document.as_string()
     for remote in workspace.remotes.values():
         text = with_remote(text, remote)
     return text
@@ -97,18 +99,20 @@ def with_branch(text: str, branch: str) -> str:
     """The same file with another current branch."""
     document = _document(text)
     document["branch"] = branch
-    return tomlkit.dumps(document)
+    return document.as_string()
 
 
 def with_clone_finished(text: str) -> str:
     """The same file once the clone is complete."""
     document = _document(text)
     document.pop("cloning", None)
-    return tomlkit.dumps(document)
+    return document.as_string()
 
 
 def with_remote(text: str, remote: RemoteEntry) -> str:
     """The same file with another remote added. Raises InvalidName, InvalidOption, AlreadyExists."""
+    import tomlkit
+
     check_remote_name(remote.name)
     check_uri(remote.uri)
     if remote.name in parse_workspace(text).remotes:
@@ -121,7 +125,7 @@ def with_remote(text: str, remote: RemoteEntry) -> str:
     entry = tomlkit.table()
     entry["uri"] = remote.uri
     _remotes(document)[remote.name] = entry
-    return tomlkit.dumps(document)
+    return document.as_string()
 
 
 def with_remote_uri(text: str, remote: RemoteEntry) -> str:
@@ -130,7 +134,7 @@ def with_remote_uri(text: str, remote: RemoteEntry) -> str:
     check_known_remote(parse_workspace(text).remotes, remote.name)
     document = _document(text)
     _remotes(document)[remote.name]["uri"] = remote.uri
-    return tomlkit.dumps(document)
+    return document.as_string()
 
 
 def without_remote(text: str, name: str) -> str:
@@ -140,7 +144,7 @@ def without_remote(text: str, name: str) -> str:
     del _remotes(document)[name]
     if not _remotes(document):
         del document["remotes"]
-    return tomlkit.dumps(document)
+    return document.as_string()
 
 
 def check_known_remote(remotes: Collection[str], name: str) -> None:
@@ -188,6 +192,9 @@ def _remote(text: str, name: str, entry: object) -> RemoteEntry:
 
 
 def _document(text: str) -> tomlkit.TOMLDocument:
+    import tomlkit
+    from tomlkit.exceptions import ParseError, TOMLKitError
+
     try:
         return tomlkit.parse(text)
     except ParseError as problem:

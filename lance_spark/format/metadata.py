@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -14,10 +14,6 @@ from lance_spark.core.refs import MAIN, Branch, Tag, VersionInfo
 from lance_spark.format.contents import Field
 from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.versions import Root, Snapshot
-
-MetadataTable = Literal["branches", "tags", "versions", "fragments", "files", "indexes"]
-METADATA_TABLES: tuple[str, ...] = get_args(MetadataTable)
-
 
 # --- Rows to Arrow batches, a few thousand at a time: a table of files may have millions
 
@@ -304,4 +300,4 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "files": FILES,
     "indexes": INDEXES,
 }
-"""By name, as :data:`lance_spark.format.metadata.METADATA_TABLES`."""
+"""By name, as :data:`METADATA_TABLES`."""

@@ -46,7 +46,8 @@ from lance_spark.fsck.rules import (
 )
 from lance_spark.scan.lance import deleted_offsets
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.files import each, list_range
+from lance_spark.storage.files import each
+from lance_spark.storage.listing import list_range
 from lance_spark.storage.versions import read_manifests, read_snapshot
 from lance_spark.survey.rules import Chain, Manifest, Survey, manifest_at, not_explained
 from lance_spark.survey.survey import DamagedRef, lenient_survey, listed_below, look_at

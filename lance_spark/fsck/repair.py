@@ -96,7 +96,8 @@ from lance_spark.storage.commits import (
     unchanged,
 )
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.storage.files import each, list_paths
+from lance_spark.storage.files import each
+from lance_spark.storage.listing import list_paths
 from lance_spark.storage.versions import contents_of, read_manifest, read_snapshot, read_transaction, snapshot_of
 from lance_spark.survey.rules import Chain, VersionFile
 from lance_spark.survey.survey import DamagedRef, lenient_survey

@@ -48,7 +48,6 @@ from lance_spark.refs.rules import (
 from lance_spark.storage import datasets, files, refs
 from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
 from lance_spark.storage.datasets import open_latest
-from lance_spark.storage.files import list_range
 from lance_spark.storage.refs import clear_unfinished, drop_branch, drop_files, drop_ref
 from lance_spark.storage.resolving import check_branch, resolve
 
@@ -426,6 +425,8 @@ def own_files(location: DatasetLocation, branches: Collection[str]) -> dict[str,
 
     ``branches`` are all the branches of the dataset: a branch ``a/b`` lies inside the directory of branch ``a``.
     """
+    from lance_spark.storage.listing import list_range  # pulls in pyarrow, for which commands do not wait
+
     names = {f"tree/{name}": name for name in branches}
     owners = Roots(names)
     versions: dict[str, list[int]] = {name: [] for name in branches}

@@ -11,8 +11,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import pyarrow as pa
-
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, read_lifetime
@@ -30,6 +28,7 @@ from lance_spark.storage.versions import newest_first, read_transactions
 
 if TYPE_CHECKING:
     import lance
+    import pyarrow as pa
 
 _UPKEEP = frozenset({"CreateIndex", "Rewrite", "ReserveFragments", "UpdateBases"})
 """Operations of pylance after which every reader finds the same rows, columns and values. Compactions and indexes of a

@@ -8,19 +8,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-from pyarrow import csv, ipc, parquet
+from typing import TYPE_CHECKING
 
 from lance_spark import hints
 from lance_spark.core.layout import versions_directory
 from lance_spark.core.location import DatasetLocation, canonical_uri, check_scheme, is_relative, refused_relative
 from lance_spark.core.options import settled_endpoint
 from lance_spark.core.refs import PinnedVersion, VersionInfo, missing_version
-from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, PermissionDenied, StorageFailure
+from lance_spark.errors import Conflict, CorruptData, NotFound, PermissionDenied, StorageFailure
 from lance_spark.storage.failures import OPENING, translated
-from lance_spark.storage.files import bucket_and_prefix, entries, open_filesystem, reachable, whole_path
+from lance_spark.storage.files import bucket_and_prefix, open_filesystem, reachable
 
 if TYPE_CHECKING:
     import lance
@@ -268,79 +265,3 @@ def check_may_put(location: DatasetLocation, path: str) -> None:
     with suppress(StorageFailure, FileNotFoundError), reachable(location, path):
         # Where this is not allowed, an upload without any part stays, which holds nothing and is in no listing.
         filesystem.call_s3("abort_multipart_upload", UploadId=begun["UploadId"], **target)
-
-
-# --- Reads the columns for a new dataset from a file or table
-
-_CSV = (".csv", ".csv.gz", ".tsv")
-_KNOWN = "Give a Parquet, Arrow (Feather) or CSV file, or a Lance dataset."
-
-
-def read_schema_of(source: DatasetLocation) -> pa.Schema:
-    """The columns of a Parquet, Arrow, Feather or CSV file, of a directory of Parquet files, or of a Lance dataset.
-
-    Reads a footer, or the first block of a CSV file. Columns of a CSV file without any value become text. Raises
-    NotFound, StorageFailure, and InvalidOption for anything else.
-    """
-    directory = _is_directory(source)
-    inside = dict(entries(source, "")) if directory else {}
-    if "_versions" in inside:
-        schema: pa.Schema = open_latest(source).schema
-        return schema
-    part = next((name for name in sorted(inside) if name.endswith(".parquet")), None)
-    if directory and part is None:
-        raise InvalidOption(f"The directory {source.uri} holds no table.", hint=_KNOWN)
-    return _plain(_read(source, part or ""))
-
-
-def _is_directory(source: DatasetLocation) -> bool:
-    with reachable(source):
-        return bool(open_filesystem(source).isdir(whole_path(source, "")))
-
-
-def _read(source: DatasetLocation, part: str) -> pa.Schema:
-    path = whole_path(source, part)
-    try:
-        with reachable(source), open_filesystem(source).open(path, "rb") as file:
-            return _schema_in(file, path, source.is_local)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"There is no file {source.uri}.", hint=_KNOWN) from None
-
-
-def _schema_in(file: Any, path: str, local: bool) -> pa.Schema:
-    magic = file.read(6)
-    file.seek(0)
-    try:
-        if magic.startswith(b"PAR1"):
-            return parquet.read_schema(file)
-        if magic.startswith(b"ARROW1"):
-            return ipc.open_file(file).schema
-        if magic.startswith(b"\xff\xff\xff\xff"):
-            return ipc.open_stream(file).schema
-        if path.lower().endswith(_CSV):
-            return _csv_schema(file, path)
-    except pa.ArrowInvalid as problem:
-        raise InvalidOption(f"{path} cannot be read: {problem}", hint=_KNOWN) from None
-    except OSError as problem:
-        if not local:
-            raise  # the store failed, which says nothing about the file
-        raise InvalidOption(f"{path} cannot be read: {problem}", hint=_KNOWN) from None
-    raise InvalidOption(f"{path} is no table that can be read here.", hint=_KNOWN)
-
-
-def _csv_schema(file: Any, path: str) -> pa.Schema:
-    stream = pa.CompressedInputStream(file, "gzip") if path.lower().endswith(".gz") else file
-    tabs = csv.ParseOptions(delimiter="\t" if path.lower().endswith(".tsv") else ",")
-    schema = csv.open_csv(stream, parse_options=tabs).schema
-    fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in schema]
-    return pa.schema(fields)
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """The metadata without the notes of pandas or Spark, which are about the file and not about the data."""
-    return pa.schema([field.with_metadata(_kept(field)) for field in schema])
-
-
-def _kept(field: pa.Field) -> dict[bytes, bytes] | None:
-    kept = {key: value for key, value in (field.metadata or {}).items() if not key.startswith(b"PARQUET:")}
-    return kept or None

@@ -251,7 +251,7 @@ def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | N
 
 def _own_files(location: DatasetLocation, name: str) -> list[str]:
     """Manifests first: a version without its data must not be opened."""
-    from lance_spark.storage.files import list_paths
+    from lance_spark.storage.listing import list_paths
 
     root = branch_root(name)
     own = (
@@ -292,7 +292,7 @@ def clear_unfinished(location: DatasetLocation, name: str) -> bool:
     That is one manifest and transactions, which hold nothing that the branch's parent does not have. Anything else may
     be data of a deleted branch, and anything younger than :data:`GRACE` a branch of another job; both stay.
     """
-    from lance_spark.storage.files import list_range  # pulls in pyarrow, for which commands do not wait
+    from lance_spark.storage.listing import list_range  # pulls in pyarrow, for which commands do not wait
 
     root = branch_root(name)
     files_there: list[tuple[str, int | None]] = []

@@ -18,6 +18,7 @@ from lance_spark.core.ref_expressions import (
     DEFAULT,
     HEAD,
     MARK,
+    METADATA_TABLES,
     Kind,
     RefExpression,
     RefRange,
@@ -61,7 +62,6 @@ from lance_spark.errors import (
     Refused,
     StorageFailure,
 )
-from lance_spark.format.metadata import METADATA_TABLES
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.datasets import check_absolute, check_typed, find_latest, locate, locate_typed, open_latest
 from lance_spark.storage.files import entries

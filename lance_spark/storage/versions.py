@@ -54,7 +54,7 @@ def newest_first(
     and with names of the older scheme, which tell nothing of their order, all versions are listed.
     """
     if location.uri.startswith("s3://"):
-        from lance_spark.storage.files import list_paths  # pulls in pyarrow, for which commands do not wait
+        from lance_spark.storage.listing import list_paths  # pulls in pyarrow, for which commands do not wait
 
         directory = versions_directory(branch)
         after = f"{directory}/" if newest is None else manifest_paths(branch, newest)[0].removesuffix(".manifest")

@@ -47,7 +47,8 @@ from lance_spark.format.versions import Root
 from lance_spark.storage import files, refs, small_files, versions
 from lance_spark.storage.datasets import locate, locate_typed, open_latest
 from lance_spark.storage.failures import translated
-from lance_spark.storage.files import each, entries, list_range
+from lance_spark.storage.files import each, entries
+from lance_spark.storage.listing import list_range
 from lance_spark.storage.refs import read_changes
 from lance_spark.storage.versions import contents_of, find_manifest, read_transactions
 from lance_spark.survey.rules import (

@@ -12,7 +12,8 @@ from lance_spark.core.layout import KeyRange, tile
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import NotFound, PermissionDenied, StorageFailure
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.files import BATCH_ROWS, LISTING, list_names, list_range
+from lance_spark.storage.files import list_names
+from lance_spark.storage.listing import BATCH_ROWS, LISTING, list_range
 
 pytestmark = pytest.mark.less_on("newest", 0.5)
 
@@ -59,6 +60,7 @@ def answer(monkeypatch, page):
     """A store that gives the same answer to everything."""
     store = SimpleNamespace(call_s3=lambda *_, **__: page)
     monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: store)
+    monkeypatch.setattr("lance_spark.storage.listing.open_filesystem", lambda _: store)
 
 
 def listings(faulty):
@@ -123,13 +125,13 @@ def test_a_bucket_that_is_not_there_is_no_empty_listing(storage):
 
 def test_rows_come_in_batches(monkeypatch, small, storage):
     assert BATCH_ROWS == 50_000
-    monkeypatch.setattr("lance_spark.storage.files.BATCH_ROWS", 4)
+    monkeypatch.setattr("lance_spark.storage.listing.BATCH_ROWS", 4)
     assert [batch.num_rows for batch in list_range(locate(small, storage), EVERYTHING)] == [4, 4, 2]
 
 
 @pytest.mark.parametrize("asked", [0, 1])
 def test_a_throttled_page_is_asked_for_again(faulty, small, storage_through, asked, monkeypatch):
-    monkeypatch.setattr("lance_spark.storage.files._PAGE_KEYS", 5)
+    monkeypatch.setattr("lance_spark.storage.listing._PAGE_KEYS", 5)
     fates = [None] * asked + ["503 SlowDown"] * 2
     faulty.rule = lambda request: fates.pop(0) if fates and request.listing else None
     assert len(listed(locate(small, storage_through))) == 10
@@ -142,7 +144,7 @@ def test_a_throttled_page_is_asked_for_again(faulty, small, storage_through, ask
     [("503 SlowDown", StorageFailure), ("403 AccessDenied", PermissionDenied), ("500 InternalError", StorageFailure)],
 )
 def test_a_page_that_is_not_answered_is_an_error(faulty, small, storage_through, monkeypatch, page, fate, error):
-    monkeypatch.setattr("lance_spark.storage.files._PAGE_KEYS", 5)
+    monkeypatch.setattr("lance_spark.storage.listing._PAGE_KEYS", 5)
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     faulty.rule = lambda _: fate if len(listings(faulty)) > page else None
     found = []

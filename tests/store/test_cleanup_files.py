@@ -38,7 +38,7 @@ from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.core.layout import tile
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.files import list_range
+from lance_spark.storage.listing import list_range
 
 
 def index_directories(uri):

@@ -14,7 +14,7 @@ from lance_spark.core.layout import KeyRange, tile
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import PermissionDenied, StorageFailure
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.files import LISTING, list_range
+from lance_spark.storage.listing import LISTING, list_range
 
 EVERYTHING = KeyRange(None, None)
 PATHS = [
@@ -92,7 +92,7 @@ def test_a_root_that_is_not_there_has_no_files(uri, tmp_path):
 
 
 def test_rows_come_in_batches(location, monkeypatch):
-    monkeypatch.setattr("lance_spark.storage.files.BATCH_ROWS", 20)
+    monkeypatch.setattr("lance_spark.storage.listing.BATCH_ROWS", 20)
     sizes = [batch.num_rows for batch in list_range(location, EVERYTHING)]
     assert set(sizes[:-1]) == {20}
     assert sum(sizes) == len(PATHS)

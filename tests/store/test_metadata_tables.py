@@ -10,9 +10,9 @@ from support.local_datasets import make_dataset, numbers
 
 from lance_spark.catalog.overview import metadata_schema, read_metadata_table
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.ref_expressions import METADATA_TABLES
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import NotFound
-from lance_spark.format.metadata import METADATA_TABLES
 
 
 def table(uri, name, **ref):

@@ -12,7 +12,7 @@ from lance_spark.cleanup.reference_rules import LEFTOVER, MARKS
 from lance_spark.cleanup.rules import Verdict
 from lance_spark.cleanup.sweep_rules import FILES, Judgement, to_files
 from lance_spark.core.layout import Roots
-from lance_spark.storage.files import LISTING
+from lance_spark.storage.listing import LISTING
 from support.cleanup_surveys import DAY, NOW
 
 UUID = "0a1b2c3d-0000-4444-8888-0123456789ab"

@@ -28,7 +28,7 @@ from support.cleanup_surveys import DAY, NOW
 from lance_spark.cleanup.reference_rules import MARKS
 from lance_spark.cleanup.sweep_rules import DECIDED, FILES, decide, to_files
 from lance_spark.core.layout import Roots
-from lance_spark.storage.files import LISTING
+from lance_spark.storage.listing import LISTING
 
 TWO = (False, True)
 """The first version goes, the second stays."""

@@ -16,8 +16,9 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.core.declared import as_markdown
 from lance_spark.core.finding_codes import MEANINGS
 from lance_spark.core.options import CATALOG_OPTIONS
+from lance_spark.core.ref_expressions import METADATA_TABLES
 from lance_spark.core.table_options import READ_OPTIONS, WRITE_OPTIONS
-from lance_spark.format.metadata import METADATA_TABLES, SCHEMAS
+from lance_spark.format.metadata import SCHEMAS
 from lance_spark.sql.maintenance_procedures import PROCEDURES
 
 if sys.version_info >= (3, 11):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from lance_spark.catalog.lookup import check_root, open_catalog
 from lance_spark.cli.program import CommandCall
 from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption
@@ -34,12 +33,16 @@ class CatalogSession(CommandCall):
 
         Nothing is asked of another store: there a directory is there once something is in it.
         """
+        from lance_spark.catalog.lookup import check_root  # pulls in pyarrow, for which --help does not wait
+
         check_root(self.new_catalog)
         return self.new_catalog
 
     @cached_property
     def new_catalog(self) -> Catalog:
         """The catalog, whose directory may be made. Raises InvalidOption if none was named."""
+        from lance_spark.catalog.lookup import open_catalog
+
         if not self.root:
             raise InvalidOption(
                 "No catalog was named.", hint="Say lance-catalog -C ROOT ..., or set LANCE_CATALOG to its directory."

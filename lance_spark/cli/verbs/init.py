@@ -18,7 +18,7 @@ from lance_spark.storage.resolving import located
 from lance_spark.workspace.workspace import find_here, is_for, new_workspace, workspace_in
 
 if TYPE_CHECKING:
-    from lance_spark.workspace.workspace import InitPlan
+    from lance_spark.workspace.init import InitPlan
 
 
 @verb("init")
@@ -34,7 +34,7 @@ def command(session: Session, uri: str, directory: str | None, source: str | Non
     columns yet; the first overwrite brings them. The workspace is made in DIR, by default the dataset's own directory,
     or ./NAME for a dataset on an object store. What exists already is not made again.
     """
-    from lance_spark.workspace.workspace import init_dataset, init_location, plan_init
+    from lance_spark.workspace.init import init_dataset, init_location, plan_init
 
     if session.dataset is not None:
         raise InvalidOption("init takes the dataset as its argument, not as --dataset or -C URI.")
