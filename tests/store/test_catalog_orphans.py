@@ -121,22 +121,22 @@ def test_a_drop_that_was_killed_before_the_row_went_is_told_and_mended(catalog, 
 
 
 STEPS = {
-    "copied": ("hide", "old"),
-    "marked": ("look_again", "old"),
-    "before the row": ("change_of_move", "old"),
-    "after the row": ("_leave", "new"),
+    "copied": (removing, "hide", "old"),
+    "marked": (removing, "look_again", "old"),
+    "before the row": (manifest_lance, "apply", "old"),
+    "after the row": (removing, "_leave", "new"),
 }
 
 
 @pytest.mark.parametrize("registered", [True, False])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_rename_that_was_killed_leaves_the_old_table_or_the_new_one_whole(catalog, monkeypatch, step, registered):
-    function, holder = STEPS[step]
+    room, function, holder = STEPS[step]
     if registered:
         make_table(catalog, "old")
     else:
         lance.write_dataset(numbers(3), f"{catalog.uri}/old.lance")
-    killed_at(monkeypatch, removing, function, lambda: rename_table(catalog, "old", "new"))
+    killed_at(monkeypatch, room, function, lambda: rename_table(catalog, "old", "new"))
     left = directories(catalog)
     if holder == "new" or registered or step == "copied":
         assert tables(catalog) == [holder]
@@ -277,13 +277,13 @@ def test_a_job_never_takes_away_what_another_one_made_in_its_place(catalog):
 
 def test_a_commit_in_the_very_moment_of_a_rename_is_not_lost(catalog, monkeypatch):
     declared = make_table(catalog, "t")
-    change = removing.change_of_move
+    change = manifest_lance.apply
 
     def commit_before(*given):
         lance.write_dataset(numbers(1, 77), declared.location.uri, mode="append")
         return change(*given)
 
-    monkeypatch.setattr(removing, "change_of_move", commit_before)
+    monkeypatch.setattr(manifest_lance, "apply", commit_before)
     assert rename_table(catalog, "t", "u").left_behind == "t.lance"
     assert ids_of(catalog, "u") == [0, 1, 2]
     assert not table_exists(catalog, "t")

@@ -278,7 +278,7 @@ def committing(location, theirs, plan):
     print(plan.ours.pin.version, made)
     return made
 
-commit, restoring.merge_commit.commit = restoring.merge_commit.commit, committing
+commit, merge_commit.commit = merge_commit.commit, committing
 for _ in range(int(sys.argv[2])):
     try:
         restoring.restore(locate(sys.argv[1]), PinnedVersion(None, 4), LocalRunner())

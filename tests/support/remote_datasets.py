@@ -15,9 +15,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import LanceSparkError
-from lance_spark.merge import lance as indexes
-from lance_spark.merge import lance as materialize
-from lance_spark.merge import lance as merge_commit
+from lance_spark.merge import lance as merge_lance
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.merge.report import MergeResult
 from lance_spark.refs.refs import create_branch_at
@@ -194,10 +192,8 @@ def tell_steps(listener: Callable[[int], object], patch_with: Callable[[Any, str
 
 STEPS = {
     survey: ("shallow_clone", "deep_clone", "write_record", "delete_record"),
-    materialize: ("_create", "truncate", "populate", "add_bases"),
-    merge_commit: ("add_bases", "commit"),
+    merge_lance: ("_create", "truncate", "populate", "add_bases", "commit", "_commit"),
     copying: ("copy_file",),
-    indexes: ("_commit",),
     refs: ("create_branch", "replace_metadata"),
     refs.TagWriter: ("create", "move", "delete"),
 }
