@@ -121,6 +121,13 @@ public class Answers implements InvocationHandler {
       return Answers.make(python, kind, given, content, source);
     }
 
+    /** Spark's builder of a write of Python's, which sends its rows as columns. */
+    public Object columns(Object builder, String kinds, byte[] schema, String column, boolean unix) throws Exception {
+      Class made = Class.forName("lance_spark.Writes$Builder", true, Answers.class.getClassLoader());
+      Object[] all = new Object[] {builder, kinds, schema, column, Boolean.valueOf(unix)};
+      return made.getConstructors()[0].newInstance(all);
+    }
+
     /** The text of any value that Spark passes to a source. */
     public String text(Object given) {
       return Answers.plain(given).toString();

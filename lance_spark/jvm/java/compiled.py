@@ -56,11 +56,13 @@ def maker(bridge: Bridge) -> Any:
 def compiled(bridge: Bridge) -> dict[str, bytes]:
     """The bytes of all classes, by their full names. Raises Py4JError for what does not compile."""
     made: dict[str, bytes] = {}
-    for text in sources().values():
+    loader = bridge.loader
+    for text in sources().values():  # each may use the classes of those before it
         compiler = bridge.new(_COMPILER)
         compiler.setTargetVersion(8)
-        compiler.setParentClassLoader(bridge.loader)
+        compiler.setParentClassLoader(loader)
         compiler.cook(text)
+        loader = compiler.getClassLoader()
         codes = compiler.getBytecodes()
         made |= {str(name): bytes(codes[name]) for name in codes}
     return made

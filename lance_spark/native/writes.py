@@ -1,0 +1,69 @@
+"""Writes whose rows go to Python as columns, for schemas of plain types; all others go as Spark's own Arrow batches."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_spark.engine.columns_spark import COLUMN
+from lance_spark.jvm.bridge import from_java
+from lance_spark.native.tasks import UNIX_SOCKETS
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from lance_spark.jvm.bridge import Bridge
+
+_KINDS: dict[str, tuple[str, pa.DataType]] = {
+    "boolean": ("boolean", pa.bool_()),
+    "byte": ("byte", pa.int8()),
+    "short": ("short", pa.int16()),
+    "integer": ("int", pa.int32()),
+    "long": ("long", pa.int64()),
+    "float": ("float", pa.float32()),
+    "double": ("double", pa.float64()),
+    "date": ("int", pa.date32()),
+    "timestamp_ntz": ("long", pa.timestamp("us")),
+    "string": ("text", pa.string()),
+    "binary": ("binary", pa.binary()),
+}
+"""By Spark's names of types, how ``Writes.java`` stores their values, and what Arrow calls that."""
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def as_columns(bridge: Bridge, builder: Any, schema: Any) -> Any:
+    """The builder of a write, or one whose write sends columns, where session and schema have a way for it."""
+    if not bridge.batches:
+        return builder
+    found = columns_of(from_java(schema), str(bridge.spark.conf.get("spark.sql.session.timeZone")))
+    if found is None:
+        return builder
+    kinds, sent = found
+    return bridge.maker.columns(builder, kinds, sent.serialize().to_pybytes(), COLUMN, UNIX_SOCKETS)
+
+
+def columns_of(schema: StructType, time_zone: str) -> tuple[str, pa.Schema] | None:
+    """How ``Writes.java`` stores the columns, and Spark's Arrow schema of them; None for a type that it does not know.
+
+    A decimal with a scale below zero, a string with a collation or a length, and all that is nested is not known.
+    """
+    found = [_kind(field.dataType.jsonValue(), time_zone) for field in schema]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    fields = [
+        pa.field(field.name, kind, field.nullable) for field, (_, kind) in zip(schema, known, strict=True)
+    ]
+    return ",".join(name for name, _ in known), pa.schema(fields)
+
+
+def _kind(name: Any, time_zone: str) -> tuple[str, pa.DataType] | None:
+    if not isinstance(name, str):
+        return None
+    if name == "timestamp":
+        return "long", pa.timestamp("us", time_zone)
+    if (digits := _DECIMAL.fullmatch(name)) is not None:
+        return f"decimal {digits[1]} {digits[2]}", pa.decimal128(int(digits[1]), int(digits[2]))
+    return _KINDS.get(name)
