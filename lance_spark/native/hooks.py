@@ -3,7 +3,8 @@
 Functions of classic PySpark: ``DataFrameReader.format``, which for names of ours in a registered session gives a reader
 that loads natively; ``SparkSession.sql`` and ``MergeIntoWriter.merge``, which carry out an UPDATE, DELETE or MERGE of a
 table of ours, and the former also OPTIMIZE, VACUUM and their like; ``DataFrameWriter.saveAsTable``, which like ``sql``
-makes no table of ours in Spark's own catalog; ``Catalog.listTables``, which lists the root of a catalog; and the
+makes no table of ours in Spark's own catalog; ``DataFrameWriter.save``, whose rows go to Python as columns;
+``Catalog.listTables``, which lists the root of a catalog; and the
 conversion of Java's exceptions, which recognizes ours. For everything else all of them do what they did. They are put
 back when the last session is unregistered.
 """
@@ -25,7 +26,7 @@ from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from lance_spark.columns.rules import quoted_name
-from lance_spark.core.options import path_as_name, refused_table
+from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
 from lance_spark.errors import LanceSparkError
 from lance_spark.jvm.bridge import PYTHON, Spoken, as_spark, from_java, recovered
 from lance_spark.jvm.names import MAYBE_CREATES
@@ -34,6 +35,7 @@ from lance_spark.native.row_statements import Change, RowStatement, may_change_r
 from lance_spark.native.scan import Source
 from lance_spark.native.session import current
 from lance_spark.native.statements import data_frame
+from lance_spark.native.writes import shape_of
 from lance_spark.sql.rules import opened
 from lance_spark.tables.read import pin_read
 
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 _format = DataFrameReader.format
 _sql, _merge, _list_tables = SparkSession.sql, MergeIntoWriter.merge, Catalog.listTables
-_save_as_table = DataFrameWriter.saveAsTable
+_save_as_table, _save = DataFrameWriter.saveAsTable, DataFrameWriter.save
 _convert: Any = captured.convert_exception
 _names: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Names of our format, in lower case, of each session."""
@@ -171,6 +173,28 @@ def _native_save_as_table(
     _save_as_table(self, name, format, *args, **kwargs)
 
 
+@wraps(_save)
+def _native_save(
+    self: DataFrameWriter,
+    path: str | None = None,
+    format: str | None = None,
+    mode: str | None = None,
+    partitionBy: str | list[str] | None = None,  # noqa: N803
+    **options: Any,
+) -> None:
+    room = current(self._spark)
+    name = "" if room is None else format or str(self._jwrite.source())
+    ours = room is not None and name.lower() in {OWN_NAME, *_names.get(self._spark, ())}
+    shape = shape_of(room.bridge, self._df.schema) if room is not None and ours else None
+    if shape is None:
+        _save(self, path, format, mode, partitionBy, **options)
+        return
+    self.mode(mode).options(**options)
+    if partitionBy is not None:
+        self.partitionBy(partitionBy)
+    shape.save(self._jwrite, path, name)
+
+
 def _executed(statement: RowStatement) -> DataFrame | None:
     """What a statement did; None for what is Spark's, also to say what is wrong with it."""
     try:
@@ -197,6 +221,7 @@ def install(spark: SparkSession, name: str) -> None:
     MergeIntoWriter.merge = _native_merge  # type: ignore[method-assign]
     Catalog.listTables = _native_list_tables  # type: ignore[method-assign]
     DataFrameWriter.saveAsTable = _native_save_as_table  # type: ignore[method-assign]
+    DataFrameWriter.save = _native_save  # type: ignore[method-assign]
     captured.convert_exception = _recovering  # type: ignore[assignment]
 
 
@@ -209,6 +234,7 @@ def forget(spark: SparkSession) -> None:
         MergeIntoWriter.merge = _merge  # type: ignore[method-assign]
         Catalog.listTables = _list_tables  # type: ignore[method-assign]
         DataFrameWriter.saveAsTable = _save_as_table  # type: ignore[method-assign]
+        DataFrameWriter.save = _save  # type: ignore[method-assign]
         captured.convert_exception = _convert
 
 

@@ -35,13 +35,19 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 def as_columns(bridge: Bridge, builder: Any, schema: Any) -> Any:
     """The builder of a write, or one whose write sends columns, where session and schema have a way for it."""
+    shape = shape_of(bridge, from_java(schema)) if bridge.batches else None
+    return builder if shape is None else shape.builder(builder)
+
+
+def shape_of(bridge: Bridge, schema: StructType) -> Any:
+    """What makes, in Java, writes that send columns; None where Spark's own way has to be taken."""
     if not bridge.batches:
-        return builder
-    found = columns_of(from_java(schema), str(bridge.spark.conf.get("spark.sql.session.timeZone")))
+        return None
+    found = columns_of(schema, str(bridge.spark.conf.get("spark.sql.session.timeZone")))
     if found is None:
-        return builder
+        return None
     kinds, sent = found
-    return bridge.maker.columns(builder, kinds, sent.serialize().to_pybytes(), COLUMN, UNIX_SOCKETS)
+    return bridge.maker.shape(kinds, sent.serialize().to_pybytes(), COLUMN, UNIX_SOCKETS)
 
 
 def columns_of(schema: StructType, time_zone: str) -> tuple[str, pa.Schema] | None:

@@ -121,11 +121,10 @@ public class Answers implements InvocationHandler {
       return Answers.make(python, kind, given, content, source);
     }
 
-    /** Spark's builder of a write of Python's, which sends its rows as columns. */
-    public Object columns(Object builder, String kinds, byte[] schema, String column, boolean unix) throws Exception {
-      Class made = Class.forName("lance_spark.Writes$Builder", true, Answers.class.getClassLoader());
-      Object[] all = new Object[] {builder, kinds, schema, column, Boolean.valueOf(unix)};
-      return made.getConstructors()[0].newInstance(all);
+    /** How the rows of a write are sent as columns. */
+    public Object shape(String kinds, byte[] schema, String column, boolean unix) throws Exception {
+      Class made = Class.forName("lance_spark.Writes$Shape", true, Answers.class.getClassLoader());
+      return made.getConstructors()[0].newInstance(new Object[] {kinds, schema, column, Boolean.valueOf(unix)});
     }
 
     /** The text of any value that Spark passes to a source. */

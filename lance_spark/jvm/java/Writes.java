@@ -11,14 +11,19 @@ import java.util.Iterator;
 import java.util.Map;
 
 import org.apache.spark.TaskContext;
+import org.apache.spark.sql.DataFrameWriter;
+import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
@@ -26,6 +31,8 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
@@ -80,11 +87,69 @@ public class Writes implements Write {
     final String column;
     final boolean unix;
 
-    public Shape(String kinds, byte[] schema, String column, boolean unix) {
+    public Shape(String kinds, byte[] schema, String column, Boolean unix) {
       this.kinds = kinds.split(",");
       this.schema = schema;
       this.column = column;
-      this.unix = unix;
+      this.unix = unix.booleanValue();
+    }
+
+    /** Spark's builder of a write of Python's, whose writes send columns. */
+    public WriteBuilder builder(WriteBuilder spark) {
+      return new Builder(spark, this);
+    }
+
+    /**
+     * Save rows as the format of that name, whose source is one of Python's. Spark makes the source by the name of its
+     * class, for modes that such a source has; what it says of others names the format.
+     */
+    public void save(DataFrameWriter writer, String path, String name) {
+      SaveMode mode = writer.curmode();
+      boolean known = mode == SaveMode.Append || mode == SaveMode.Overwrite;
+      ClassLoader before = Thread.currentThread().getContextClassLoader();
+      try {
+        if (known) {
+          Source.NEXT.set(new Object[] {name, this});
+          Thread.currentThread().setContextClassLoader(Source.class.getClassLoader());
+        }
+        writer.format(known ? Source.class.getName() : name);
+        if (path == null) writer.save();
+        else writer.save(path);
+      } finally {
+        Source.NEXT.remove();
+        Thread.currentThread().setContextClassLoader(before);
+        writer.format(name);
+      }
+    }
+  }
+
+  /** Spark's source of a Python data source, for one save. */
+  public static class Source extends PythonDataSourceV2 {
+    static final ThreadLocal NEXT = new ThreadLocal();
+    private final Object[] told = (Object[]) NEXT.get();
+
+    public Source() {}
+
+    public void setShortName(String ignored) {
+      super.setShortName((String) told[0]);
+    }
+
+    public Table getTable(StructType schema, Transform[] partitions, Map properties) {
+      super.getTable(schema, partitions, properties); // refuses what it cannot do
+      return new Target(this, (String) told[0], schema, (Shape) told[1]);
+    }
+  }
+
+  public static class Target extends PythonTable {
+    private final Shape shape;
+
+    public Target(PythonDataSourceV2 source, String name, StructType schema, Shape shape) {
+      super(source, name, schema);
+      this.shape = shape;
+    }
+
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      return shape.builder(super.newWriteBuilder(info));
     }
   }
 
@@ -93,9 +158,9 @@ public class Writes implements Write {
     private final Shape shape;
     private WriteBuilder spark;
 
-    public Builder(Object spark, String kinds, byte[] schema, String column, Boolean unix) {
-      this.spark = (WriteBuilder) spark;
-      this.shape = new Shape(kinds, schema, column, unix.booleanValue());
+    public Builder(WriteBuilder spark, Shape shape) {
+      this.spark = spark;
+      this.shape = shape;
     }
 
     public WriteBuilder truncate() {
