@@ -56,6 +56,8 @@ class Bridge:
         """The object of Java that makes those that answer for Python; None where the session has no classes of ours."""
         self.batches = False
         """Whether scans hand over batches."""
+        self.writes_columns = False
+        """Whether the rows of writes go to Python as columns, where their types are plain."""
         self.no_batches: str | None = None
         """Why Spark gets rows; None where it gets batches."""
         self.plans_merges = False

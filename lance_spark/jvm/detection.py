@@ -17,7 +17,7 @@ from lance_spark.engine.session_spark import is_connect
 from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
-from lance_spark.jvm.java.compiled import maker
+from lance_spark.jvm.java.compiled import can_write, maker
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SWITCH = "LANCE_SPARK_NATIVE"
 """Environment variable that switches this room off: 0, false, no or off."""
 BY_ROWS = "LANCE_SPARK_COLUMNAR"
-"""Environment variable that makes scans hand over rows: 0, false, no or off."""
+"""Environment variable that makes scans hand over rows, and writes get them as from Spark: 0, false, no or off."""
 _OFF = ("0", "false", "no", "off")
 
 _SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
@@ -92,6 +92,7 @@ def _why_no_batches(bridge: Bridge) -> str | None:
     if os.environ.get(BY_ROWS, "").lower() in _OFF:
         return f"{BY_ROWS} is {os.environ[BY_ROWS]!r}."
     bridge.batches = True
+    bridge.writes_columns = can_write(bridge)
     return None
 
 

@@ -4,9 +4,8 @@ Functions of classic PySpark: ``DataFrameReader.format``, which for names of our
 that loads natively; ``SparkSession.sql`` and ``MergeIntoWriter.merge``, which carry out an UPDATE, DELETE or MERGE of a
 table of ours, and the former also OPTIMIZE, VACUUM and their like; ``DataFrameWriter.saveAsTable``, which like ``sql``
 makes no table of ours in Spark's own catalog; ``DataFrameWriter.save``, whose rows go to Python as columns;
-``Catalog.listTables``, which lists the root of a catalog; and the
-conversion of Java's exceptions, which recognizes ours. For everything else all of them do what they did. They are put
-back when the last session is unregistered.
+``Catalog.listTables``, which lists the root of a catalog; and the conversion of Java's exceptions, which recognizes
+ours. For everything else all of them do what they did. They are put back when the last session is unregistered.
 """
 
 from __future__ import annotations

@@ -35,13 +35,13 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 def as_columns(bridge: Bridge, builder: Any, schema: Any) -> Any:
     """The builder of a write, or one whose write sends columns, where session and schema have a way for it."""
-    shape = shape_of(bridge, from_java(schema)) if bridge.batches else None
+    shape = shape_of(bridge, from_java(schema)) if bridge.writes_columns else None
     return builder if shape is None else shape.builder(builder)
 
 
 def shape_of(bridge: Bridge, schema: StructType) -> Any:
     """What makes, in Java, writes that send columns; None where Spark's own way has to be taken."""
-    if not bridge.batches:
+    if not bridge.writes_columns:
         return None
     found = columns_of(schema, str(bridge.spark.conf.get("spark.sql.session.timeZone")))
     if found is None:
@@ -59,9 +59,7 @@ def columns_of(schema: StructType, time_zone: str) -> tuple[str, pa.Schema] | No
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
         return None
-    fields = [
-        pa.field(field.name, kind, field.nullable) for field, (_, kind) in zip(schema, known, strict=True)
-    ]
+    fields = [pa.field(field.name, kind, field.nullable) for field, (_, kind) in zip(schema, known, strict=True)]
     return ",".join(name for name, _ in known), pa.schema(fields)
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _PACKAGE = "lance_spark"
 _MAKER = "Answers$Maker"
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
+_WRITES = "Writes"
+"""Needs more of Spark than the others, so that a Spark that lacks it loses only what these classes do."""
 _lock = threading.Lock()
 
 
@@ -45,7 +47,8 @@ def maker(bridge: Bridge) -> Any:
                 _add(bridge, jar)
             loader = bridge.session.sharedState().jarClassLoader()
             for name in sources():
-                bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, loader)
+                if name != _WRITES:
+                    bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{name}", True, loader)
             made = bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_MAKER}", True, loader)
             return made.getConstructors()[0].newInstance(bridge.array("java.lang.Object", []))
     except (Py4JError, PySparkException, OSError, TypeError) as problem:  # py4j's of a class that is not there
@@ -53,15 +56,30 @@ def maker(bridge: Bridge) -> Any:
         raise Refused(f"its Java classes cannot be made: {told.splitlines()[0]}") from problem
 
 
+def can_write(bridge: Bridge) -> bool:
+    """Whether there are classes for writes, besides those that ``maker`` needs."""
+    loader = bridge.session.sharedState().jarClassLoader()
+    try:
+        bridge.call("java.lang.Class.forName", f"{_PACKAGE}.{_WRITES}$Target", True, loader)
+    except Py4JError:
+        return False
+    return True
+
+
 def compiled(bridge: Bridge) -> dict[str, bytes]:
-    """The bytes of all classes, by their full names. Raises Py4JError for what does not compile."""
+    """The bytes of all classes, by their full names. Raises Py4JError for what has to compile, and does not."""
     made: dict[str, bytes] = {}
     loader = bridge.loader
-    for text in sources().values():  # each may use the classes of those before it
+    for file, text in sources().items():  # each may use the classes of those before it
         compiler = bridge.new(_COMPILER)
         compiler.setTargetVersion(8)
         compiler.setParentClassLoader(loader)
-        compiler.cook(text)
+        try:
+            compiler.cook(text)
+        except Py4JError:
+            if file != _WRITES:
+                raise
+            continue
         loader = compiler.getClassLoader()
         codes = compiler.getBytecodes()
         made |= {str(name): bytes(codes[name]) for name in codes}
