@@ -19,6 +19,7 @@ from support.frames import save
 from lance_spark import capabilities, register, unregister
 from lance_spark.core.options import OWN_NAME
 from lance_spark.jvm import detection
+from lance_spark.jvm.java import compiled
 from lance_spark.native import hooks, writes
 from lance_spark.native.session import current
 
@@ -180,7 +181,7 @@ def test_other_types_go_as_before(spark, tmp_path, shapes):
 
 @pytest.mark.parametrize(
     ("kind", "known"),
-    [("string", True), ("decimal(20,0)", True), ("array<int>", False), ("string collate UTF8_LCASE", False)],
+    [("string", True), ("decimal(20,0)", True), ("array<int>", False), ("interval day", False)],
 )
 def test_which_schemas_are_sent(spark, kind, known):
     schema = spark.sql(f"SELECT CAST(NULL AS {kind}) AS c").schema
@@ -331,6 +332,32 @@ def test_tcp(spark, tmp_path, monkeypatch, shapes):
     assert (stored(tmp_path / "t").num_rows, shapes) == (100_000, [True])
 
 
+def test_rows_of_python_functions(spark, tmp_path, shapes):
+    """Two workers for each task: one makes the rows, and the other one writes them."""
+    frame = spark.range(0, 60_000, 1, 4).mapInArrow(lambda batches: batches, "id long")
+    save(frame.withColumn("next", F.udf(lambda number: number + 1, "long")("id")), tmp_path / "t")
+    found = stored(tmp_path / "t").to_pydict()
+    assert (found["id"], found["next"]) == ([*range(60_000)], [*range(1, 60_001)])
+    assert shapes == [True]
+
+
+def test_a_spark_without_what_writes_need(spark, tmp_path, monkeypatch, shapes):
+    """It reads as every other one, and writes as Spark's own way does."""
+    broken = {**compiled.sources(), "Writes": "public class Writes extends NotThere {}"}
+    with monkeypatch.context() as patched:
+        patched.setattr(compiled, "sources", lambda: broken)
+        made = compiled.compiled(current(spark).bridge)
+    assert "lance_spark.Batches" in made
+    assert not [name for name in made if name.startswith("lance_spark.Writes")]
+    unregister(spark)
+    with monkeypatch.context() as patched:
+        patched.setattr(detection, "can_write", lambda _: False)
+        register(spark)
+    assert capabilities(spark).no_batches is None
+    save(spark.range(10), tmp_path / "t")
+    assert (stored(tmp_path / "t").num_rows, shapes) == (10, [False])
+
+
 def test_it_can_be_switched_off(spark, tmp_path, monkeypatch, shapes):
     unregister(spark)
     monkeypatch.setenv(detection.BY_ROWS, "0")
@@ -338,4 +365,3 @@ def test_it_can_be_switched_off(spark, tmp_path, monkeypatch, shapes):
     assert capabilities(spark).no_batches == "LANCE_SPARK_COLUMNAR is '0'."
     save(spark.range(10), tmp_path / "t")
     assert (stored(tmp_path / "t").num_rows, shapes) == (10, [False])
-    current(spark).bridge.writes_columns = True  # for the fixture
