@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from pathlib import Path
-from tempfile import gettempdir
 
 import lance
 import pytest
@@ -46,21 +45,25 @@ TYPES = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(spark):
+def nothing_is_left(spark, tmp_path_factory):
     """Sockets and threads of writes are gone at the end, also of those that failed."""
     register(spark)
     assert current(spark).bridge.writes_columns
-    before = sockets()
+    system = spark._jvm.java.lang.System
+    before = system.getProperty("java.io.tmpdir")
+    place = tmp_path_factory.mktemp("s")  # of its own: other tests run at the same time
+    system.setProperty("java.io.tmpdir", str(place))
     yield
+    system.setProperty("java.io.tmpdir", before)
     unregister(spark)
     deadline = time.monotonic() + 15
-    while (writers(spark) or sockets() - before) and time.monotonic() < deadline:
+    while (writers(spark) or sockets(place)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert (writers(spark), sockets() - before) == ([], set())
+    assert (writers(spark), sockets(place)) == ([], [])
 
 
-def sockets():
-    return set(Path(gettempdir()).glob("lance-????????-????-*"))
+def sockets(place):
+    return [*place.glob("lance-*")]
 
 
 def writers(spark):
