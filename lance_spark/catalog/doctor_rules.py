@@ -88,7 +88,7 @@ def _of_row(entry: Entry, kinds: Mapping[str, str], namespaces: Collection[str])
     if not is_sound(entry.object_id):
         yield Finding(ODD_NAME, entry.object_id, "New objects cannot have such a name; rename it.")
     if entry.is_table and not is_inside(entry.location):
-        yield Finding(OUTSIDE, entry.object_id, f"'{entry.location}' is not a path below the root; never touched.")
+        yield Finding(OUTSIDE, entry.object_id, f"'{entry.location}' is not below the root; it is never touched.")
 
 
 def dead_rows(entries: Collection[Entry], states: Mapping[str, bool]) -> Iterator[Finding]:

@@ -303,8 +303,8 @@ def alter_root_properties(manifest: DatasetLocation, put: dict[str, str], unset:
 def commit(snapshot: CatalogVersion, operation: Any, added: list[Any], doing: str) -> None:
     """Commit on exactly this version. Without retries, both kinds of operation are refused after any other commit.
 
-    This fails if a cleanup removed the other commit: pylance does not look at it, and writes an overwrite in its place,
-    below the newest version, where it is never seen.
+    That protection fails if a cleanup removed the other commit: pylance does not look at it, and writes an overwrite in
+    its place, below the newest version, where it is never seen.
     """
     import lance
 

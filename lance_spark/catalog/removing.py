@@ -216,7 +216,7 @@ def shows_in_v1(catalog: Catalog, directory: str) -> bool:
 
 
 def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: str) -> Removed:
-    """It is first marked as deregistered: V1 no longer sees it, and no process takes its directory for free."""
+    """It is first marked as deregistered: V1 no longer sees it, and no process treats its directory as free."""
     hidden = hide(catalog, directory, "drop")
     if not hidden.mine and table.was_deregistered:  # an old mark does not mean that it is being dropped
         hidden = hidden.taken_over()

@@ -105,7 +105,7 @@ def _take_back(location: DatasetLocation, name: str, denied: PermissionDenied) -
     if denied.before_commit or refs.read_branch(location, name) is not None:
         return UNCHANGED
     files_of = f"files in {location.branch_uri(name)}"
-    return left_after(lambda: drop_files(location, name), files_of, f"whoever creates '{name}' next clears them")
+    return left_after(lambda: drop_files(location, name), files_of, f"creating '{name}' again removes them")
 
 
 def _check_one_start(location: DatasetLocation, name: str) -> None:

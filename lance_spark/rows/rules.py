@@ -320,7 +320,7 @@ class Fate(Enum):
     MOVED = "it was compacted"
     REWRITTEN = "values of its rows were changed"
     EXTENDED = "it got values of a new column"
-    GONE = "its rows were deleted or written anew"
+    GONE = "its rows were deleted or rewritten"
 
     @property
     def is_conflict(self) -> bool:
