@@ -366,7 +366,7 @@ def find_namespace(rows: Rows, identifier: Identifier, doing: str) -> Entry:
 def check_same(entry: Entry, location: str | None, doing: str) -> None:
     """Raise Conflict if a table is no longer in the directory where it was looked up."""
     if entry.location != location:
-        raise refusal(Conflict, doing, "it was moved or created again in the meantime", hint="Run it again.")
+        raise refusal(Conflict, doing, "it was moved or created again meanwhile", hint="Run it again.")
 
 
 # --- Directories of tables: recognizing those of V1, and naming those of V2 (specification "V1", "V2")

@@ -100,7 +100,7 @@ def check_new(identifier: Identifier, kind: str) -> None:
         length <= _LONGEST,
         kind,
         f"{identifier.name[:30]}...",
-        f"with its namespaces it would need a directory name of {length} bytes, {_LONGEST} fit",
+        f"with its namespaces it would need a directory name of {length} bytes, at most {_LONGEST} fit",
     )
 
 
@@ -193,7 +193,7 @@ _PATH_CHARACTERS = "/-._~!$&'()*+,;=:@"
 
 @dataclass(frozen=True)
 class Catalog:
-    """A directory of tables. Pickles, holds no open handle, and never shows a storage option's value."""
+    """A directory of tables. Can be pickled, holds no open handle, and never shows a storage option's value."""
 
     root: DatasetLocation
     """The catalog's directory."""

@@ -228,7 +228,7 @@ def fill_without_rows(staged: StagedTable, schema: pa.Schema, options: WriteOpti
     """
     doing = f"table '{staged.identifier}'"
     if not staged.is_new and find_latest(staged.location, None) is None:
-        raise refusal(Conflict, f"replace {doing}", "it has no data yet", "A job is writing it; or drop it.")
+        raise refusal(Conflict, f"replace {doing}", "it has no data yet", "A job is writing it: wait, or drop it.")
     try:
         write_without_rows(staged.location, None, schema, options, new=staged.is_new)
     except AlreadyExists:

@@ -79,7 +79,7 @@ class AlterResult(ShownInOneLine):
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         changed = ", ".join(shown(step.path) for step in self.plan.steps)
-        return ("version", str(self.version)), ("columns", changed or "nothing was to be changed")
+        return ("version", str(self.version)), ("columns", changed or "nothing to change")
 
 
 def alter_columns(

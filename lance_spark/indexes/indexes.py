@@ -232,7 +232,7 @@ def _optimization(look: Look, name: str) -> _Decision:
     there = look.indexes[find_index(look.indexes, name)]
     kind, column = described_kind(there[0].index_type), ", ".join(there[0].columns)
     if kind is None or len(there[0].columns) != 1:
-        left = "not a kind that is built here: pylance's optimize_indices() builds it"
+        left = "this package does not build this kind: use pylance's optimize_indices()"
         return _Decision(name, there[0].index_type, column, BuildPlan(frozenset()), {}, left=left)
     return _extended(look, _Decision(name, kind.name, column, plan_optimize(there, look.rows), {}), kind)
 

@@ -266,7 +266,7 @@ def index_ends(
 ) -> Mapping[str, list[IndexEnds]] | None:
     """The ends of each segment of the index on each column, from its statistics; None unless all have a sorted one."""
     dataset = open_pinned(location, pin)
-    with translated(location, "reading what indexes say of their values"):
+    with translated(location, "reading value ranges of indexes"):
         names = {
             index.field_names[0]: index.name
             for index in dataset.describe_indices()

@@ -492,7 +492,7 @@ def find_index(indexes: Mapping[str, Sequence[Segment]], name: str) -> str:
     hint = (
         f"There are {', '.join(indexes)}."
         if indexes
-        else hints.of("There are none; ", hints.create_index(), " makes one.")
+        else hints.of("The table has none; ", hints.create_index(), " creates one.")
     )
     raise NotFound(f"There is no index '{name}'.", hint=hint)
 

@@ -50,7 +50,7 @@ _ARGUMENTS = ("vector", "text", "column", "k", "filter", "columns", "where")
 _HINTS = {
     **dict.fromkeys(
         ("language", "base_tokenizer", "stem"),
-        "Text is cut into words as its index does: t.indexes.create(column, kind='inverted', ...).",
+        "The index defines how text is split into words: t.indexes.create(column, kind='inverted', ...).",
     ),
     **dict.fromkeys(("limit", "top_k", "topk", "n"), "The number of rows is k=10."),
     **dict.fromkeys(("query", "q"), "Give vector=[...], text='late storm', or both."),
