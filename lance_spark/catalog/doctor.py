@@ -1,4 +1,4 @@
-"""Examines a catalog, and mends what can be mended so that it could be undone."""
+"""Examines a catalog, and repairs the problems whose repair is reversible."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lance_spark.storage.files import THREADS
 
 
 def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE) -> tuple[Finding, ...]:
-    """Everything that is not as it should be, sorted. Changes nothing; directories younger than a day are left out."""
+    """All problems, sorted. Changes nothing; leaves out directories younger than a day."""
     findings: list[Finding] = []
     entries: Sequence[Entry] = ()
     snapshot = newest(catalog.manifest) if catalog.reads_manifest else None
@@ -58,7 +58,7 @@ def _orphan(orphan: Orphan) -> Finding:
 
 
 def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequence[str]) -> dict[str, bool]:
-    """Of each table's directory, whether it has files; those that lead out of the root are left out."""
+    """Whether each table's directory has files; leaves out directories outside the root."""
     locations = {entry.location for entry in entries if entry.is_table and entry.location and is_inside(entry.location)}
     direct = {location for location in locations if "/" not in location}
     there = direct & set(directories)
@@ -71,10 +71,10 @@ def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequenc
 
 
 def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Mend those findings that can be; returns them. Each is looked at again first, so that old findings do no harm.
+    """Repair the findings that can be repaired; returns them. Each is checked again first, so old findings do no harm.
 
-    Dead rows and rows of versions of a table that is gone are removed, missing namespaces and indexes are made, marks
-    that hide a registered table from V1 are taken away, and the primary key is marked.
+    Removes dead rows and rows of versions of dropped tables, creates missing namespaces and indexes, removes marks
+    that hide a registered table from V1, and marks the primary key.
     """
     chosen = [finding for finding in findings if finding.mendable]
     entries = read_rows(catalog.manifest, RowFilter(everything=True)).entries if chosen else ()

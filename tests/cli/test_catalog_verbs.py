@@ -152,7 +152,7 @@ def test_alter_sets_and_removes_properties(lake):
     assert catalog(lake, "alter", "", "-p", "site=nyc").code == 0
     for name, properties in (("ns1.ns2", {"team": "air"}), ("", {"site": "nyc"})):
         assert catalog(lake, "describe", name, "--json").json["properties"] == properties
-    assert "directory only" in catalog(lake, "alter", "trips", "-p", "a=b").error
+    assert "a directory has no properties" in catalog(lake, "alter", "trips", "-p", "a=b").error
 
 
 def test_rename_moves_a_row_or_the_files_as_well(lake):
@@ -271,13 +271,13 @@ WRONG = [
     (("create", "ns1..x"), 2, "is not a valid namespace name"),
     (("create", "../evil"), 2, "is not a valid namespace name"),
     (("create", "a$b", "--table"), 2, "it cannot contain '$'"),
-    (("create", "ns1"), 11, "there is a namespace of that name already"),
-    (("create", "trips"), 11, "there is a table of that name already"),
-    (("create", "ns1", "--table"), 11, "there is a namespace of that name already"),
-    (("create", "trips", "--table"), 11, "there is a table of that name already"),
+    (("create", "ns1"), 11, "a namespace of that name already exists"),
+    (("create", "trips"), 11, "a table of that name already exists"),
+    (("create", "ns1", "--table"), 11, "a namespace of that name already exists"),
+    (("create", "trips", "--table"), 11, "a table of that name already exists"),
     (("create", "no.x"), 10, "there is no namespace 'no'"),
     (("create", "no.x", "--table"), 10, "there is no namespace 'no'"),
-    (("--mode", "v1", "create", "ns9"), 3, "a catalog of directories (V1) has no such thing"),
+    (("--mode", "v1", "create", "ns9"), 3, "a catalog of directories (V1) does not support it"),
     (("alter", "ns1"), 2, "There is nothing to alter."),
     (("alter", "ns1", "-p", "a=b", "-u", "a"), 2, "cannot be set and removed at once"),
     (("ls", "no"), 10, "there is no such table or namespace"),
@@ -285,16 +285,16 @@ WRONG = [
     (("describe", "trip"), 10, "there is no such table or namespace"),
     (("describe", "no.x"), 10, "there is no such table or namespace"),
     (("rename", "no", "other"), 10, "there is no such table"),
-    (("rename", "trips", "ns1"), 11, "there is a namespace of that name already"),
+    (("rename", "trips", "ns1"), 11, "a namespace of that name already exists"),
     (("rename", "trips", "no.trips"), 10, "there is no namespace 'no'"),
-    (("rename", "trips", "trips"), 11, "it is called so already"),
+    (("rename", "trips", "trips"), 11, "it already has that name"),
     (("rename", "ns1", "ns2"), 10, "there is no such table"),
     (("rm", "no", "--yes"), 10, "there is no such table or namespace"),
     (("rm", "ns1", "--yes"), 3, "it is not empty"),
     (("rm", "trips", "--cascade", "--yes"), 2, "--cascade is for namespaces"),
     (("rm", ""), 3, "the root cannot be dropped"),
     (("register", "ns1.x", "nowhere"), 10, "there is no table at 'nowhere'"),
-    (("register", "ns1.x", "../elsewhere"), 2, "is no path below the catalog"),
+    (("register", "ns1.x", "../elsewhere"), 2, "is not a path below the catalog"),
     (("register", "trips", "trips.lance", "-p", "a"), 2, "-p takes KEY=VALUE."),
     (("deregister", "ns1"), 10, "there is no such table"),
     (("--mode", "v1", "migrate"), 2, "A migration is from V1 to V2"),

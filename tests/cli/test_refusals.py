@@ -55,7 +55,7 @@ WRONG = [
     (("branch", "-d", "exq"), 10, "There is no branch 'exq'."),
     (("branch", "-d", "main", "--yes"), 3, "it is the dataset"),
     (("branch", "-m", "main", "trunk"), 3, "Branch 'main' cannot be renamed"),
-    (("branch", "-m", "exp", "other"), 3, "2 of its versions were written to it"),
+    (("branch", "-m", "exp", "other"), 3, "it has 2 versions of its own"),
     (("branch", "-m", "idle", "exp"), 11, "Branch 'exp' already exists."),
     (("branch", "-m", "idle", "a..b"), 2, "'a..b' is not a valid branch name"),
     (("switch", "exq"), 10, "There is no branch or tag 'exq'."),
@@ -135,7 +135,7 @@ HINTS = [
     (("switch", "v1"), "Start a branch there: lance-git checkout -b NAME v1."),
     (("tag", "v1", "exp"), "Move it: lance-git tag -f v1 exp@5."),
     (("restore", "exp@4"), "A restore stays on its branch: lance-git switch exp first."),
-    (("branch", "-m", "exp", "other"), "Make a branch on top of it: lance-git branch other exp."),
+    (("branch", "-m", "exp", "other"), "Create a branch on top of it: lance-git branch other exp."),
     (("remote", "add", "origin", "s3://a:b@c/d"), "they come from the environment, or from --storage KEY=VALUE"),
     (("gc", "--nope"), "lance-git gc --help shows what can be typed."),
 ]
@@ -277,7 +277,7 @@ def test_the_tag_of_a_stream_goes_by_force_alone_and_is_not_meant_by_another_nam
     assert "stream-" not in call(flights, "log").out
     done = call(flights, "tag", "-d", "stream-3f0c", "--yes")
     assert done.code == 3
-    assert "a streaming query goes on from it" in done.error
+    assert "a streaming query continues from it" in done.error
     assert "hint: Once that query is over: lance-git tag -d stream-3f0c -f." in done.error
     assert "stream-" not in call(flights, "branch", "new", "team").error
     assert "Did you mean 'stream-3f0c'?" in call(flights, "branch", "new", "stream-3f0d").error
@@ -287,8 +287,8 @@ def test_the_tag_of_a_stream_goes_by_force_alone_and_is_not_meant_by_another_nam
 def test_hints_are_in_the_language_of_the_shell(flights):
     call(flights, "branch", "--alter", "exp", "--protected")
     done = call(flights, "branch", "-d", "exp", "--yes")
-    assert done.error.splitlines()[-1] == "hint: If it has to go: lance-git branch --alter exp --no-protected."
+    assert done.error.splitlines()[-1] == "hint: To delete it anyway: lance-git branch --alter exp --no-protected."
     table = LanceTable.for_path(None, str(flights))
     with pytest.raises(Refused) as caught:
         table.branches.delete("exp")
-    assert str(caught.value).endswith("hint: If it has to go: t.branches.alter('exp', protected=False).")
+    assert str(caught.value).endswith("hint: To delete it anyway: t.branches.alter('exp', protected=False).")

@@ -43,7 +43,7 @@ def test_a_failed_job_and_a_dropped_table_leave_nothing(catalog, client, bucket)
         assert (table_exists(catalog, name), left(client, bucket)) == (False, set())
         job = prepare(catalog, name, [1])
         drop_table(catalog, name)
-        with pytest.raises(Conflict, match="while it was written"):
+        with pytest.raises(Conflict, match="during the write"):
             finish(*job)
         assert (table_exists(catalog, name), left(client, bucket)) == (False, set())
 

@@ -194,7 +194,7 @@ def test_if_others_commit_again_and_again_it_is_a_conflict(catalog, monkeypatch)
 
     monkeypatch.setattr(manifest_lance, "commit", disturb)
     monkeypatch.setattr(manifest_lance, "_ATTEMPTS", 3)
-    with pytest.raises(Conflict, match="Cannot create namespace 'mine': others changed the catalog again and again"):
+    with pytest.raises(Conflict, match="Cannot create namespace 'mine': others kept changing the catalog"):
         create_namespace(catalog, "mine")
 
 

@@ -213,7 +213,7 @@ def test_a_table_that_somebody_else_declared_gets_its_data_and_stays_when_that_f
         ("t", {"branch": "exp", "create_branch": True}, NotFound, "no such table"),
         ("a$b", {}, InvalidName, "cannot contain"),
         ("", {}, InvalidName, "empty"),
-        ("t", {"catalog_mode": "v3"}, InvalidOption, "no mode"),
+        ("t", {"catalog_mode": "v3"}, InvalidOption, "not a mode"),
         ("t", {"max_rows": 1}, InvalidOption, "max_rows_per_file"),
     ],
     ids=str,
@@ -237,7 +237,7 @@ def test_a_new_table_may_be_asked_for_at_a_path_as_well(tmp_path):
     given = {"path": str(tmp_path / "t.lance"), "create_table": "true"}
     job = begin(plan_write(given, numbers(1).schema, overwrite=False))
     assert finish(job, write_rows(job, numbers(1).to_batches())) == 1
-    with pytest.raises(AlreadyExists, match="There is a dataset"):
+    with pytest.raises(AlreadyExists, match="A dataset already exists"):
         plan_write(given, numbers(1).schema, overwrite=True)
 
 

@@ -103,7 +103,7 @@ def test_a_conflict_deletes_the_files(location, branch):
     before, change = contents(location.uri), written(location, branch, ROWS)
     lance.dataset(location.branch_uri(branch)).delete("id = 14")
     theirs = rows_of(location, branch)
-    with pytest.raises(Conflict, match="does not combine") as caught:
+    with pytest.raises(Conflict, match="cannot be combined") as caught:
         finish(change)
     assert "retries" in caught.value.hint
     new = [path for path in written_since(before, location.uri) if "data/" in path or "_deletions" in path]
