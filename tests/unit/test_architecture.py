@@ -272,9 +272,9 @@ def test_documents_that_the_code_cites_are_in_the_repository():
 
 
 def test_the_walks_for_newcomers_lead_through_files_that_are_there():
-    text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Two walks\n")[2].partition("\n## ")[0]
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Three walks\n")[2].partition("\n## ")[0]
     walks = text.split("\n### ")[1:]
-    assert len(walks) == 2
+    assert len(walks) == 3
     for walk in walks:
         steps = re.findall(r"^\d\. `([^`]+)`: (.+?)(?=^\d\. |\n\n|\Z)", walk, re.MULTILINE | re.DOTALL)
         assert 2 <= len(steps) <= 5
