@@ -88,7 +88,7 @@ def test_two_people_and_one_remote(flights, tmp_path):
     refused = run(bob, "push")
     assert refused.code == 3
     assert refused.error.splitlines() == [
-        "error: origin has versions of 'exp' that are not in yours: this push is no fast-forward.",
+        "error: origin has versions of 'exp' that yours lacks, so this push is not a fast-forward.",
         "hint: Run lance-git pull origin exp, then push again.",
     ]
     assert rows(flights, "exp") == [10, 20, 31, 32, 100]

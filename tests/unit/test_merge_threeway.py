@@ -302,7 +302,7 @@ def test_nothing_stands_against_a_fast_forward():
 
 
 REPLACED = "replaced the whole table"
-LOST = "has none of its files any more"
+LOST = "no longer has any of its files"
 PICK = Step(2, "Update", brings=True)
 PICKED = "rows that were picked"
 WHOLE = [
