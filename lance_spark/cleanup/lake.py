@@ -86,7 +86,7 @@ def find_tables(catalog: Catalog, namespace: Name = "") -> Lake:
             tables[item.path] = FleetTable(name, catalog.at(item.path))
     directories, _ = list_root(catalog.root)
     if not directories:
-        raise NotFound(f"{catalog.uri} is empty or does not exist.", hint="Check the catalog's path.")
+        raise NotFound(f"There is nothing in {catalog.uri}.", hint="Check the catalog's path.")
     others = [name for name in directories if name not in tables and name != MANIFEST]
     readers = [
         FleetTable(f"the directory {name}", catalog.at(name), is_cleaned=False) for name in others if is_inside(name)

@@ -96,8 +96,8 @@ def test_a_trial_makes_nothing(tmp_path):
 
 
 WRONG = [
-    (("old.lance", "--from", "twice.csv"), 11, "There is a dataset at"),
-    (("plain.lance", "--from", "note.txt"), 11, "There is a dataset at"),
+    (("old.lance", "--from", "twice.csv"), 11, "with its own columns already exists"),
+    (("plain.lance", "--from", "note.txt"), 11, "with its own columns already exists"),
     (("plain.lance", "old.lance"), 11, "There is a workspace in"),
     (("new.lance", "old.lance"), 11, "There is a workspace in"),
     (("plain.lance/data",), 3, "is inside the dataset"),
