@@ -406,7 +406,7 @@ def look(
         if not versions[name]:
             if name is None:
                 raise NotFound(
-                    f"No Lance dataset exists at {remote.uri}.",
+                    f"There is no Lance dataset at {remote.uri}.",
                     hint=hints.of("Check the place of the remote; if it was moved: ", hints.set_url("NAME"), "."),
                 )
             raise CorruptData(f"Branch '{name}' of {remote.uri} has no versions.")

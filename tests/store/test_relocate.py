@@ -255,7 +255,7 @@ def test_what_only_pylance_can_restore_is_not_brought_back_from_nowhere(uri):
     moved = move(uri)
     relocate(locate(moved))
     before = contents(moved)
-    with pytest.raises(Refused, match="which is not there"):
+    with pytest.raises(Refused, match="which does not exist"):
         restore(locate(moved), PinnedVersion("exp", version), LocalRunner())
     assert contents(moved) == before
 

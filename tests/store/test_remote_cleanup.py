@@ -123,7 +123,7 @@ def test_after_pylances_cleanup_of_a_clone_everything_is_there_or_it_says_what_i
     before = every_branch(local)
     pylances(local)
     assert every_branch(local) == before
-    assert "not there any more" in refused(Refused, lambda: pulled(local, source), source, local)
+    assert "no longer exists" in refused(Refused, lambda: pulled(local, source), source, local)
     appended(head(source))
     fetched(local, source)
     assert_follows(local, source)
