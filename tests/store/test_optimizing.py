@@ -340,7 +340,7 @@ def test_fewer_rows_than_there_were_are_never_committed(flat, monkeypatch):
 
     monkeypatch.setattr(compaction, "_new_fragments", short)
     before = lance.dataset(flat.uri).version
-    with pytest.raises(CorruptData, match="in place of 80"):
+    with pytest.raises(CorruptData, match="instead of 80"):
         compact(flat)
     assert lance.dataset(flat.uri).version == before
 

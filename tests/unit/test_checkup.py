@@ -262,7 +262,7 @@ PLANS = {
         {"lines": (line(),)},
         True,
         [LeaveOut(None, 7, None, (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
-        ["named by tag v1 all the same"],
+        ["still named by tag v1"],
     ),
     "an index": (
         [BAD_INDEX],
