@@ -347,13 +347,13 @@ class RepairResult(Shown):
     def summary(self) -> str:
         """A one-line summary."""
         done = sum(outcome.state == DONE for outcome in self.outcomes)
-        told = f"{done} of {counted(len(self.outcomes), 'step')} {'taken back' if self.undone else 'done'}"
-        return f"{told}; take it back: --undo {self.record}" if self.record and not self.undone else told
+        told = f"{done} of {counted(len(self.outcomes), 'step')} {'undone' if self.undone else 'done'}"
+        return f"{told}; to undo it: --undo {self.record}" if self.record and not self.undone else told
 
     def grid(self) -> Grid:
         """The steps."""
         rows = tuple((outcome.state, outcome.step, outcome.why) for outcome in self.outcomes)
-        return Grid(("", "step", "why not"), rows, title="Taken back" if self.undone else "Repaired")
+        return Grid(("", "step", "why not"), rows, title="Undone" if self.undone else "Repaired")
 
     def __str__(self) -> str:
         """The table and the summary."""

@@ -146,7 +146,7 @@ def test_a_check_repairs_and_takes_it_back(tmp_path, capsys):
     assert "exp" in lance.dataset(str(uri)).branches.list()
     capsys.readouterr()
     assert fsck.main([str(uri), "--undo", "last"]) == 0
-    assert "1 of 1 step taken back" in capsys.readouterr().out
+    assert "1 of 1 step undone" in capsys.readouterr().out
     assert file.read_bytes() == b"{"
     for wrong in ([], [str(uri), "--catalog", str(tmp_path)], [str(uri), "--execute"], ["--catalog", "x", "--repair"]):
         assert fsck.main(wrong) == 2

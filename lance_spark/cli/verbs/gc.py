@@ -1,4 +1,4 @@
-"""``lance-git gc``: remove old versions, and files that nothing needs."""
+"""``lance-git gc``: removes old versions, and files that nothing needs."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 @click.option(
     "--commit-window",
     metavar="SPAN",
-    help="Versions this young stay: at least the longest job that commits.  [default: 1d]",
+    help="Keep versions this young: at least the longest job that commits.  [default: 1d]",
 )
 @click.option("--undo-window", metavar="SPAN", help="How long reflog's versions can be restored.  [default: 7d]")
 @click.option("--policy", type=click.File(encoding="utf-8"), metavar="FILE", help="A policy as TOML.")
 @click.option(
-    "--branch", "branches", multiple=True, metavar="NAME", help="Clean this branch, or those of a pattern, alone."
+    "--branch", "branches", multiple=True, metavar="NAME", help="Clean only this branch, or those of a pattern."
 )
-@click.option("--known-base", multiple=True, metavar="URI", help="A base path, with all below it, to ignore.")
-@click.option("--execute", is_flag=True, help="Delete; without, only say what would go.")
+@click.option("--known-base", multiple=True, metavar="URI", help="A base path to ignore, with everything below it.")
+@click.option("--execute", is_flag=True, help="Delete; without it, only show what would be deleted.")
 @dry_run_option
 @yes_option
 @click.pass_obj
 def command(session: Session, /, execute: bool, dry_run: bool, yes: bool, **given: Any) -> int:
     """Remove old versions, and files nothing needs.
 
-    Works on main and all branches, or with --branch on some, and then writes nowhere else. Only says what would go,
-    unless --execute is given. Kept: the newest version of every branch, those of the last day, tagged versions, the
-    versions branches were made from, and what clones need.
+    Works on main and all branches, or with --branch on some; then it writes nowhere else. Only shows what would be
+    deleted, unless --execute is given. Kept: the newest version of every branch, versions of the last day, tagged
+    versions, versions that branches were created from, and what clones need.
     """
     from lance_spark.cleanup.cleanup import plan_cleanup
     from lance_spark.core.show import readable
 
     if execute and dry_run:
-        raise InvalidOption("--execute and --dry-run do not go together.")
+        raise InvalidOption("--execute and --dry-run cannot be combined.")
     plan = plan_cleanup(session.location, _policy(**given), session.engine, time.time_ns())
     planned = plan.report()
     if not execute:
