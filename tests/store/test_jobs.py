@@ -78,7 +78,7 @@ def test_cleanup_of_some_branches_leaves_main_and_the_others_as_they_are(lake, c
     ("arguments", "code", "words"),
     [
         ([], 2, "No dataset was named."),
-        (["x.lance", "--catalog", "lake"], 2, "A dataset and --catalog do not go together."),
+        (["x.lance", "--catalog", "lake"], 2, "A dataset and --catalog cannot be combined."),
         (["--catalog", "lake", "--version", "3"], 2, "--version does not go with --catalog."),
         (["--catalog", "lake", "--plan-dir", "p"], 2, "--plan-dir does not go with --catalog."),
         (["x.lance", "--catalog-mode", "v1"], 2, "--catalog-mode does not go with a single dataset."),
