@@ -68,9 +68,7 @@ def read_document(directory: DatasetLocation) -> dict[str, Any]:
     """The document of a stored plan. Raises NotFound if there is none, CorruptData for an unreadable one."""
     document = _document(directory)
     if document is None:
-        raise NotFound(
-            f"{directory.uri} has no cleanup plan.", hint=hints.of("Make one: ", hints.STORE_PLAN, ".")
-        )
+        raise NotFound(f"{directory.uri} has no cleanup plan.", hint=hints.of("Make one: ", hints.STORE_PLAN, "."))
     return document
 
 

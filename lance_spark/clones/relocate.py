@@ -91,9 +91,7 @@ def _move(location: DatasetLocation, old: str | None, new: str | None) -> Move |
         return None
     move = Move(locate(old).uri, location.uri if new is None else locate_typed(new).uri)
     if is_within(move.old, location.uri):
-        raise InvalidOption(
-            f"{move.old} is this dataset's own place.", hint="Name the former place of the files."
-        )
+        raise InvalidOption(f"{move.old} is this dataset's own place.", hint="Name the former place of the files.")
     if move.old == move.new:
         raise InvalidOption(f"{move.old} would be replaced by itself.")
     return move
@@ -188,8 +186,8 @@ def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[B
     paths = sorted({base.path for base in bases if base.moves})
     if paths:
         yield (
-                f"The lists of base paths keep {', '.join(paths)} forever. Once that place is gone, tell cleanups that "
-                "it is known (known_bases, --known-base)."
+            f"The lists of base paths keep {', '.join(paths)} forever. Once that place is gone, tell cleanups that "
+            "it is known (known_bases, --known-base)."
         )
     for old in sorted(former) if paths else ():
         for clone in sorted(set(recorded_clones(location).values())):

@@ -559,9 +559,7 @@ class StepContext:
         """The newest version of a branch. Raises Conflict if it is neither the planned one nor from this repair."""
         head = pin_latest(self.location, branch)
         if head.version not in (version, self.made.get(branch)):
-            raise Conflict(
-                f"'{branch or MAIN}' now has version {head.version}: check it again.", hint="Run it again."
-            )
+            raise Conflict(f"'{branch or MAIN}' now has version {head.version}: check it again.", hint="Run it again.")
         return head
 
 

@@ -616,9 +616,7 @@ def restored_tag(evidence: TagEvidence, size: int) -> RestoredRef | str:
         if found:
             content[key] = found[1]
     content |= {"manifestSize": _number({}, text, "manifestSize") or size, "metadata": {}}
-    return RestoredRef(
-        json.dumps(content, indent=2), "what is left of the file; any metadata is lost"
-    )
+    return RestoredRef(json.dumps(content, indent=2), "what is left of the file; any metadata is lost")
 
 
 def tagged(remains: bytes) -> tuple[str | None, int] | None:

@@ -477,6 +477,4 @@ def check_supported(sides: Sides, change: MergeChange) -> None:
     if stable != sides.theirs.contents.has_stable_row_ids:
         raise NotCommittable(f"Only one of {sides.ours.pin} and {sides.theirs.pin} has stable row ids.")
     if stable and any(not fragment.row_ids for fragment in change.added):
-        raise NotCommittable(
-            "The row ids of new rows are in separate files, which this release cannot take over."
-        )
+        raise NotCommittable("The row ids of new rows are in separate files, which this release cannot take over.")

@@ -536,7 +536,7 @@ def _lacks(now: Contents, known: Iterable[IndexSegment], plan: ReplayPlan) -> bo
 
 
 def _made(theirs: DatasetLocation, plan: ReplayPlan) -> dict[str, Any]:
-    """pylance's descriptions of indexes made since the base, from the transactions that made them."""
+    """Descriptions by pylance of indexes made since the base, from the transactions that made them."""
     dataset = open_pinned(theirs, plan.sides.theirs.pin)
     made = {}
     for step in plan.sides.their_steps.all:

@@ -436,9 +436,7 @@ def _plan(
 
 def _check_supported(counts_rows: bool, schema: pa.Schema) -> None:
     if not counts_rows:
-        raise Refused(
-            "Tables in the oldest file format cannot be sorted.", hint="Write it to a new table."
-        )
+        raise Refused("Tables in the oldest file format cannot be sorted.", hint="Write it to a new table.")
     blobs = [field.name for field in schema if is_blob(field)]
     if blobs:
         raise Refused(

@@ -255,9 +255,9 @@ def _rows_of(location: DatasetLocation, batch: Batch, look: BranchLook, twice: t
     added = noted.added if noted is not None and is_noted else _added(location, batch.branch, second)
     if added is None or not frozenset(added) <= _fragments(location, batch.branch, look.newest):
         raise Refused(
-                f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
-                "drivers ran the query at the same time. Its rows were changed since.",
-                hint=f"Delete the rows of version {second} by hand, and let only one driver run the query.",
+            f"A batch of query {batch.query} is in twice, in version {first} and {second} of {batch.uri}: two "
+            "drivers ran the query at the same time. Its rows were changed since.",
+            hint=f"Delete the rows of version {second} by hand, and let only one driver run the query.",
         )
     return sorted(added)
 

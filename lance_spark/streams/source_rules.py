@@ -272,8 +272,7 @@ def refusal(pin: PinnedVersion, operation: str | None, merged: PinnedVersion | N
     told = f" ({operation})" if operation else ""
     return Refused(
         f"Version {pin} {words}{told}, but this stream gives appended rows only. Everything before it was given.",
-        hint=f"{skip}To see each change, start another query, with its own checkpoint and "
-        "option('changes', 'true').",
+        hint=f"{skip}To see each change, start another query, with its own checkpoint and option('changes', 'true').",
     )
 
 

@@ -281,7 +281,7 @@ def _delete(session: Session, asked: BranchArguments, name: str) -> None:
 
     branch = table.branches[name]
     follows = read_follows(branch)
-        # A fetch creates a following branch again under the same name, so nothing needs to be restored.
+    # A fetch creates a following branch again under the same name, so nothing needs to be restored.
     keeps = follows is None and not asked.purge
     own = own_files(session.location, table.branches)[name]
     written = max(0, len(own.versions) - 1)
