@@ -201,7 +201,7 @@ def _batches(rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
 
 
 def leftover_marks(keys: pa.Array, locals_: pa.Array) -> pa.RecordBatch:
-    """Marks for files of which an unfinished run proved that only removed versions name them."""
+    """Marks for files that only removed versions name, as an unfinished run proved."""
     count = len(keys)
     nothing = [pa.nulls(count, field.type) for field in list(MARKS)[5:]]
     zeros = pa.array([0] * count, pa.int32())

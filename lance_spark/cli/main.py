@@ -96,7 +96,7 @@ class _Place(click.Path):
     words=WORDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=f"\b\nA REF is a branch, a tag, branch@7, @7, main~2 or HEAD; heads/NAME and tags/NAME say which.\n\n"
+    epilog=f"\b\nA REF is a branch, a tag, branch@7, @7, main~2 or HEAD; heads/NAME and tags/NAME are explicit.\n\n"
     f"\b\nExit codes:\n{exit_codes_text(_PARTLY)}",
 )
 @click.option("-C", "place", type=_Place(), metavar="DIR|URI", help="Run in this directory, or on this dataset.")

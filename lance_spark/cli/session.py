@@ -149,9 +149,11 @@ def tag_options(function: AnyCallable) -> AnyCallable:
     )(function)
     function = click.option("--owner", metavar="TEXT", help="The person to ask about it.")(function)
     function = click.option(
-        "--expire-after", metavar="SPAN", help="How long after its creation or move expire-refs takes it, such as 30d."
+        "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last move, such as 30d."
     )(function)
-    return click.option("--alter", metavar="NAME", help="Change the settings of a tag: the next three.")(function)
+    return click.option("--alter", metavar="NAME", help="Change a tag's settings with the next three options.")(
+        function
+    )
 
 
 def branch_options(function: AnyCallable) -> AnyCallable:
@@ -167,9 +169,9 @@ def branch_options(function: AnyCallable) -> AnyCallable:
         "--retain-versions", type=click.IntRange(min=1), metavar="N", help="How many versions every cleanup keeps."
     )(function)
     function = click.option(
-        "--expire-after", metavar="SPAN", help="How long after its last commit expire-refs deletes it, such as 30d."
+        "--expire-after", metavar="SPAN", help="Time until expire-refs takes it, from its last commit, such as 30d."
     )(function)
-    return click.option("--alter", metavar="NAME", help="Change the settings of a branch: those below, or --unset.")(
+    return click.option("--alter", metavar="NAME", help="Change the settings of a branch with the options below.")(
         function
     )
 
@@ -249,7 +251,7 @@ def _absent(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
 def _unknown_place(session: Session, name: str, known: Mapping[str, str]) -> NotFound:
     remote, _, branch = name.partition("/")
     if remote in known:
-        return NotFound(f"There is no remote '{name}'.", hint=f"Write a blank between the two: {remote} {branch}.")
+        return NotFound(f"There is no remote '{name}'.", hint=f"Put a space between the two: {remote} {branch}.")
     return NotFound(f"No remote of this dataset is at '{name}'.", hint=_how_to_add(session))
 
 

@@ -22,7 +22,7 @@ from lance_spark.format.versions import Root
 
 OK = "ok"
 OLD = "old place"
-"""All files are here as well: this dataset's former place, or one that the user named."""
+"""All files are also here: this is a former place of the dataset, or the user named it."""
 RELATIVE = "relative"
 """A path relative to the reader's current directory; all files are here."""
 MISPLACED = "misplaced index"

@@ -68,7 +68,7 @@ class StorageReport(Shown):
     def freed_by(self, *names: str) -> int:
         """Bytes freed by deleting several branches, tags or clones, once a cleanup has removed what nothing needs.
 
-        That may be more than the sum over each of them: what only they share goes as well. Raises NotFound.
+        This can exceed the sum over each of them, as it includes the files that only they share. Raises NotFound.
         """
         records = [self.ref(name) for name in names]
         kinds = {(record.kind, record.ref) for record in records}

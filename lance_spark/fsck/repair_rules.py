@@ -156,7 +156,7 @@ class _Planner:
         return None if made in self._facts.branches else made
 
     def _made(self, line: LineFacts) -> str:
-        """The branch for a version: the one in which indexes are mended, if they are."""
+        """The branch for a version: the version with mended indexes, if any."""
         return f"{PREFIX}{line.branch or MAIN}-{line.version + (bool(line.segments) and not line.closed)}"
 
     def beyond(self, steps: Sequence[Step]) -> Iterator[Beyond]:

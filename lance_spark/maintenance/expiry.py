@@ -75,7 +75,7 @@ def carry_out(location: DatasetLocation, plan: ExpiryPlan, now: datetime) -> Exp
     if not (plan.expired or plan.to_warn):
         prune(location, now, plan.options.undo_window)  # every survey reads all records: they must not pile up
         return ExpiryReport(plan, ())
-    # Use the time of the plan: nobody has reviewed what expired since then.
+    # Use the time of the plan: what expired since then was not reviewed.
     fresh = {entry.key: entry for entry in plan_expiry(location, min(now, plan.now), plan.options).entries}
     outcomes = [_warn(location, entry, fresh.get(entry.key), now) for entry in plan.to_warn]
     outcomes += [_delete(location, entry, fresh.get(entry.key)) for entry in plan.expired]

@@ -248,7 +248,7 @@ def _chart(report: MaintenanceReport) -> str:
     drawn = svg(report.tables, report.executed)
     if not drawn:
         return ""
-    freed = "what went of it" if report.executed else "what would go of it"
+    freed = "the part that was freed" if report.executed else "the part that would be freed"
     return (
         "<h2>Bytes by kind of file</h2>"
         f'<p class="faint">The upper bar is what a table owned before the cleanup, the lower one {freed}.</p>'
@@ -494,7 +494,7 @@ _OF_TABLES: tuple[tuple[str, str, Callable[[_Table], Iterator[_Sample]]], ...] =
     ("table_steps", "Steps of the last maintenance by state.", _Table.states),
     (
         "table_runs_left",
-        "Runs in a row in which time did not allow every step of a table.",
+        "Runs in a row that had no time for every step of a table.",
         lambda table: table.one(table.known.left),
     ),
     ("table_checked_timestamp_seconds", "When a table was last checked.", _Table.checked),

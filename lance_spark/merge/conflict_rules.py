@@ -233,7 +233,7 @@ class _Meeting:
 
     @cached_property
     def decisions(self) -> list[Decision]:
-        """What the matrix says."""
+        """The decisions of the matrix."""
         sides = self.sides
         versions = _Versions(self.base, self.ours, self.theirs, sides.base_ours.live, sides.ours, sides.theirs)
         return decide(FRAGMENTS, self.kinds_of_theirs, versions.kinds(sides.our_steps))
@@ -350,7 +350,7 @@ def _written(base: Fragment, side: Fragment) -> dict[int, str]:
 # Pure.
 
 BROUGHT_BEFORE = (
-    "rows that one side compacted are in the other one already, and no version says which merge brought them"
+    "rows that one side compacted are already in the other one, and no version records which merge brought them"
 )
 TAKEN_BEFORE = "rows that were picked, reverted or restored may be on both sides under other names"
 

@@ -132,8 +132,8 @@ def _free_name(root: Root, file: DataFile, theirs: Snapshot) -> str:
     """A name that no file of ours has. A file named by hand may be replaced by one of the same name and size.
 
     If the copy kept that name, it would be taken for the newer file, or be overwritten while older versions read it. So
-    the name includes the time of the version. Every attempt makes the same name, so a killed merge continues where it
-    stopped.
+    the name includes the time of the version. Every attempt makes the same name, so that an interrupted merge
+    continues where it stopped.
     """
     if is_generated(file.path):
         return file.path

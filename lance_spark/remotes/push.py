@@ -87,7 +87,7 @@ def push(
     result = _bring(local, remote, branch, options, engine)
     if not options.dry_run:
         if result.version is not None or result.indexes_carried:
-            # The trace lets the next fetch find this push as well, so a crash here loses nothing.
+            # The next fetch would also find this push by its trace, so a crash here loses nothing.
             fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
         tell(local, remote, branch)
     return PushResult(

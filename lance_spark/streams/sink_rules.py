@@ -104,7 +104,7 @@ def decide(batch: Batch, look: BranchLook) -> BatchDecision:
 
 
 def doubled(look: BranchLook, query: str) -> tuple[int, int] | None:
-    """Two versions, of which the second repeats a batch that was in with the first; None if there are none.
+    """A version and a later one that repeats a batch of it; None if no batch is repeated.
 
     Two drivers ran the query at the same time. Batches that were taken back do not count.
     """

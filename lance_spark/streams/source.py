@@ -452,7 +452,7 @@ class StreamLine:
         if head.version != pin.version:
             raise CorruptData(
                 f"The manifest of version {pin} of {self.location.uri} holds version {head.version}.",
-                hint=hints.of(hints.FSCK, " says more."),
+                hint=hints.of(hints.FSCK, " shows details."),
             )
         stamped = PinnedVersion(pin.branch, pin.version, head.timestamp_ns)
         found = LineVersion(stamped, content, transaction_of(self.location, pin.branch, content))

@@ -542,7 +542,7 @@ def test_which_remote_is_meant(flights, ada, tmp_path):
     assert call(tmp_path, "--dataset", "ada", "push").code == 0
     for arguments, code, said in (
         (("fetch", "exp"), 10, "Name the remote first: origin exp."),
-        (("fetch", "origin/exp"), 10, "Write a blank between the two: origin exp."),
+        (("fetch", "origin/exp"), 10, "Put a space between the two: origin exp."),
         (("fetch", "orign"), 10, "Remotes here: origin."),
         (("fetch", "../other.lance"), 10, "Add one with: lance-git remote add NAME URI."),
         (("fetch", "origin", "nope"), 10, "There is no branch 'nope'."),

@@ -312,7 +312,7 @@ def _rename(session: Session, asked: BranchArguments, old: str, new: str) -> Non
     branch = None if old == MAIN else find_branch(session.location, old)
     follows = None if branch is None else read_follows(branch)
     if follows is not None:
-        raise follower_refused(follows, "its name says which")
+        raise follower_refused(follows, "its name shows which")
     if asked.dry_run:
         check_rename(session.location, old, new)
     else:
