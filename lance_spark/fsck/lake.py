@@ -1,4 +1,4 @@
-"""Checks a catalog: its own rows and directories, and each of its tables; many tables side by side."""
+"""Checks a catalog: its own rows and directories, and its tables side by side."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CheckTask:
 
 
 def fsck_catalog(catalog: Catalog, options: FsckOptions, engine: Engine, now: datetime) -> CatalogFsckReport:
-    """Check all tables of a catalog, and the catalog itself. Nothing is changed.
+    """Check all tables of a catalog, and the catalog itself. Changes nothing.
 
     A table that cannot be checked is a row of the report. A declared table, which has no data yet, is left out. Raises
     only if the catalog itself cannot be read.

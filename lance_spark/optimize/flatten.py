@@ -1,4 +1,4 @@
-"""Makes a branch or clone depend on no other place: its newest version names only files of its own."""
+"""Flattening: makes a branch or clone independent of other places by copying its files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MESSAGE = "Flatten"
 
 
 def flatten(location: DatasetLocation, branch: str | None, engine: Engine) -> FlattenResult:
-    """Copy all files that a branch (None for main) has in other places, and read the copies: up to two versions.
+    """Copy all files that a branch (None for main) reads from other places, and read the copies: up to two versions.
 
-    Indexes come first, so that each version is sound. A call that was killed is made again, and uses its copies.
+    Indexes come first, so that each version is sound. After a crash, call it again: it reuses its copies.
     Raises Refused for files that were named by hand, CorruptData for an index without files, NotFound, Conflict.
     """
     check_mergeable(location, branch)
@@ -61,7 +61,7 @@ def _inherited(head: Head) -> list[IndexRecord]:
 
 
 def _commit(location: DatasetLocation, head: Head, indexes: list[IndexRecord]) -> None:
-    """One version: the indexes, or, once these are at home, the fragments."""
+    """One version: the indexes or, once they are copied, the fragments."""
     trace = trace_of(refs.read_refs(location), head)
     properties = {**trace.properties(_MESSAGE), MOVED: "false", ADDS_ONLY: "true"}
     if indexes:

@@ -121,7 +121,7 @@ def test_describe_tells_what_is_in_a_table(shared):
     assert "  version     2, 1 row, committed " in text
     assert "  properties  team = air\n" in text
     assert "none yet: the table is only declared" in catalog(shared, "describe", "ns1.declared").out
-    assert "directory only" in catalog(shared, "describe", "trips").out
+    assert "only a directory" in catalog(shared, "describe", "trips").out
     assert catalog(shared, "describe", "ns1.ns2", "--json").json["properties"] == {"owner": "me"}
     assert catalog(shared, "describe", "--json").json["kind"] == "namespace"
 
@@ -263,11 +263,11 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(shared, change):
 
 
 WRONG = [
-    (("lss",), 2, "'lss' is no verb of lance-catalog. Did you mean 'ls'?"),
+    (("lss",), 2, "'lss' is not a verb of lance-catalog. Did you mean 'ls'?"),
     (("--mode", "v3", "ls"), 2, "Invalid value for '--mode'"),
     (("--storage", "secret-without-a-key", "ls"), 2, "--storage takes KEY=VALUE."),
     (("create", "ns9", "-p", "owner"), 2, "-p takes KEY=VALUE."),
-    (("create", "ns9.t", "--table", "--parents"), 2, "--table and --parents do not go together."),
+    (("create", "ns9.t", "--table", "--parents"), 2, "--table and --parents cannot be combined."),
     (("create", "ns1..x"), 2, "is not a valid namespace name"),
     (("create", "../evil"), 2, "is not a valid namespace name"),
     (("create", "a$b", "--table"), 2, "it cannot contain '$'"),
@@ -279,7 +279,7 @@ WRONG = [
     (("create", "no.x", "--table"), 10, "there is no namespace 'no'"),
     (("--mode", "v1", "create", "ns9"), 3, "a catalog of directories (V1) does not support it"),
     (("alter", "ns1"), 2, "There is nothing to alter."),
-    (("alter", "ns1", "-p", "a=b", "-u", "a"), 2, "cannot be set and removed at once"),
+    (("alter", "ns1", "-p", "a=b", "-u", "a"), 2, "cannot be both set and removed"),
     (("ls", "no"), 10, "there is no such table or namespace"),
     (("tree", "no"), 10, "there is no such namespace"),
     (("describe", "trip"), 10, "there is no such table or namespace"),
@@ -297,8 +297,8 @@ WRONG = [
     (("register", "ns1.x", "../elsewhere"), 2, "is not a path below the catalog"),
     (("register", "trips", "trips.lance", "-p", "a"), 2, "-p takes KEY=VALUE."),
     (("deregister", "ns1"), 10, "there is no such table"),
-    (("--mode", "v1", "migrate"), 2, "A migration is from V1 to V2"),
-    (("doctor", "--dry-run"), 2, "--dry-run goes with --mend."),
+    (("--mode", "v1", "migrate"), 2, "A migration to V2"),
+    (("doctor", "--dry-run"), 2, "--dry-run needs --mend."),
 ]
 
 
@@ -321,7 +321,7 @@ def test_what_is_wrong_is_said_in_one_line_whether_it_is_tried_or_rehearsed(shar
 def test_an_option_behind_the_verb_is_told_its_place(shared):
     told = catalog(shared, "ls", "--catalog", "lake").error.splitlines()[-1]
     assert told == "hint: --catalog goes before the verb: lance-catalog --catalog ... ls"
-    assert catalog(shared, "ls", "--nope").error.splitlines()[-1].endswith("ls --help shows what can be typed.")
+    assert catalog(shared, "ls", "--nope").error.splitlines()[-1].endswith("ls --help shows the usage.")
 
 
 def test_the_nearest_name_is_told(shared):

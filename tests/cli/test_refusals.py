@@ -18,22 +18,22 @@ from lance_spark.storage.resolving import resolve_expression
 
 WRONG = [
     # usage
-    (("brnch",), 2, "'brnch' is no verb of lance-git. Did you mean 'branch'?"),
+    (("brnch",), 2, "'brnch' is not a verb of lance-git. Did you mean 'branch'?"),
     (("--dataset",), 2, "Option '--dataset' requires an argument."),
     (("branch", "--nope"), 2, "No such option"),
     (("restore",), 2, "Missing argument 'REF'."),
     (("-C", "nowhere", "branch"), 2, "Directory 'nowhere' does not exist."),
     (("--storage", "secret-without-a-key", "branch"), 2, "--storage takes KEY=VALUE."),
-    (("branch", "-d", "exp", "new"), 2, "do not go together"),
-    (("tag", "-d", "v1", "new"), 2, "do not go together"),
-    (("tag", "v1", "--old", "main@2"), 2, "--old goes with -f NAME only."),
+    (("branch", "-d", "exp", "new"), 2, "cannot be combined"),
+    (("tag", "-d", "v1", "new"), 2, "cannot be combined"),
+    (("tag", "v1", "--old", "main@2"), 2, "--old needs -f NAME."),
     (("tag", "-f"), 2, "-f needs a tag to move."),
     (("checkout",), 2, "No branch was named."),
-    (("remote", "ad", "x", "y"), 2, "'ad' is no verb of lance-git remote. Did you mean 'add'?"),
+    (("remote", "ad", "x", "y"), 2, "'ad' is not a verb of lance-git remote. Did you mean 'add'?"),
     (("gc", "--older-than", "soon"), 2, "must be a span such as 14d"),
     (("gc", "--retain-versions", "0"), 2, "Invalid value for '--retain-versions'"),
     (("gc", "--policy", "nowhere.toml"), 2, "No such file or directory"),
-    (("gc", "--execute", "--dry-run"), 2, "--execute and --dry-run do not go together."),
+    (("gc", "--execute", "--dry-run"), 2, "--execute and --dry-run cannot be combined."),
     # names and refs
     (("branch", "a b"), 2, "'a b' is not a valid branch name"),
     (("branch", "main"), 2, "'main' is reserved"),
@@ -69,7 +69,7 @@ WRONG = [
     (("tag", "-f", "v1", "main", "--old", "main@1"), 12, "Tag 'v1' is at main@2, not at main@1; it was not moved."),
     (("tag", "-f", "v9", "main", "--old", "main@1"), 12, "Tag 'v9' does not exist"),
     # restore
-    (("restore", "HEAD"), 3, "Version main@4 is the newest of branch 'main' already."),
+    (("restore", "HEAD"), 3, "Version main@4 is already the newest of branch 'main'."),
     (("restore", "exp@4", "--yes"), 3, "'exp@4' is exp@4, but the current branch is 'main'."),
     # remotes
     (("remote", "add", "a/b", "s3://bucket/t"), 2, "'a/b' is not a valid remote name"),
@@ -134,10 +134,10 @@ HINTS = [
     (("checkout", "-b", "exp"), "lance-git switch exp goes to it."),
     (("switch", "v1"), "Start a branch there: lance-git checkout -b NAME v1."),
     (("tag", "v1", "exp"), "Move it: lance-git tag -f v1 exp@5."),
-    (("restore", "exp@4"), "A restore stays on its branch: lance-git switch exp first."),
+    (("restore", "exp@4"), "A restore stays on its branch. First: lance-git switch exp."),
     (("branch", "-m", "exp", "other"), "Create a branch on top of it: lance-git branch other exp."),
     (("remote", "add", "origin", "s3://a:b@c/d"), "they come from the environment, or from --storage KEY=VALUE"),
-    (("gc", "--nope"), "lance-git gc --help shows what can be typed."),
+    (("gc", "--nope"), "lance-git gc --help shows the usage."),
 ]
 
 
@@ -170,7 +170,7 @@ def test_a_current_branch_that_somebody_deleted_is_named(flights):
     assert "The current branch 'idle' is not there." in done.error
     listed = call(flights, "branch")
     assert listed.code == 0
-    assert "The current branch 'idle' is not there; lance-git switch main leaves it." in listed.err
+    assert "The current branch 'idle' does not exist; lance-git switch main leaves it." in listed.err
     assert call(flights, "switch", "main").code == 0
 
 
@@ -250,7 +250,7 @@ def test_help_is_a_verb_as_in_git(tmp_path):
     assert call(tmp_path, "help", "remote", "add").out == call(tmp_path, "remote", "add", "--help").out
     assert "  help" not in call(tmp_path, "help").out
     assert "lance-git has no 'commit'" in call(tmp_path, "help", "commit").error
-    for words, said in ((("nope",), "'nope' is no verb"), (("tag", "x"), "'lance-git tag' has no further verbs")):
+    for words, said in ((("nope",), "'nope' is not a verb"), (("tag", "x"), "'lance-git tag' has no further verbs")):
         done = call(tmp_path, "help", *words)
         assert (done.code, said in done.error) == (2, True)
 

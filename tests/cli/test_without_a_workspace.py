@@ -118,7 +118,7 @@ def test_what_is_left_of_a_branch_is_no_dataset(plain):
         assert "The current branch 'gone' is not there." in done.error
     listed = call(left, "branch")
     assert listed.code == 0
-    assert f"The current branch 'gone' is not there; cd {plain} leaves it." in listed.err
+    assert f"The current branch 'gone' does not exist; cd {plain} leaves it." in listed.err
     assert call(left, "log", "main").code == 0
     assert set(lance.dataset(str(plain)).tags.list()) == {"v1", "both"}
 
@@ -147,10 +147,10 @@ def test_what_needs_a_workspace_says_how_to_get_one(shared, arguments):
     plain = shared[1]
     before = _names(plain)
     for place, options, hint in (
-        (plain, (), "lance-git init . makes a workspace here."),
-        (plain / "data", (), f"lance-git init {plain} makes a workspace for it."),
-        (plain / "tree" / "exp", (), f"lance-git init {plain} makes a workspace for it."),
-        (plain.parent, ("-C", plain), f"lance-git init {plain} makes a workspace for it."),
+        (plain, (), "lance-git init . creates a workspace here."),
+        (plain / "data", (), f"lance-git init {plain} creates a workspace for it."),
+        (plain / "tree" / "exp", (), f"lance-git init {plain} creates a workspace for it."),
+        (plain.parent, ("-C", plain), f"lance-git init {plain} creates a workspace for it."),
     ):
         done = call(place, *options, *arguments)
         assert done.code == 10

@@ -401,6 +401,6 @@ def test_copies_that_were_made_before_another_one_was_denied_are_counted(client,
         return rule(request)
 
     faulty.rule = deny_the_second_copy
-    with pytest.raises(PermissionDenied, match=r"No version was made; a cleanup takes the 1 file copied") as caught:
+    with pytest.raises(PermissionDenied, match=r"No version was made; a cleanup removes the 1 file") as caught:
         Actor({**storage_options(faulty.endpoint), "aws_access_key_id": "AKIDpart"}, tmp_path).merge("exp", None)
     assert "Nothing was changed" not in caught.value.message

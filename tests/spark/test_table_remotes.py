@@ -37,7 +37,7 @@ def test_what_is_written_on_either_side_reaches_the_other(spark, table, tmp_path
 
     table.checkout(branch="exp").write(spark.range(30, 31))
     mine.write(spark.range(40, 41))
-    with pytest.raises(Refused, match="no fast-forward"):
+    with pytest.raises(Refused, match="not a fast-forward"):
         mine.remotes.push()
     assert mine.remotes.fetch(table.location.uri, branches=["exp"]).of("exp").state == "up to date"
     pulled = mine.remotes.pull(message="from the others")

@@ -219,7 +219,7 @@ def test_a_moved_dataset_stops_the_run_and_is_cleaned_after_it_was_moved_back(br
     before = reads(branched)
     shutil.move(branched, moved)
     there = files(moved)
-    with pytest.raises(Refused, match=r"If the dataset was moved, this is where it was"):
+    with pytest.raises(Refused, match=r"If the dataset was moved, this is its former place"):
         plan(moved)
     assert files(moved) == there
     shutil.move(moved, branched)

@@ -95,7 +95,7 @@ def test_a_stored_plan_is_held_against_the_window_again_when_it_is_carried_out(t
 def test_the_report_says_that_there_was_no_window(two):
     for window, said in ((timedelta(0), True), (timedelta(hours=1), False)):
         report = plan_cleanup(locate(two), CleanupPolicy(commit_window=window), RUNNER, now_ns()).report()
-        assert ("only while nobody else commits" in str(report)) == said
+        assert ("only while no other process commits" in str(report)) == said
         assert any("commit window is 0" in text for text in report.warnings) == said
 
 

@@ -244,7 +244,7 @@ def test_a_file_that_came_back_is_not_left_out(uri):
     plan = planned(uri)
     file.write_bytes(content)
     (outcome,) = execute(locate(uri), plan, 10**18).outcomes
-    assert (outcome.state, "can be read by now" in outcome.why) == ("passed over", True)
+    assert (outcome.state, "is now readable" in outcome.why) == ("passed over", True)
 
 
 def test_an_index_that_came_back_is_not_dropped(uri):
@@ -268,9 +268,9 @@ def test_what_cannot_be_reached_stops_a_repair(uri, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(insides, "_tail", tail)
         plan = planned(uri, deep=True)
-    assert "could not be looked at" in plan.stopped
+    assert "could not be examined" in plan.stopped
     before = state(uri)
-    with pytest.raises(Refused, match="could not be looked at"):
+    with pytest.raises(Refused, match="could not be examined"):
         execute(locate(uri), plan, 10**18)
     assert state(uri) == before
 
@@ -352,7 +352,7 @@ def test_a_branch_that_was_repaired_and_deleted_is_taken_back(uri):
     before = state(uri)
     done = check(uri, execute=True).repaired
     delete_branch(locate(uri), "repair/main-4")
-    assert undo(locate(uri), done.record).outcomes[0].why == "it had not been done"
+    assert undo(locate(uri), done.record).outcomes[0].why == "it was never done"
     assert state(uri) == before
 
 

@@ -491,5 +491,5 @@ def test_a_table_is_repaired_in_python(uri):
     report = table.fsck(repair=RepairOptions(dry_run=False))
     assert "1 of 1 step done" in str(report)
     assert table.fsck().sound
-    assert "taken back" in str(table.undo_repair())
+    assert "undone" in str(table.undo_repair())
     assert ref(uri, "dev").read_bytes() == b""

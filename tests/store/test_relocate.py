@@ -255,7 +255,7 @@ def test_what_only_pylance_can_restore_is_not_brought_back_from_nowhere(uri):
     moved = move(uri)
     relocate(locate(moved))
     before = contents(moved)
-    with pytest.raises(Refused, match="which is not there"):
+    with pytest.raises(Refused, match="which does not exist"):
         restore(locate(moved), PinnedVersion("exp", version), LocalRunner())
     assert contents(moved) == before
 
@@ -614,7 +614,7 @@ def test_files_that_another_branch_lent_follow(uri):
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
-    [(None, "/x", "needs an old one"), ("tree/exp", None, "own place"), ("", None, "own place")],
+    [(None, "/x", "without the old one"), ("tree/exp", None, "own place"), ("", None, "own place")],
 )
 def test_places_that_make_no_sense_are_refused(uri, old, new, words):
     forked(uri)

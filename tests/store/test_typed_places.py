@@ -97,7 +97,7 @@ def test_a_new_dataset_may_have_the_mark_in_its_name_and_handles_stay_at_it(data
 def test_a_stream_follows_the_branch_behind_the_path_and_no_version(dataset):
     assert stream_read({"path": f"{dataset}@exp/a"}).read.pin.branch == "exp/a"
     for ref in ("v1", "1", "exp/a@2"):
-        with pytest.raises(InvalidOption, match="names one version behind its '@', and a stream goes on"):
+        with pytest.raises(InvalidOption, match="names a version after its '@', but a stream does not stop"):
             stream_read({"path": f"{dataset}@{ref}"})
 
 

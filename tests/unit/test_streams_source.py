@@ -141,10 +141,10 @@ def test_what_a_commit_means(effect, found):
         ("Delete", "deleted rows (Delete)"),
         ("Overwrite", "replaced the table (Overwrite)"),
         ("Update", "updated or deleted rows (Update)"),
-        ("Restore", "older version (Restore)"),
-        ("DataReplacement", "other values of a column (DataReplacement)"),
+        ("Restore", "older version of the table (Restore)"),
+        ("DataReplacement", "changed values of a column (DataReplacement)"),
         ("Strange", "changed rows (Strange)"),
-        (None, "changed rows, and"),
+        (None, "changed rows, but"),
     ],
 )
 def test_a_refusal_says_what_happened_and_the_ways_on(operation, words):
@@ -178,7 +178,7 @@ def test_offsets_survive_json_and_are_the_same_text_each_time():
     ],
 )
 def test_what_is_no_offset_is_refused(change):
-    with pytest.raises(CorruptData, match="none of this source"):
+    with pytest.raises(CorruptData, match="not from this source"):
         parse_offset({**OFFSET.to_json(), **change})
     with pytest.raises(CorruptData):
         parse_offset({"n": 1})

@@ -1,4 +1,4 @@
-"""``lance-git fsck``: whether everything that versions name is there and sound; repairs that can be taken back."""
+"""``lance-git fsck``: checks that everything versions name exists and is sound; repairs it, with an undo."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @verb("fsck")
 @click.option("--deep", is_flag=True, help="Open files: footers, rows, deletions, indexes, row ids.")
 @click.option("--clone", "clones", multiple=True, metavar="URI", help="A clone that is not recorded (repeatable).")
-@click.option("--repair", is_flag=True, help="Say what can be repaired so that it can be taken back.")
+@click.option("--repair", is_flag=True, help="Show the repairs that are possible; all can be undone.")
 @click.option("--execute", is_flag=True, help="With --repair: do it.")
-@click.option("--on-main", is_flag=True, help="With --repair: change branches themselves, main as well.")
-@click.option("--undo", metavar="RECORD", help="Take back the repair of that id, or the 'last' one.")
+@click.option("--on-main", is_flag=True, help="With --repair: change the branches themselves, including main.")
+@click.option("--undo", metavar="RECORD", help="Undo the repair of that id, or the 'last' one.")
 @yes_option
 @click.pass_obj
 def command(
@@ -33,19 +33,19 @@ def command(
 ) -> int:
     """Check that nothing is missing or damaged.
 
-    All versions of main, branches, tags and clones are read, and every file they name has to be there. Nothing is
-    changed without --execute. Exit code 22 says that something is damaged, 20 that something could not be reached, 0
-    neither; with --execute 0 says that all of it was repaired, 6 that some of it was.
+    Reads all versions of main, branches, tags and clones; every file they name must exist. Changes nothing without
+    --execute. Exit code 22 means damage, 20 that something could not be reached, and 0 neither. With --execute, 0 means
+    that everything was repaired, 6 that only part was.
     """
     from lance_spark.fsck.fsck import FsckOptions, fsck
 
     wanted = repair["repair"]
     if undo is not None:
         if wanted or deep:
-            raise InvalidOption("--undo goes alone.", hint="It takes back what a repair did.")
+            raise InvalidOption("--undo cannot be combined with other options.", hint="It undoes a repair.")
         return _undo(session, undo, yes)
     if not wanted and (repair["execute"] or repair["on_main"]):
-        raise InvalidOption("--execute and --on-main go with --repair.", hint="Without it nothing is changed.")
+        raise InvalidOption("--execute and --on-main need --repair.", hint="Without it, nothing is changed.")
     options = FsckOptions(deep, clones)
     if wanted:
         return _repair(session, options, repair, yes)
@@ -66,7 +66,7 @@ def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes:
     if not yes:
         BAR.wipe()
         click.echo(str(plan), err=True)
-    confirm(f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be taken back.", yes)
+    confirm(f"{counted(len(plan.steps), 'step')} will be done to {session.location.uri}; each can be undone.", yes)
     report = report.with_repair(plan, execute(session.location, plan, now))
     _show(session, report)
     return report.exit_code_after_repair(PARTLY_DONE)
@@ -75,7 +75,7 @@ def _repair(session: Session, options: FsckOptions, given: dict[str, bool], yes:
 def _undo(session: Session, record: str, yes: bool) -> int:
     from lance_spark.fsck.undo import undo
 
-    confirm(f"The repair '{record}' of {session.location.uri} will be taken back.", yes)
+    confirm(f"The repair '{record}' of {session.location.uri} will be undone.", yes)
     done = undo(session.location, record)
     session.output.show({"undone": done.to_record()}, str(done))
     return 0
@@ -87,5 +87,5 @@ def _show(session: Session, report: FsckReport) -> None:
     if plan is not None and done is not None:
         parts = [str(done), plan.grids()[1].text()]
     elif plan is not None:
-        parts += [str(plan), "Nothing was changed: --execute does it." if plan.steps else ""]
+        parts += [str(plan), "Nothing was changed; --execute carries it out." if plan.steps else ""]
     session.output.show(json.loads(report.to_json()), "\n\n".join(part for part in parts if part))
