@@ -1,4 +1,4 @@
-"""What can be wrong with a dataset: a code for each, how bad it is, and what can be done."""
+"""What can be wrong with a dataset: a code for each finding, its severity and its remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 ERROR, WARNING, UNREACHABLE, NOTE = "error", "warning", "unreachable", "note"
 SEVERITIES = (ERROR, UNREACHABLE, WARNING, NOTE)
-"""The worst first. An error loses rows or versions; unreachable says that nobody knows; a warning loses no row."""
+"""The worst first. An error loses rows or versions; unreachable leaves the state unknown; a warning loses no row."""
 
 MANIFEST_DAMAGED, MANIFEST_GONE, MANIFEST_UNKNOWN, MANIFEST_WRONG = (
     "manifest-damaged",
@@ -45,7 +45,7 @@ REPAIR_DAMAGED, REPAIR_COPY_GONE, RECORD_UNFINISHED = "repair-damaged", "repair-
 
 
 class Meaning(NamedTuple):
-    """How bad a finding is, what it says, and what can be done."""
+    """A finding's severity, description and remedy."""
 
     severity: str
     says: str
