@@ -175,7 +175,7 @@ def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange])
             hint=hints.of("Move it to the right version: ", hints.move_tag(name), "."),
         )
     raise NotFound(
-            f"No record shows where tag '{name}' was before.", hint=hints.of(hints.REFLOG, " lists the records.")
+        f"No record shows where tag '{name}' was before.", hint=hints.of(hints.REFLOG, " lists the records.")
     )
 
 

@@ -257,7 +257,7 @@ def _create_table(given: Mapping[str, str], branch: str | None) -> bool:
     if create and branch is not None:
         raise InvalidOption(
             f"Option 'create_table' makes a new table, which has no branch '{branch}'.",
-                hint="Leave 'branch' out; or leave 'create_table' out, to write to an existing table.",
+            hint="Leave 'branch' out; or leave 'create_table' out, to write to an existing table.",
         )
     return create
 

@@ -169,7 +169,7 @@ def check_uri(uri: str) -> None:
         raise InvalidOption("The URI is empty.", hint="Give a path or a URI, such as s3://bucket/flights.lance.")
     if _CREDENTIALS.search(uri):
         raise InvalidOption(
-            "The URI contains credentials, and the workspace stores no secrets.",
+            "The URI has credentials in it, and the workspace stores no secrets.",
             hint=hints.of("Remove them; they come from the environment, or from ", hints.STORAGE, " on each call."),
         )
     canonical_uri(uri, str)

@@ -1,4 +1,7 @@
-"""fsspec's file system of a location, paths on it, and its failures. The only place that says ``fsspec``."""
+"""Files of a dataset through fsspec: single files, many small requests at once, listings of key ranges.
+
+No other module imports ``fsspec``.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ if TYPE_CHECKING:
 
 _S3_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z")
 _CONNECTIONS = 32
-"""How many requests to one store are under way at once; botocore's own limit is ten."""
+"""How many requests to one store run at once; botocore's own limit is ten."""
 
 
 def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
-    """The file system of a location, with its storage options; no request is sent yet."""
+    """The file system of a location, with its storage options; sends no request."""
     import fsspec
 
     if location.is_local:
@@ -41,13 +44,13 @@ def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
     if parts.scheme != "s3":
         return fsspec.filesystem(parts.scheme, use_listings_cache=False, **arguments)
     filesystem = fsspec.filesystem("s3", use_listings_cache=False, **_with_s3_manners(arguments, parts.netloc))
-    if filesystem.session is None:  # not as an argument: then fsspec would make a new file system for each call
+    if filesystem.session is None:  # not as an argument: fsspec would make a new file system for each call
         filesystem.session = _quick_session()
     return filesystem
 
 
 def whole_path(location: DatasetLocation, relative: str) -> str:
-    """A path below the root (the root for ""), as the file system names it: nothing percent-encoded, no slash last."""
+    """A path below the root (the root for "") in the file system's form: not percent-encoded, no trailing slash."""
     if location.is_local:
         return f"{location.uri}/{relative}".rstrip("/")
     parts = urlsplit(location.uri)
@@ -55,22 +58,22 @@ def whole_path(location: DatasetLocation, relative: str) -> str:
 
 
 def bucket_and_prefix(location: DatasetLocation) -> tuple[str, str]:
-    """The bucket of a location and what the keys of all its files begin with; that is empty or ends with a slash."""
+    """The bucket of a location and the prefix of all its files' keys, which is empty or ends with a slash."""
     bucket, _, key = whole_path(location, "").partition("/")
     return bucket, f"{key}/" if key else ""
 
 
 def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]:
-    """What is in a directory, as (name, whether it is a directory); nothing for one that is not there.
+    """The entries of a directory, as (name, whether it is a directory); nothing if it does not exist.
 
-    Raises StorageFailure for whatever could not be listed.
+    Raises StorageFailure for anything that could not be listed.
     """
     with reachable(location, directory):
         try:
             if location.uri.startswith("s3://"):
                 return list(_entries_on_s3(location, directory))
             if location.is_local:
-                # fsspec asks for the size and time of every entry: ten times as long, with 10,000 versions.
+                # fsspec would request the size and time of every entry: ten times as long, with 10,000 versions.
                 with os.scandir(whole_path(location, directory)) as directory_entries:
                     return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in directory_entries]
             listed = open_filesystem(location).ls(whole_path(location, directory), detail=True, refresh=True)
@@ -80,7 +83,7 @@ def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]
 
 
 def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[str, bool]]:
-    """One request for each 1,000 entries; s3fs asks again for the directory above where it finds nothing."""
+    """One request per 1,000 entries; s3fs would also ask for the parent directory if it finds nothing."""
     bucket, prefix = bucket_and_prefix(location)
     prefix += f"{directory}/" if directory else ""
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
@@ -96,27 +99,27 @@ def _entries_on_s3(location: DatasetLocation, directory: str) -> Iterator[tuple[
 
 
 def checked_page(location: DatasetLocation, page: dict[str, Any]) -> dict[str, Any]:
-    """A page, if it is one of a listing: another XML page of a gateway would be read as an empty listing."""
+    """The page, if it is a listing: any other XML page of a gateway would pass for an empty listing."""
     if not isinstance(page.get("IsTruncated"), bool) or (page["IsTruncated"] and not page.get("NextContinuationToken")):
-        raise StorageFailure(f"The store of {location.uri} answered with something that is no listing.")
+        raise StorageFailure(f"The store of {location.uri} answered with something that is not a listing.")
     return page
 
 
 @contextmanager
 def reachable(location: DatasetLocation, path: str | None = None) -> Iterator[None]:
-    """Every failure except for "not there" becomes a StorageFailure; ``path`` is the one that is asked for."""
+    """Convert every failure except "not found" to a StorageFailure; ``path`` is the requested one."""
     try:
         yield
     except (LanceSparkError, FileNotFoundError, NotADirectoryError):
         raise
-    except Exception as problem:  # noqa: BLE001 - turned into an error that says so, never swallowed
+    except Exception as problem:  # noqa: BLE001 - converted to an error that reports it, never swallowed
         raise from_fsspec(problem, location, path) from None
 
 
 def _quick_session() -> Any:
-    """A session of botocore with a quick parser for the times of S3.
+    """A botocore session with a fast parser for S3's times.
 
-    botocore uses dateutil, which parses times in any style and takes two thirds of the time of a page of a listing.
+    botocore uses dateutil, which parses times in any style and takes two thirds of the time of a listing's page.
     """
     from aiobotocore.session import AioSession
 
@@ -126,7 +129,7 @@ def _quick_session() -> Any:
 
 
 def s3_time(text: Any) -> datetime:
-    """A time as S3 lists it, ``2026-11-22T08:13:28.000Z``; botocore reads all others."""
+    """A time in S3's listing format, ``2026-11-22T08:13:28.000Z``; botocore parses all others."""
     if isinstance(text, str) and _S3_TIME.fullmatch(text):
         return datetime.fromisoformat(f"{text[:-1]}+00:00")
     from botocore.utils import parse_timestamp
@@ -136,9 +139,9 @@ def s3_time(text: Any) -> datetime:
 
 
 def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
-    """How s3fs sends requests: one per file, with few retries, and with virtual hosts as pylance understands them.
+    """s3fs's arguments: one request per file, few retries, and virtual hosts in pylance's sense.
 
-    botocore tries five times, s3fs five times around that: half a minute for one throttled listing.
+    botocore tries five times, and s3fs five times around that: half a minute for one throttled listing.
     """
     config = {
         **arguments.get("config_kwargs", {}),
@@ -147,25 +150,25 @@ def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
     }
     client = dict(arguments.get("client_kwargs", {}))
     if config.get("s3") == {"addressing_style": "virtual"}:
-        # For pylance a virtual host's endpoint names the bucket already; botocore would add the bucket again.
+        # To pylance, a virtual host's endpoint already names the bucket; botocore would add the bucket again.
         client["endpoint_url"] = client["endpoint_url"].replace(f"://{bucket}.", "://", 1)
-    # Concurrency inside one file costs a HEAD request before each GET, and a HEAD's failure does not say why.
+    # Concurrency inside one file costs a HEAD request before each GET, and a HEAD's failure gives no reason.
     return {**arguments, "client_kwargs": client, "config_kwargs": config, "max_concurrency": 1}
 
 
-# --- Many small requests at once, where a store answers each only after tens of milliseconds
+# --- Many small requests at once, to a store that answers each only after tens of milliseconds
 
 THREADS = 16
-"""How many requests of one task are under way at once."""
+"""How many requests of one task run at once."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
 def each(location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """The answer for each of the items, in their order.
+    """The answer for each of the items, in order.
 
-    One after the other on a local disk: there, starting a thread takes longer than the answer.
+    One after the other on a local disk, where starting a thread takes longer than the answer.
     """
     requests = list(items)
     if location.is_local or len(requests) < 2:
@@ -174,11 +177,11 @@ def each(location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iter
         return list(pool.map(ask, requests))
 
 
-# --- Single files of a dataset, through fsspec: list, read, delete
+# --- Single files of a dataset: list, read, delete
 
 
 def list_names(location: DatasetLocation, directory: str) -> list[str]:
-    """Names of the entries of a directory below the root, sorted; empty where there is no such directory."""
+    """Names of the entries of a directory below the root, sorted; empty if it does not exist."""
     return sorted(name for name, _ in entries(location, directory))
 
 
@@ -193,7 +196,7 @@ def list_files(location: DatasetLocation) -> list[str]:
 
 
 def read(location: DatasetLocation, path: str) -> bytes | None:
-    """The content of a file below the root; None where the store says it is not there."""
+    """The content of a file below the root; None if the store reports that it does not exist."""
     with reachable(location, path):
         try:
             if location.is_local:
@@ -206,9 +209,9 @@ def read(location: DatasetLocation, path: str) -> bytes | None:
 
 
 def read_many(location: DatasetLocation, paths: Sequence[str]) -> list[bytes | None]:
-    """The contents of files below the root, in their order; None for a file that the store says is not there.
+    """The contents of files below the root, in order; None for a file that the store reports as missing.
 
-    On S3 without a thread for each file, which would cost more than waiting for the file.
+    On S3 without a thread per file, which would cost more than waiting for the file.
     """
     if not location.uri.startswith("s3://"):
         return each(location, partial(read, location), paths)
@@ -227,7 +230,7 @@ def _content(answer: bytes | Exception) -> bytes | None:
 
 
 def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
-    """Delete files and directories below the root; those that are already gone do not matter."""
+    """Delete files and directories below the root; missing ones do not matter."""
     filesystem = open_filesystem(location)
     for path in paths:
         whole = whole_path(location, path)
@@ -236,7 +239,7 @@ def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
                 if location.is_local:
                     filesystem.rm(whole, recursive=True)
                     continue
-                # Not rm(): on object stores it takes '*' and '[' in a key for a pattern.
+                # Not rm(): on object stores it reads '*' and '[' in a key as a pattern.
                 for file in filesystem.find(whole):
                     filesystem.rm_file(file)
             except (FileNotFoundError, NotADirectoryError):
@@ -244,32 +247,32 @@ def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
 
 
 def exists(location: DatasetLocation, path: str = "") -> bool:
-    """Whether anything is at a path below the root."""
+    """Whether anything exists at a path below the root."""
     with reachable(location):
         filesystem = open_filesystem(location)
         filesystem.invalidate_cache()
         return bool(filesystem.exists(whole_path(location, path)))
 
 
-# --- Lists the files of one key range: path, size, time
+# --- Listing the files of one key range: path, size, time
 # A failure is an error, never a shorter list.
 #
-# A file that a listing leaves out looks as if it did not exist, and decisions on what to delete rest on listings.
+# A file missing from a listing looks as if it did not exist, and listings decide what to delete.
 
 LISTING = pa.schema(
     [("path", pa.string()), ("size", pa.int64()), ("last_modified", pa.timestamp("us", "UTC"))],
 )
-"""Path relative to the dataset's root with '/' between its parts, size in bytes, and when it was last modified; null
-where the store does not say."""
+"""Path relative to the dataset's root with '/' between its parts, size in bytes, and time of last modification; null
+if the store does not report it."""
 
 BATCH_ROWS = 50_000
 _PAGE_KEYS = 1000
-"""The most keys that S3 lists in one answer."""
+"""Maximum number of keys in one answer of S3."""
 _TIMES = ("last_modified", "updated", "LastModified", "mtime", "created")
-"""Where fsspec's file systems put the time of the last modification. The time of creation comes last: it is earlier,
-and a file that looks older than it is may be deleted too soon."""
+"""Keys for the time of last modification in fsspec's file systems. The time of creation comes last: it is earlier, and
+a file that looks older than it is may be deleted too soon."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
-"""What Python makes of the bytes of a name that is not UTF-8."""
+"""Python's stand-ins for bytes of a name that is not UTF-8."""
 _NO_NAMES = frozenset({"", ".", ".."})
 
 _Row = tuple[str, "int | None", "int | None"]
@@ -280,11 +283,11 @@ def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordB
     """The files of a dataset within a range, as batches of :data:`LISTING` with up to 50,000 rows each.
 
     On S3 they come in ascending order, with one request per 1,000 keys; elsewhere in no particular order. Symbolic
-    links to directories are not followed. A root that is not there has no files. The empty objects with which some
-    tools mark directories are listed like others; their paths end with a slash.
+    links to directories are not followed. A missing root has no files. The empty objects with which some tools mark
+    directories are listed like others; their paths end with a slash.
 
-    Raises StorageFailure (PermissionDenied where that is the reason) for whatever could not be listed, NotFound for
-    a bucket that does not exist.
+    Raises StorageFailure (PermissionDenied if that is the reason) for anything that could not be listed, NotFound for a
+    missing bucket.
     """
     rows = _rows(location, part)
     while block := list(islice(rows, BATCH_ROWS)):
@@ -295,7 +298,7 @@ def list_range(location: DatasetLocation, part: KeyRange) -> Iterator[pa.RecordB
 
 
 def list_paths(location: DatasetLocation, part: KeyRange) -> Iterator[str]:
-    """The paths within a range, in the order of :func:`list_range`. Pages are requested as they are needed."""
+    """The paths within a range, in the order of :func:`list_range`. Pages are requested on demand."""
     return (path for path, _, _ in _rows(location, part))
 
 
@@ -309,7 +312,7 @@ def _rows(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
 
 def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
     bucket, prefix = bucket_and_prefix(location)
-    # With a shorter prefix, each range would read a page beyond its end.
+    # With a shorter prefix, each range would request a page beyond its end.
     within = prefix + part.prefix
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": within, "MaxKeys": _PAGE_KEYS}
     if part.after is not None:
@@ -324,7 +327,7 @@ def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
             if not key.startswith(prefix) or key <= last:
                 raise StorageFailure(
                     f"The store of {location.uri} does not list keys in the order of their bytes.",
-                    hint="Directory buckets (S3 Express One Zone) do not; such a listing cannot be divided.",
+                    hint="Directory buckets (S3 Express One Zone) do not; their listings cannot be divided.",
                 )
             last, path = key, key[len(prefix) :]
             if not part.holds(path):
@@ -362,10 +365,10 @@ def _rows_on_disk(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
 
 
 def _first_directories(location: DatasetLocation, part: KeyRange) -> list[str]:
-    """The directory that holds all paths of a range, with a slash at its end; none if it is behind a link."""
+    """The directory that holds all paths of a range, with a trailing slash; none if it is behind a link."""
     names = part.prefix.split("/")[:-1]
     if not _NO_NAMES.isdisjoint(names):
-        return []  # keys can be like that, paths of files are not
+        return []  # keys can have this form, paths of files cannot
     above = ["/".join(names[: count + 1]) for count in range(len(names))]
     if any(os.path.islink(os.path.join(location.uri, directory)) for directory in above):
         return []
@@ -373,7 +376,7 @@ def _first_directories(location: DatasetLocation, part: KeyRange) -> list[str]:
 
 
 def _entries(directory: str) -> Iterator[os.DirEntry[str]]:
-    """The entries of a directory; none of one that is gone."""
+    """The entries of a directory; none if it is gone."""
     try:
         with os.scandir(directory) as entries:
             yield from entries
@@ -428,7 +431,7 @@ def _last_modified(entry: dict[str, Any]) -> int | None:
 
 
 def _microseconds(time: object) -> int | None:
-    """Microseconds since 1970, from a time with a zone, ISO 8601 text or a number of seconds; else None."""
+    """Microseconds since 1970, from a time with a zone, ISO 8601 text or a number of seconds; otherwise None."""
     if isinstance(time, str):
         try:
             time = datetime.fromisoformat(time.replace("Z", "+00:00"))
