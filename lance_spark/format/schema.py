@@ -202,7 +202,7 @@ def _width(kind: pa.DataType) -> float:
 # --- Lossless conversions between Arrow types
 # One table serves both directions: reading turns a dataset's types into Spark's, writing turns Spark's into the
 # dataset's. A conversion is either lossless for every value, or checked value by value while it runs (see
-# :mod:`lance_spark.format.schema`), or refused here, before a job starts.
+# :func:`conform`), or refused here, before a job starts.
 
 _DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 _EXACT_INTEGER_BITS = {16: 8, 32: 16, 64: 32}

@@ -62,7 +62,7 @@ class ScanRequest:
     """Cores to keep busy even if all data would fit into fewer splits."""
     filtered: bool = False
     splittable: bool = True
-    """Whether rows inside a fragment can be addressed under a filter (see scanning.takes_row_addresses)."""
+    """Whether rows inside a fragment can be addressed under a filter (see ``lance.takes_row_addresses``)."""
     limit: int | None = None
 
 

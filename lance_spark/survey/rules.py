@@ -318,7 +318,7 @@ def first_unread(refs: RefTable, branch: str | None) -> int | None:
 
 
 def _ahead_of(tag: Tag, refs: RefTable) -> set[str | None]:
-    """The branches that a stream will reach, from the name of its tag; see ``streams.names.source_tag``."""
+    """The branches that a stream will reach, from the name of its tag; see ``stream_notes.source_tag``."""
     ahead: set[str | None] = set()
     for name in refs.branches:
         if tag.name.endswith(f"-{name.replace('/', '.')}"):
