@@ -4,11 +4,11 @@
     ├── InvalidOption          2   the input is wrong; nothing was touched (also ValueError)
     │   └── InvalidName        2   a branch or tag name breaks a rule of the specification
     ├── Refused                3   legal, but it would lose data or strand files
-    │   └── NotCommittable     3   a change that cannot be one commit; smaller steps may work
+    │   └── NotCommittable     3   a change that cannot be one commit; smaller steps might work
     ├── SchemaMismatch         5   columns or types do not fit (also ValueError)
     ├── NotFound              10   the store answered: the object does not exist (also LookupError)
     ├── AlreadyExists         11   the name is taken
-    ├── Conflict              12   another process committed first; a retry may help
+    ├── Conflict              12   another process committed first; a retry can help
     ├── StorageFailure        20   the store did not answer; says nothing about existence
     │   └── PermissionDenied  21   the store answered: not allowed
     └── CorruptData           22   the store answered with bytes that are not a Lance dataset
@@ -127,7 +127,7 @@ class PermissionDenied(StorageFailure):
 
 
 def may_have_happened(failure: LanceSparkError) -> bool:
-    """Whether a failed operation may still have been committed: the request may have arrived, only its answer lost."""
+    """Whether a failed operation might still have been committed: perhaps only the answer to its request was lost."""
     denied = isinstance(failure, PermissionDenied) and failure.before_commit
     return isinstance(failure, StorageFailure) and not denied
 

@@ -1,6 +1,6 @@
 """Hints for three kinds of user: Python, SQL and the shell.
 
-One rule may raise its error in all three: ``t.branches.delete``, ``CALL lake.system.drop_branch`` and
+One rule can raise its error in all three: ``t.branches.delete``, ``CALL lake.system.drop_branch`` and
 ``lance-git branch -d`` all refuse to delete a branch that a tag needs. The caller that displays the error knows which
 language the user typed, and renders the hint in it with :func:`said`. Everywhere else, a hint is its Python text.
 

@@ -261,7 +261,7 @@ class KeyRange:
 
     @property
     def prefix(self) -> str:
-        """The common prefix of all paths in the range; it may be empty."""
+        """The common prefix of all paths in the range; it can be empty."""
         pairs = zip(self.after or "", self.until or "", strict=False)
         return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

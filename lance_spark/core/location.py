@@ -40,7 +40,7 @@ class DatasetLocation:
     """Canonical URI of the dataset root: an absolute local path, or ``scheme://bucket/key`` without trailing slash."""
 
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Storage options in pylance's spelling, sorted by key. Values may be secrets: hidden from ``repr``."""
+    """Storage options in pylance's spelling, sorted by key. Values can be secrets: hidden from ``repr``."""
 
     def __repr__(self) -> str:
         """The URI and the number of storage options."""
@@ -89,7 +89,7 @@ def is_uri(text: str) -> bool:
 def check_scheme(text: str) -> None:
     """Raise InvalidOption for input that begins with ``scheme:/`` of an unsupported store.
 
-    Read as a path, ``dbfs:/x`` would become the directory ``./dbfs:/x``. The text may hold a password, so the error
+    Read as a path, ``dbfs:/x`` would become the directory ``./dbfs:/x``. The text might hold a password, so the error
     names the scheme only, plus the path if neither user nor host precedes it.
     """
     head, colon, rest = text.strip().partition(":")

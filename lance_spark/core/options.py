@@ -212,7 +212,7 @@ class _Lookup:
 
 
 def storage_from(pairs: Iterable[str]) -> dict[str, str]:
-    """Storage options from ``KEY=VALUE``. Raises InvalidOption without the text, which may be a secret."""
+    """Storage options from ``KEY=VALUE``. Raises InvalidOption without the text, which might be a secret."""
     given = list(pairs)
     if any("=" not in pair for pair in given):
         raise InvalidOption("--storage takes KEY=VALUE.", hint="For example, --storage aws_region=eu-west-1.")
@@ -316,14 +316,14 @@ class Section:
 # --- The options that name a table by its catalog
 
 OWN_NAME = "lance_spark"
-"""Name under which handles register the data source: ``lance`` may be the JVM connector's."""
+"""Name under which handles register the data source: ``lance`` might be the JVM connector's."""
 CATALOG_OPTIONS = ("catalog", "catalog_mode")
 """Options of reads and writes alike."""
 
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """A table by its name. It may not exist."""
+    """A table by its name. It might not exist."""
 
     root: str
     """Path or URI of the catalog's directory, as typed."""

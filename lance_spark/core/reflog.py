@@ -159,7 +159,7 @@ def tag_to_restore(name: str, current: Tag | None, changes: Sequence[RefChange])
         if change.state != DONE and change.before.same(here):
             continue  # its process was killed before it changed anything
         if change.before.same(change.after):
-            continue  # nothing to undo, and an earlier change may be the mistake
+            continue  # nothing to undo, and an earlier change might be the mistake
         if change.after is None and here is None:
             return change
         if change.after is None:

@@ -77,7 +77,7 @@ def check_new_branch_name(name: str) -> None:
 
 
 def is_dataset_directory(segment: str) -> bool:
-    """Whether a dataset, and so each branch, may keep its own files in a directory of that name."""
+    """Whether a dataset, and so each branch, can keep its own files in a directory of that name."""
     return segment in _DATASET_DIRECTORIES or segment.startswith("_")
 
 
@@ -148,7 +148,7 @@ def is_service_tag(name: str, tags: Container[str] = ()) -> bool:
 
 
 def may_be_meant(typed: str, names: Iterable[str]) -> list[str]:
-    """The branches and tags that a name may stand for; this package's own only if it begins like one of them."""
+    """The branches and tags that a name might stand for; this package's own only if it begins like one of them."""
     known = set(names)
     return sorted(
         name
@@ -178,7 +178,7 @@ def _rule(holds: bool, kind: str, name: str, rule: str) -> None:
 #
 # pylance keeps the map ``metadata`` of a ref file whenever it rewrites the file (to move a tag or to replace metadata),
 # and drops all other unknown keys. So the settings are in that map. The default branch has no ref file, and pylance
-# creates none; main's settings are in a file of this package, see :mod:`lance_spark.core.refs`.
+# creates none; main's settings are in a file of this package, see :func:`main_file`.
 
 EXPIRE_AFTER, RETAIN_VERSIONS, OWNER, PROTECTED = (
     "lance_spark.expire_after",

@@ -49,7 +49,7 @@ def few(names: Sequence[str], most: int) -> str:
 def masked(text: str) -> str:
     """The text without possible secrets in its URIs: user names, passwords and queries.
 
-    This package writes no such URIs, but other tools may have written them into manifests and ref files.
+    This package writes no such URIs, but other tools might have written them into manifests and ref files.
     """
     return _QUERY.sub(r"\1?***", _USER.sub(_without_user, text))
 
@@ -96,7 +96,7 @@ def said(text: str) -> Line:
 
 
 def said_of_places(text: str) -> Line:
-    """A line without style whose URIs other tools may have written: secrets in them are masked."""
+    """A line without style whose URIs other tools might have written: secrets in them are masked."""
     return said(masked(text))
 
 
@@ -107,7 +107,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def moment_at(nanoseconds: int) -> datetime:
-    """The moment that many nanoseconds after 1970, UTC, exact to the microsecond; a float of seconds may round."""
+    """The moment that many nanoseconds after 1970, UTC, exact to the microsecond; a float of seconds can round."""
     return EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 

@@ -33,7 +33,7 @@ class Engine(Protocol):
 
 
 class Runner(Protocol):
-    """Runs pure functions over many items or rows. Functions and items must pickle; other processes may run them."""
+    """Runs pure functions over many items or rows. Functions and items must pickle; other processes can run them."""
 
     @property
     def name(self) -> str:
@@ -112,7 +112,7 @@ class Runner(Protocol):
         ...
 
     def release(self) -> None:
-        """Release what was kept; frames stay usable, but may be recomputed."""
+        """Release what was kept; frames stay usable, but might be recomputed."""
         ...
 
 

@@ -76,7 +76,7 @@ class RunChange:
     run: FragmentRun
     """The records of the other manifest."""
     removed: bytes
-    """Records only in this manifest, concatenated: a part of a manifest message."""
+    """Records only in the first manifest, concatenated: a part of a manifest message."""
     added: bytes
     """Records only in the other one. All remaining records are in both manifests, equally often."""
 

@@ -455,7 +455,7 @@ RecordedSize: TypeAlias = "tuple[int, int | None, int | None, int]"
 """One fragment: its id; the rows in its data files, including deleted ones; its number of deleted rows; the bytes of
 its data files. None if the writer did not record the number; a file without a size counts as 0.
 
-A plain tuple, because there may be 100,000 of them, and each is discarded at once.
+A plain tuple, because there can be 100,000 of them, and each is discarded at once.
 """
 
 

@@ -62,17 +62,17 @@ class Step(NamedTuple):
 
     @property
     def moves_rows(self) -> bool:
-        """Whether rows may have left a fragment without being deleted."""
+        """Whether rows might have left a fragment without being deleted."""
         return self.operation not in _MOVES_NO_ROWS if self.moved is None else self.moved
 
     @property
     def renames_rows(self) -> bool:
-        """Whether it may have moved older rows to other files."""
+        """Whether it might have moved older rows to other files."""
         return self.moves_rows or self.brings or self.reordered or bool(self.rewrites) or self.operation == "Rewrite"
 
     @property
     def changes_rows(self) -> bool:
-        """Whether it may have rewritten or deleted older rows."""
+        """Whether it might have rewritten or deleted older rows."""
         return self.operation not in _QUIET and not self.adds_only
 
 
@@ -103,7 +103,7 @@ class Steps:
 
     @property
     def brings(self) -> bool:
-        """Whether one of them brought rows that another chain may also have."""
+        """Whether one of them brought rows that another chain might also have."""
         return any(step.brings for step in self.all)
 
     def may_hide(self, other: Steps) -> bool:
@@ -119,16 +119,16 @@ class Steps:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether one of them may have rewritten or deleted older rows."""
+        """Whether one of them might have rewritten or deleted older rows."""
         return not self.complete or any(step.changes_rows for step in self.all)
 
     @property
     def renames_rows(self) -> bool:
-        """Whether they may have moved older rows to other files."""
+        """Whether they might have moved older rows to other files."""
         return not self.complete or any(step.renames_rows for step in self.all)
 
     def changed_after(self, version: int) -> bool:
-        """Whether rows of a version of this branch, or of later ones, may have changed since."""
+        """Whether rows of a version of this branch, or of later ones, might have changed since."""
         return not self.complete or any(step.changes_rows for step in self.all if step.version > version)
 
     @property
@@ -138,7 +138,7 @@ class Steps:
 
     @property
     def may_add_columns(self) -> bool:
-        """Whether one of them may have given the table a new column."""
+        """Whether one of them might have given the table a new column."""
         return not self.complete or any(step.operation not in _ADDS_NO_COLUMNS for step in self.all)
 
     def described(self) -> str:

@@ -236,12 +236,12 @@ def _integers(source: pa.DataType, target: pa.DataType) -> str | None:
         return _unless(target.bit_width >= source.bit_width)
     if pt.is_signed_integer(target):
         return _unless(target.bit_width > source.bit_width)
-    # Spark has no unsigned types: uint16 reads as int, so int may be appended to uint16, each value checked.
+    # Spark has no unsigned types: uint16 reads as int, so int can be appended to uint16, each value checked.
     return _unless(source.bit_width <= 2 * target.bit_width)
 
 
 def _floats(source: pa.DataType, target: pa.DataType) -> str | None:
-    # Spark has no float16: it reads as float, so float may be appended to float16, each value checked.
+    # Spark has no float16: it reads as float, so float can be appended to float16, each value checked.
     return _unless(target.bit_width >= source.bit_width or (source.bit_width, target.bit_width) == (32, 16))
 
 
@@ -313,7 +313,7 @@ def _is_decimal_or_uint64(kind: pa.DataType) -> bool:
 def _decimal_and_uint64(source: pa.DataType, target: pa.DataType) -> str | None:
     if pt.is_decimal(source) and pt.is_decimal(target):
         return _decimals(source, target)
-    # Spark has no uint64: it reads as decimal(20,0), so that may be appended to uint64, each value checked.
+    # Spark has no uint64: it reads as decimal(20,0), so that can be appended to uint64, each value checked.
     if target == pa.uint64():
         return _unless(pt.is_decimal(source) and source.scale == 0 and source.precision <= 20)
     return _integer_to_fraction(source, target)

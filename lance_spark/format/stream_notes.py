@@ -81,7 +81,7 @@ class Noted(NamedTuple):
     uuid: str = ""
     """UUID of its transaction, if a query committed it."""
     added: tuple[int, ...] | None = None
-    """The fragments that it added, if a query committed it: the batch may have to be removed again. None if unknown,
+    """The fragments that it added, if a query committed it: the batch might have to be removed again. None if unknown,
     because the previous version was gone."""
 
     def transaction(self, version: int) -> Transaction:
@@ -152,7 +152,7 @@ def joined(notes: Iterable[Mapping[int, Noted]]) -> dict[int, Noted]:
 
 
 def updated(before: Mapping[int, Noted], now: Mapping[int, Noted]) -> dict[int, Noted]:
-    """The updated notes. An earlier cleanup may know a version's additions when a later one does not."""
+    """The updated notes. An earlier cleanup might know a version's additions when a later one does not."""
     known = {
         version: before[version]
         for version, said in now.items()

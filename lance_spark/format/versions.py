@@ -46,7 +46,7 @@ class Snapshot:
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """Ids of the fields in its schema. Files may hold others, of dropped columns."""
+        """Ids of the fields in its schema. Files can hold others, of dropped columns."""
         return frozenset(field.id for field in self.contents.fields)
 
     def root_of(self, file: DataFile | DeletionFile) -> Root:

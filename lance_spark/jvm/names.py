@@ -57,7 +57,7 @@ PUSH_AGGREGATES = f"{_READ}.SupportsPushDownAggregates"
 PREDICATE = f"{_SQL}.connector.expressions.filter.Predicate"
 NAMED_REFERENCE = f"{_SQL}.connector.expressions.NamedReference"
 
-# Private: another version or a fork may lack or change them.
+# Private: another version or a fork might lack or change them.
 SESSION = f"{_SQL}.classic.SparkSession"
 PYTHON_SOURCE = f"{_V2}.python.UserDefinedPythonDataSource"
 PYTHON_PARTITION = f"{_V2}.python.PythonInputPartition"

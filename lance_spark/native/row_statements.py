@@ -34,7 +34,7 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 def may_change_rows(text: str) -> bool:
-    """Whether this may be an UPDATE, a DELETE or a MERGE. Only then is it parsed here, before Spark parses it."""
+    """Whether this might be an UPDATE, a DELETE or a MERGE. Only then is it parsed here, before Spark parses it."""
     rest = without_comments(text)
     first = _WORD.match(rest)
     if first is None:
@@ -44,7 +44,7 @@ def may_change_rows(text: str) -> bool:
 
 
 def may_make_tables(text: str) -> bool:
-    """Whether this may be a CREATE or REPLACE TABLE with a format. Only then is it parsed here."""
+    """Whether this might be a CREATE or REPLACE TABLE with a format. Only then is it parsed here."""
     rest = without_comments(text)
     first = _WORD.match(rest)
     return first is not None and first[0].upper() in ("CREATE", "REPLACE") and _FORMAT.search(rest) is not None
@@ -341,7 +341,7 @@ class AnalyzedChange:
                 fields.append(rows.column(each.name, lit(None).cast(each.dataType)))
         found = rows.frame.select(*fields)
         if self._deletes_what_matches:
-            # Several source rows may have the same action. Inserts have no address, and all of them stay.
+            # Several source rows can have the same action. Inserts have no address, and all of them stay.
             tell = coalesce(found[ROW_ADDRESS], -1 - monotonically_increasing_id())
             found = found.withColumn(_FROM_SOURCE, tell).dropDuplicates([_FROM_SOURCE]).drop(_FROM_SOURCE)
         return found

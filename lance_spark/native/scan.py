@@ -85,7 +85,7 @@ class Source:
 
     @cached_property
     def is_small(self) -> bool:
-        """Whether this may be a dimension of a star join. If so, Spark gets filters back although they were applied.
+        """Whether this might be a dimension of a star join. If so, Spark gets filters back although they were applied.
 
         Spark uses a visible filter to filter the table joined with this one; without one it assumes that the join keeps
         all rows. For larger tables, pushing down aggregates is worth more, and filters prevent that.
@@ -428,7 +428,7 @@ class NativeScanBuilder(Implementation):
 def _counted(schema: StructType, named: set[str]) -> dict[str, Any]:
     """The columns to read to count rows: one, because a batch without columns reaches Spark as one without rows.
 
-    Its values are never looked at, so they can be nulls. If filters name every column, one is really read: Spark may
+    Its values are never looked at, so they can be nulls. If filters name every column, one is really read: Spark might
     apply the pushed filters once more.
     """
     free = [field for field in schema if field.name not in named]

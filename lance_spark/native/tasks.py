@@ -96,7 +96,7 @@ def read_part(task: ScanTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 def pickled_function(task: ScanTask, schema: StructType) -> bytes:
     """The function in the form of Spark's worker: with the schema of its result.
 
-    The filter comes with the part, because Spark may create the function before it knows the runtime filters.
+    The filter comes with the part, because Spark might create the function before it knows the runtime filters.
     """
     shared = replace(task, scan=replace(task.scan, filter=None))
     pickled: bytes = cloudpickle.dumps((partial(read_part, shared), schema))  # type: ignore[no-untyped-call]

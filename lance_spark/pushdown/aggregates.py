@@ -36,7 +36,7 @@ from lance_spark.scan.rules import FragmentSize
 
 Function = Literal["COUNT_STAR", "COUNT", "SUM", "MIN", "MAX", "AVG"]
 MAX_SUMMED_DIGITS = 28
-"""Digits of decimals that are summed: the 38 digits of Arrow's decimals hold the sums of ten billion of them."""
+"""Maximum digits of decimals to sum: the 38 digits of Arrow's decimals hold the sums of ten billion of them."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ _ROWS = 2**31
 
 
 def aggregate(plan: AggregatePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of ``plan.output``; several may belong to one group, Spark merges them.
+    """Rows of ``plan.output``; several can belong to one group, Spark merges them.
 
     ``batches`` have the columns of the plan in the dataset's own types, and possibly others. Without groups, at least
     one row is emitted, even without any batch: Spark adds up the counts that it gets, and no row would give null.
@@ -430,7 +430,7 @@ def _batched(carried: list[_Carried]) -> Iterator[list[_Carried]]:
 
 
 def _fitting(sums: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, list[_Carried]]:
-    """Sums in a type that may be too small for them, and the rest to add to them."""
+    """Sums in a type that might be too small for them, and the rest to add to them."""
     limit, wide = _limit(kind), pa.decimal128(38, _scale(kind))
     sums = pc.cast(sums, wide)
     fits = pc.and_(pc.less_equal(sums, pa.scalar(limit, wide)), pc.greater_equal(sums, pa.scalar(-limit, wide)))
@@ -456,7 +456,7 @@ def _scale(kind: pa.DataType) -> int:
 
 
 # --- Minima and maxima of whole tables, from the few rows at the ends of an index
-# The ends that an index reports are only a guess: their rows may be deleted, and others may have been added. So all
+# The ends that an index reports are only a guess: their rows might be deleted, and others might have been added. So all
 # rows at least as far out as the guess are read. If there are any, the smallest or largest of them is the table's,
 # however good the guess was; if not, the query reads the table.
 

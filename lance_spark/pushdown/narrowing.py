@@ -208,7 +208,7 @@ class Condition:
     ids: dict[str, str]
     """Each column's number in the plan."""
     words: bool
-    """Whether the text of a string constant is part of it. Such a constant may look like a condition; only the numbers
+    """Whether the text of a string constant is part of it. Such a constant can look like a condition; only the numbers
     reveal it, because they differ in the next plan."""
 
 

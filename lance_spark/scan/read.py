@@ -59,7 +59,7 @@ def read_schema(read: PinnedRead) -> pa.Schema:
 
 
 def read_for_spark(read: PinnedRead, wire: pa.Schema) -> pa.Schema:
-    """The dataset's columns for Spark's schema, which may come from the user's own ``.schema(...)``.
+    """The dataset's columns for Spark's schema, which can come from the user's own ``.schema(...)``.
 
     Raises NotFound for an unknown column, and SchemaMismatch for an impossible conversion.
     """

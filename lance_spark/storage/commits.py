@@ -101,7 +101,7 @@ def check_commit(
 ) -> None:
     """Raise Refused for an operation that a protected branch does not accept; call it right before the commit.
 
-    A job may run for hours after it was planned, and the protection may be newer.
+    A job might run for hours after it was planned, and the protection might be newer.
     """
     if not may_commit(operation, properties):
         check_unprotected(location, branch)
@@ -132,7 +132,7 @@ def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: An
     """Create a dataset with these columns and no rows; returns its first version. Raises AlreadyExists.
 
     ``arguments`` are pylance's. Unlike a commit, this is not atomic: of two jobs that create the dataset at the same
-    time, the later one may win. The other's version stays in the history.
+    time, the later one might win. The other's version stays in the history.
     """
     import lance
 
@@ -304,7 +304,7 @@ UNCHANGED = "Nothing was changed."
 def unchanged() -> Iterator[None]:
     """Wraps one change that no other change precedes: if it is denied, the error reports that nothing was changed.
 
-    A denied read is not reported that way: it may have come after the change.
+    A denied read is not reported that way: it might have come after the change.
     """
     try:
         yield

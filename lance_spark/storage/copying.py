@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lance.schema import LanceSchema
 
 _FRESH = 24 * 3600
-"""Age in seconds up to which a copy is reused. A cleanup may delete older files of an interrupted copy."""
+"""Age in seconds up to which a copy is reused. A cleanup might delete older files of an interrupted copy."""
 
 
 _ONE_REQUEST = 5 * 1024**3

@@ -42,7 +42,7 @@ class _Fate:
     end: Literal["deleted", "gone", "failed"]
     reason: str = ""
     passing: bool = False
-    """Whether the reason may be gone by the next attempt."""
+    """Whether the reason might be gone by the next attempt."""
 
 
 _DELETED, _GONE = _Fate("deleted"), _Fate("gone")
@@ -123,7 +123,7 @@ def _unlinked(location: DatasetLocation, path: str) -> _Fate:
 
 
 def _is_in_place(root: str, relative: str) -> bool:
-    """Whether no symbolic link is on a path below the root: files behind a link may be another dataset's."""
+    """Whether no symbolic link is on a path below the root: files behind a link might be another dataset's."""
     return os.path.realpath(os.path.join(root, relative)) == os.path.normpath(os.path.join(root, relative))
 
 

@@ -1,6 +1,6 @@
 """From exceptions of stores and pylance to this package's errors, including the missing permission and its place.
 
-pylance and botocore report which request was denied; an answer of S3 itself may name the permission. Nothing here
+pylance and botocore report which request was denied; an answer of S3 itself can name the permission. Nothing here
 contacts a store.
 """
 
@@ -66,7 +66,7 @@ class Denial(NamedTuple):
     said: str = ""
     """The rest of the store's message."""
     asked_again: bool = False
-    """Whether this answers a retry: an earlier attempt, whose answer was lost, may have arrived."""
+    """Whether this answers a retry: an earlier attempt, whose answer was lost, might have arrived."""
 
     def __str__(self) -> str:
         """The permission and its place."""
@@ -332,8 +332,8 @@ OPENING = "opening the dataset"
 def clean(text: str, location: DatasetLocation) -> str:
     """The text without Rust source positions and without secrets.
 
-    Secrets are the values of storage options that may be secret, a URL's user and password, and everything in a store's
-    XML except its code and message: S3 repeats the whole session token in an "expired token" answer.
+    Secrets are the values of storage options that might be secret, a URL's user and password, and everything in a
+    store's XML except its code and message: S3 repeats the whole session token in an "expired token" answer.
     """
     for key, value in location.options:
         if len(value) > 3 and re.search(r"key|secret|token|password|credential|sas", key, re.I):

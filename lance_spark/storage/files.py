@@ -270,7 +270,7 @@ _PAGE_KEYS = 1000
 """Maximum number of keys in one answer of S3."""
 _TIMES = ("last_modified", "updated", "LastModified", "mtime", "created")
 """Keys for the time of last modification in fsspec's file systems. The time of creation comes last: it is earlier, and
-a file that looks older than it is may be deleted too soon."""
+a file that looks older than it is might be deleted too soon."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 """Python's stand-ins for bytes of a name that is not UTF-8."""
 _NO_NAMES = frozenset({"", ".", ".."})

@@ -53,7 +53,7 @@ def read_ref_files(location: DatasetLocation) -> RefTable:
 
 
 def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> RefTable:
-    """All branches or some, without the tags, which may be many. Does not check that a dataset exists."""
+    """All branches or some, without the tags, which can be many. Does not check that a dataset exists."""
     chosen = list_ref_names(location, BRANCHES) if names is None else names
     return RefTable(_each(location, read_branch, chosen), {})
 
@@ -283,14 +283,14 @@ def _raise_failed(location: DatasetLocation, name: str, failed: Sequence[tuple[s
 # --- Leftovers of a killed creation of a branch: its first manifest, without a ref file
 
 GRACE = 60
-"""Seconds in which another process may still write the ref file: it takes a few requests."""
+"""Seconds in which another process might still write the ref file: it takes a few requests."""
 
 
 def clear_unfinished(location: DatasetLocation, name: str) -> bool:
-    """Remove the leftovers of a killed creation of a branch without a ref file; False if they may be something else.
+    """Remove the leftovers of a killed creation of a branch without a ref file; False if they might be something else.
 
-    Leftovers are one manifest and transactions, which hold nothing that the branch's parent lacks. Anything else may be
-    data of a deleted branch, and anything younger than :data:`GRACE` a branch of another job; both stay.
+    Leftovers are one manifest and transactions, which hold nothing that the branch's parent lacks. Anything else might
+    be data of a deleted branch, and anything younger than :data:`GRACE` a branch of another job; both stay.
     """
     from lance_spark.storage.files import list_range  # imports pyarrow, which commands do not wait for
 

@@ -104,7 +104,7 @@ def is_for(workspace: OpenWorkspace, dataset: str) -> bool:
 
 
 def dataset_around(directory: str) -> PlainDataset | None:
-    """The dataset whose root is the directory or encloses it. It may not exist yet. Raises as find_here does."""
+    """The dataset whose root is the directory or encloses it. It might not exist yet. Raises as find_here does."""
     datasets = (_dataset_in(place) for place in _upwards(directory))
     return next((dataset for dataset in datasets if dataset is not None), None)
 
@@ -293,13 +293,13 @@ class NamedTable:
 
 @dataclass(frozen=True)
 class Target:
-    """The place that the options of a read or a write name. It may not exist."""
+    """The place that the options of a read or a write name. It might not exist."""
 
     place: DatasetLocation | NamedTable
     options: dict[str, str]
     """The remaining options, for the read or the write itself."""
     typed: str = ""
-    """The path as typed, if it may also name a ref, behind an ``@``."""
+    """The path as typed, if it might also name a ref, behind an ``@``."""
 
 
 def take_target(options: Mapping[str, str], call: str) -> Target:
@@ -551,7 +551,7 @@ def _where_it_began(location: DatasetLocation, branch: str | None, oldest: int) 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A table that a name may mean, and the rest of the name as a ref."""
+    """A table that a name might mean, and the rest of the name as a ref."""
 
     name: str
     """The part of the name that is the table's."""

@@ -224,7 +224,7 @@ class BranchVersions:
         return read_manifests(self.location, paths)
 
     def _all(self) -> Iterator[tuple[int, str]]:
-        """Several iterators may run at once: they share what any of them has listed."""
+        """Several iterators can run at once: they share what any of them has listed."""
         for at in count():
             if at == len(self._listed):
                 listed = next(self._coming, None)
@@ -275,7 +275,7 @@ _Chain = tuple[DatasetLocation, str | None]
 class VersionCache:
     """Versions as first read. A version never changes. The number of the newest version does, and is never cached.
 
-    Each attempt of an action needs its own cache: a dataset may be deleted and recreated at the same place.
+    Each attempt of an action needs its own cache: a dataset might be deleted and recreated at the same place.
     """
 
     def __init__(self) -> None:
@@ -285,7 +285,7 @@ class VersionCache:
         self._free = _KEPT
 
     def versions(self, location: DatasetLocation, branch: str | None, after: int, until: int) -> Sequence[int]:
-        """The versions of a chain after ``after`` up to ``until``, ascending. In a short range, some may be gone."""
+        """The versions of a chain after ``after`` up to ``until``, ascending. In a short range, some might be gone."""
         first = max(0, after) + 1
         if until - first < _FEW:
             return range(first, until + 1)
@@ -299,7 +299,7 @@ class VersionCache:
         return self._manifest(location, pin) is not None
 
     def read_ahead(self, location: DatasetLocation, pins: Iterable[PinnedVersion]) -> None:
-        """Request several versions at once that will be needed one after another; some may be gone."""
+        """Request several versions at once that will be needed one after another; some might be gone."""
         if not location.is_local:
             each(location, partial(self.has, location), pins)
 
@@ -343,7 +343,7 @@ class VersionCache:
         return content
 
     def _keep(self, location: DatasetLocation, pin: PinnedVersion, content: bytes) -> None:
-        """Several threads may run this at once; at worst slightly more is kept."""
+        """Several threads can run this at once; at worst slightly more is kept."""
         key = ((location, pin.branch), pin.version)
         room = self._free + len(self._manifests.get(key, b""))
         if len(content) <= room:

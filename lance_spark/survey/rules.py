@@ -245,7 +245,7 @@ class Survey:
     changes: tuple[RefChange, ...] = ()
     """Recorded changes of refs: what undoing them needs is kept for a while."""
     quarantined: tuple[Quarantined, ...] = ()
-    """Quarantined manifests: files that they may name are also kept for a while."""
+    """Quarantined manifests: files that they might name are also kept for a while."""
 
     @property
     def location(self) -> DatasetLocation:
@@ -268,7 +268,7 @@ class Survey:
 
 
 def join(root: str, path: str) -> str:
-    """A path below a root; the root may be ""."""
+    """A path below a root; the root can be ""."""
     return f"{root}/{path}" if root else path
 
 

@@ -400,8 +400,8 @@ def confirm_newest(
 ) -> list[Manifest]:
     """The versions whose files a listing lacks and that are still the newest of their branches.
 
-    Others were deleted with their branch, or by another cleanup: pylance may remove files before the manifest. So this
-    waits for a version that still exists but is no longer the newest. Raises Conflict if it stays.
+    Others were deleted with their branch, or by another cleanup: pylance might remove files before the manifest. So
+    this waits for a version that still exists but is no longer the newest. Raises Conflict if it stays.
     """
     left = list(latest)
     for attempt in range(ATTEMPTS):

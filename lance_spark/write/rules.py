@@ -100,7 +100,7 @@ class WriteJob:
 def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
     """The dataset's fields that the DataFrame provides, in the dataset's order; columns match by name.
 
-    Nullable columns may be missing. Raises SchemaMismatch, naming the column, both types and the remedy, for an unknown
+    Nullable columns can be missing. Raises SchemaMismatch, naming the column, both types and the remedy, for an unknown
     column, a missing column that cannot be null, and a type that could lose values.
     """
     for name in frame.names:

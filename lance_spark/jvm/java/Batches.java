@@ -283,8 +283,8 @@ public class Batches implements PartitionReaderFactory {
   /**
    * A column that Spark does not recognize as one of Arrow's.
    *
-   * Spark 4.3 keeps Arrow's batches while a Python function works on them. A reader's batch is valid only until the next
-   * one, so Spark would read its rows from released memory. Spark copies all other batches for Python.
+   * Spark 4.3 keeps Arrow's batches while a Python function works on them. A reader's batch is valid only until the
+   * next one, so Spark would read its rows from released memory. Spark copies all other batches for Python.
    */
   public static class Column extends ColumnVector {
     protected final ArrowColumnVector values;
