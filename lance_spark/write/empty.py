@@ -1,4 +1,4 @@
-"""Datasets and versions with columns and without rows."""
+"""Datasets and versions with columns but no rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def write_without_rows(
 ) -> None:
     """Create a dataset; or give a branch (None for main) other columns and no rows, as one version.
 
-    Raises SchemaMismatch, AlreadyExists for a ``new`` dataset that is there, and for another one NotFound, Conflict,
-    and Refused for another file format or other row ids.
+    Raises SchemaMismatch; AlreadyExists if a ``new`` dataset exists; and otherwise NotFound, Conflict, and Refused for
+    another file format or other row ids.
     """
     check_names(schema, new=True)
     if new:

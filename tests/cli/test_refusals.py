@@ -39,7 +39,7 @@ WRONG = [
     (("branch", "main"), 2, "'main' is reserved"),
     (("branch", "new", "main..exp"), 2, "is a range, but one ref is needed"),
     (("branch", "new", "v1@2"), 2, "a tag is one version, so it takes no '@'"),
-    (("branch", "new", "main@x"), 2, "'@x' in 'main@x' is no version"),
+    (("branch", "new", "main@x"), 2, "'@x' in 'main@x' is not a version"),
     (("branch", "new", "4"), 10, "There is no branch or tag '4'."),
     (("branch", "new", "exq"), 10, "There is no branch or tag 'exq'."),
     (("branch", "new", "head"), 10, "There is no branch or tag 'head'."),
@@ -130,7 +130,7 @@ HINTS = [
     (("branch", "new", "4"), "For version 4 write @4."),
     (("switch", "both"), "Write heads/both for the branch, tags/both for the tag."),
     (("branch", "new", "exq"), "Did you mean 'exp'?"),
-    (("branch", "new", "exp~3"), "it was made from main@3, so write main@3~1 for what was before that."),
+    (("branch", "new", "exp~3"), "it was made from main@3, so write main@3~1 for earlier versions."),
     (("checkout", "-b", "exp"), "lance-git switch exp goes to it."),
     (("switch", "v1"), "Start a branch there: lance-git checkout -b NAME v1."),
     (("tag", "v1", "exp"), "Move it: lance-git tag -f v1 exp@5."),
@@ -167,7 +167,7 @@ def test_a_current_branch_that_somebody_deleted_is_named(flights):
     assert call(flights, "--dataset", ".", "branch", "-d", "idle", "--yes").code == 0
     done = call(flights, "tag", "now")
     assert done.code == 10
-    assert "The current branch 'idle' is not there." in done.error
+    assert "The current branch 'idle' does not exist." in done.error
     listed = call(flights, "branch")
     assert listed.code == 0
     assert "The current branch 'idle' does not exist; lance-git switch main leaves it." in listed.err
@@ -189,7 +189,7 @@ def test_a_tag_that_protects_a_clone_is_hidden_and_only_goes_by_force(flights, t
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('dataset = "."\nbrunch = "exp"\n', "line 2: 'brunch' is not known"),
+        ('dataset = "."\nbrunch = "exp"\n', "line 2: 'brunch' is not a known key"),
         ('dataset = "."\n\n[storage]\naws_region = "x"\n', "line 3: 'storage' does not belong here"),
         ("dataset = \n", "line 1: this is not TOML"),
     ],

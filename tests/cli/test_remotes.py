@@ -388,7 +388,7 @@ def test_switching_to_what_a_remote_has(flights, ada, tmp_path):
     assert refused.code == 3
     assert refused.error.splitlines() == [
         "error: 'origin/exp' follows 'exp' of origin: only a fetch writes to it.",
-        "hint: lance-git switch exp goes to the branch of your own, or makes one.",
+        "hint: lance-git switch exp gives you a branch of your own.",
     ]
     assert call(ada, "switch", "exp", "--json").json == {
         "action": "switch",

@@ -115,7 +115,7 @@ def test_what_is_left_of_a_branch_is_no_dataset(plain):
     for arguments in (("log",), ("tag", "now"), ("restore", "@4", "--yes")):
         done = call(left / "data", *arguments)
         assert done.code == 10
-        assert "The current branch 'gone' is not there." in done.error
+        assert "The current branch 'gone' does not exist." in done.error
     listed = call(left, "branch")
     assert listed.code == 0
     assert f"The current branch 'gone' does not exist; cd {plain} leaves it." in listed.err

@@ -170,7 +170,7 @@ def test_a_filter_of_the_user_that_cannot_be_read(session, table):
 
 def test_brackets_of_the_users_filter_are_its_own(session, table):
     register(session)
-    with pytest.raises(InvalidOption, match="closes a bracket"):
+    with pytest.raises(InvalidOption, match="closes a parenthesis"):
         session.read.format("lance").option("filter", "id > 1) OR (id < 1").load(table)
     frame = session.read.format("lance").option("filter", "id IN (8, 1) OR id = length(')')").load(table)
     assert [row.id for row in frame.where("id > 5").collect()] == [8]

@@ -135,7 +135,7 @@ def test_cleaning_a_clone_deletes_nothing_of_its_source(source, tmp_path):
 
 
 def test_a_declared_clone_that_is_not_there_stops_the_run(source, tmp_path):
-    with pytest.raises(NotFound, match=r"gone.lance, which was given as a clone"):
+    with pytest.raises(NotFound, match=r"gone.lance, which was declared as a clone"):
         plan(source, older_than=NOW, clones=(str(tmp_path / "gone.lance"),))
 
 

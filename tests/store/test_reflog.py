@@ -141,7 +141,7 @@ def test_what_something_else_did_since_is_not_overwritten(table, uri):
         table.tags.restore("v1")
     table.tags.delete("v1")
     table.tags.create("v1", version=4)
-    with pytest.raises(AlreadyExists, match="made again"):
+    with pytest.raises(AlreadyExists, match="created again"):
         table.tags.restore("v1")
     assert tag_of(uri, "v1") == (None, 4)
 
@@ -190,7 +190,7 @@ def test_a_new_branch_of_the_name_gives_the_old_one_up(table, uri):
     assert ids(uri, branch="exp") == [0, 1, 2]
     assert [change.state for change in read_changes(table.location)] == [FORGOTTEN]
     delete_branch(table.location, "exp")
-    with pytest.raises(NotFound, match="in a way that can be taken back"):
+    with pytest.raises(NotFound, match="No recorded deletion"):
         table.branches.restore("exp")
     assert not os.path.exists(f"{uri}/tree/exp")
 

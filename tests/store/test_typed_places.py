@@ -61,7 +61,7 @@ def test_a_ref_in_the_path_and_another_one_in_the_options_are_refused(dataset):
             pin(path=f"{dataset}@exp/a", **option)
     with pytest.raises(InvalidOption, match="names a ref behind its '@', and so does option 'branch'"):
         plan_write({"path": f"{dataset}@exp/a", "branch": "exp/a"}, FRAME, False)
-    with pytest.raises(InvalidOption, match="chooses a version already"):
+    with pytest.raises(InvalidOption, match="already chooses a version"):
         pin(path=f"{dataset}@exp/a@2", version="3")
 
 

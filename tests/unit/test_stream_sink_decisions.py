@@ -121,5 +121,5 @@ def test_names_of_a_query():
 def test_the_id_in_a_checkpoint():
     assert parse_query_id(b'{"id":"0a-b"}', "c") == "0a-b"
     for wrong in (b"", b"[]", b"{}", b'{"id":1}', b'{"id":""}', b"\xff"):
-        with pytest.raises(CorruptData, match="holds no query id"):
+        with pytest.raises(CorruptData, match="contains no query id"):
             parse_query_id(wrong, "c")
