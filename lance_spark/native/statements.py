@@ -139,7 +139,7 @@ class _Work:
     def _place(self, travel: TypedRef) -> Place:
         found = self.catalog.places.find(self.parts, travel)
         if found.metadata_table is not None:
-            raise Refused(f"'{self._name}' is a metadata table, which cannot be changed.")
+            raise Refused(f"'{self._name}' is a metadata table, not a table of its own.")
         return found
 
     def _pin(self, travel: TypedRef = DEFAULT) -> PinnedVersion:
