@@ -462,8 +462,7 @@ class StreamLine:
         return found
 
 
-# --- Finding new rows in a version with compactions
-# Reads deletion files only.
+# --- Finding new rows in a version with compactions, by deletion files only
 
 
 class TrackedVersion(NamedTuple):
@@ -758,8 +757,7 @@ def _transaction(found: LineVersion | None) -> Transaction | None:
     return None if found is None else found.transaction
 
 
-# --- The tag of a reading stream
-# Every cleanup keeps the tagged version, and ours also the versions after it.
+# --- The tag of a reading stream: cleanups keep its version, and ours also the later ones
 
 
 def tag_of(location: DatasetLocation, options: StreamReadOptions, branch: str | None) -> str | None:
