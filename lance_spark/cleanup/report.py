@@ -416,7 +416,7 @@ def held_back(blind: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
     return reason, max(code for _, code in blind.values())
 
 
-# --- The cleanup of a whole catalog: its tables, its own table, and stray directories
+# --- The cleanup of a whole catalog
 # Pure.
 
 CATALOG, ORPHAN = "catalog", "orphan"

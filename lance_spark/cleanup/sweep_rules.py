@@ -434,7 +434,7 @@ def _cast(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
         raise SchemaMismatch(f"Column '{name}' of the inventory is {column.type}: {problem}.") from None
 
 
-# --- Changes since the mark: manifests to read again before anything is deleted
+# --- Manifests to read again before deletion
 # Pure.
 
 

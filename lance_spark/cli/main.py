@@ -17,7 +17,7 @@ from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption
 from lance_spark.storage.resolving import located
 
-# --- Words of git without a verb in ``lance-git``: the reason, and what to type instead
+# --- Words of git without a verb in ``lance-git``
 # A dataset has no index and no uncommitted files: every write is a version at once. So ``commit``, the first word that
 # many people type, has nothing to do. "Did you mean 'cherry-pick'?" would not help them.
 

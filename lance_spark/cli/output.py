@@ -50,7 +50,7 @@ def exit_codes_text(partly: str) -> str:
     return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in sorted([*EXIT_CODES, (PARTLY_DONE, partly)]))
 
 
-# --- Output of a verb: aligned text for people, JSON for programs, color on a terminal only
+# --- Output of a verb
 
 _SPANS = ((365 * 86_400, "year"), (30 * 86_400, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
 
@@ -133,7 +133,7 @@ def version_json(pin: PinnedVersion) -> dict[str, Any]:
     return {"branch": pin.branch or MAIN, "version": pin.version}
 
 
-# --- The progress bar: one terminal line, shown after some seconds and wiped before other output
+# --- The progress bar
 
 _PATIENCE = 2.0
 """Seconds before the bar appears. Shorter work shows nothing."""

@@ -80,7 +80,7 @@ def _split(pairs: Sequence[str], wrong: str, hint: str) -> dict[str, str]:
     return values
 
 
-# --- Declaring verbs: ``@verb("name")`` on a function of the session, and shared options
+# --- Declaring verbs, and their shared options
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 

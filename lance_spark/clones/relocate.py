@@ -197,7 +197,7 @@ def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[B
             )
 
 
-# --- Finding where base paths lead: here, to a former place, to another place, or nowhere
+# --- Finding where base paths lead
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def _outcome(context: StepContext, number: int) -> Outcome:
     return Outcome(str(step), DONE)
 
 
-# --- Evidence for a repair: newest versions with findings, manifests, remains of refs
+# --- Evidence for a repair
 
 
 def facts_of(location: DatasetLocation, examined: Examined) -> RepairFacts:
@@ -373,7 +373,8 @@ def is_empty_branch(location: DatasetLocation, name: str) -> bool:
     return next(iter(list_paths(location, KeyRange.below(f"tree/{name}"))), None) is None
 
 
-# --- Evidence to restore refs: remains of their files, first versions, branches created from them, merges
+# --- Evidence to restore refs
+# The remains of their files, first versions, branches created from them, and merges.
 
 _NEWEST = 1_000
 """Number of the newest versions of each branch whose merges are examined."""

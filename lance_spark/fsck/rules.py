@@ -288,7 +288,7 @@ def _left_over(files: pa.Table, needed: set[str], question: Question) -> Iterato
         }
 
 
-# --- Needs of versions: every file that they name, with its recorded size and rows
+# --- Needs of versions
 # Pure.
 #
 # Like a mark, a row states that all versions read between two positions of a chain name a file. An unreadable manifest
@@ -450,7 +450,7 @@ def _base(head: ManifestHead, base_id: int | None) -> BasePath | None:
     return None if base_id is None else head.bases[base_id]
 
 
-# --- Blobs: what rows record about files next to data files, against what exists
+# --- Blob files next to data files
 # Pure.
 #
 # No manifest names these files. Only the descriptions in the rows do, by a number (the file's name) and the bytes.

@@ -294,7 +294,7 @@ class UpkeepTable:
     location: DatasetLocation
 
 
-# --- Many tables side by side: plan each, then run the plans, the most valuable first if time is short
+# --- Many tables side by side
 
 _LOG = logging.getLogger("lance_spark.maintain")
 
@@ -427,7 +427,7 @@ def _with(record: TableRecord, looked: Looked) -> TableRecord:
     )
 
 
-# --- The steps of a maintenance on one table, each planned and carried out by the verb of its name
+# --- The steps of a maintenance on one table
 
 _EXAMPLES = 3
 """Number of findings that a report shows for a table."""
@@ -682,7 +682,8 @@ def _freed(outcomes: Sequence[Mapping[str, Any]]) -> Counter[str]:
     return sums
 
 
-# --- The report of a running maintenance, so that an interrupted run still shows what was done
+# --- The report of a running maintenance
+# It lets an interrupted run still show what was done.
 
 _QUICK = 0.5
 """Seconds that a report may take without a pause after it."""
@@ -718,7 +719,8 @@ class RunningReport:
         self._next = began + took + _SHARE * took if took > _QUICK else began
 
 
-# --- The state file of runs, written while a run goes on: a crash does not waste its checks
+# --- The state file of runs
+# Written while a run goes on, so that a crash does not waste its checks.
 
 _PAUSE = 60
 """Seconds between two writes. The file lists all tables of a lake: writing it for each of 50,000 would cost hours."""

@@ -179,7 +179,8 @@ def totals(records: Sequence[TableRecord]) -> Mapping[str, Any]:
     return {"owned": owned, "freed": freed}
 
 
-# --- The report as one HTML page without external resources: no scripts, fonts or images
+# --- The report as one HTML page
+# Without external resources: no scripts, fonts or images.
 # Pure.
 
 _MOST = 500
@@ -309,7 +310,7 @@ def _section(title: str, header: tuple[str, ...], rows: list[str]) -> str:
     return f"<h2>{safe(title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-# --- A chart of bytes by kind of file: a pair of bars for each table, as inline SVG
+# --- A chart of bytes by kind of file, as inline SVG
 # Pure.
 
 _COLOURS = {
@@ -418,7 +419,8 @@ def _colour(kind: str) -> str:
     return _COLOURS.get(kind, _OTHER)
 
 
-# --- The report as metrics in Prometheus text format, for the textfile collector of a node exporter
+# --- The report as Prometheus metrics
+# For the textfile collector of a node exporter.
 # Pure.
 
 _PREFIX = "lance_maintenance_"

@@ -471,7 +471,7 @@ def nothing_freed(kinds: Mapping[str, KindSize]) -> dict[str, KindSize]:
     return {kind: KindSize(size.owned, 0) for kind, size in kinds.items()}
 
 
-# --- Memory between runs: when each table was checked, and what was left undone
+# --- Memory between runs
 # Pure.
 
 _FORMAT = 1

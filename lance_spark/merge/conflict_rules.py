@@ -139,7 +139,7 @@ def _writes(side: Delta, base: Snapshot) -> bool:
     return bool(side.added) or any(not same_files(before, after, base.live) for before, after in side.changed)
 
 
-# --- Contested fragments: both sides changed their rows, and one side compacted them
+# --- Contested fragments
 # Pure.
 
 InOurs = Callable[[Iterable[Fragment]], Mapping[int, Fragment]]

@@ -287,7 +287,7 @@ def flattened(schema: LanceSchema) -> list[Field]:
     return fields
 
 
-# --- Versions of another dataset: their metadata is written here, their files stay or are copied
+# --- Versions of another dataset
 # pylance's own shallow clone stays within one store and can only make a new dataset. So a chain first gets the columns
 # without rows, then all fragments with the places of their files.
 

@@ -481,7 +481,7 @@ def _deleted(request: Request, sides: Sides, contest: Contest) -> Deleted:
     return known_deletions(reader, held, contest.rewrites)
 
 
-# --- Conflicts that only rows show: rows that both sides deleted, new rows with the same key
+# --- Conflicts that only rows show
 # Only these rows are read.
 
 _EXAMPLES = 5
@@ -764,7 +764,7 @@ def version_before(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersi
     return PinnedVersion(pin.branch, older[-1])
 
 
-# --- Transactions: written to a temporary branch, published as one version or not at all
+# --- Transactions
 
 
 @contextmanager

@@ -111,7 +111,7 @@ class ReplayPlan:
         return tuple(entry.name for entry in self.sides.theirs.contents.fields if entry.id not in before)
 
 
-# --- Fragments for pylance's commit: its JSON, with the ids, bases and row ids of ours
+# --- Fragments for pylance's commit
 # Pure.
 
 Json = dict[str, Any]

@@ -318,7 +318,7 @@ def _pieces(ids: list[int]) -> Iterable[tuple[int, ...]]:
     return (tuple(ids[first : first + _AT_ONCE]) for first in range(0, len(ids), _AT_ONCE))
 
 
-# --- Giving a branch or clone its own copy of inherited indexes, so that a compaction can rewrite them
+# --- Copying inherited indexes before a compaction
 # pylance writes the new files of an index into the branch, but registers them in the parent, where the old ones are.
 # Then the branch can no longer be read.
 
@@ -356,7 +356,7 @@ def index_copies(location: DatasetLocation, index: IndexRecord, root: Root) -> l
     return [Copy(root, path, path) for path in paths]
 
 
-# --- Rewriting in another order, so that ranges of some columns are cheap to read
+# --- Rewriting in another order
 # No row changes.
 #
 # The keys of all fragments are read. A sample of them decides which fragments to rewrite, and where parts of about

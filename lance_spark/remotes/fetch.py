@@ -580,7 +580,7 @@ def _fetched_version(trace: Trace, chain: RemoteChain) -> int | None:
     return None
 
 
-# --- Tags at a remote that protect the files read from here from cleanups there
+# --- Protecting files at a remote from cleanups there
 
 
 def protect(
@@ -630,7 +630,8 @@ def _tag(remote: Remote, tags: refs.TagWriter, name: str, pin: PinnedVersion, is
         raise NotFound(f"{pin} of {remote.location.uri} no longer exists.")
 
 
-# --- Pruning tags at a remote: every fetch sets a tag, and each tag keeps old files
+# --- Pruning tags at a remote
+# Every fetch sets a tag, and each tag keeps old files.
 
 _FEW = 8
 """Up to this many tags are left alone: finding the unneeded ones means reading every local version."""

@@ -281,7 +281,7 @@ def _create_branch(local: DatasetLocation, remote: Remote, branch: str, engine: 
         ) from None
 
 
-# --- Notes at a remote about branches that contain each other, which only the pushing dataset knows
+# --- Notes at a remote about branches that contain each other
 
 
 def tell(local: DatasetLocation, remote: Remote, branch: str | None) -> None:

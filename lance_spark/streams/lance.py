@@ -80,7 +80,8 @@ def commit_removal(
     return commit_on(location, head, lance.LanceOperation.Delete([], fragments, "_rowid is null"), properties)
 
 
-# --- The id of a query from its checkpoint, which may be in another store than the dataset
+# --- The id of a query from its checkpoint
+# The checkpoint may be in another store than the dataset.
 
 
 def read_query_id(checkpoint: str, storage: Mapping[str, str]) -> str:

@@ -216,7 +216,7 @@ def resume_stream(location: DatasetLocation, branch: str | None, query: str, las
     return made
 
 
-# --- Taking back a batch that is in twice, as two drivers ran the query at the same time
+# --- Taking back a batch that is in twice
 # A paused driver may continue after another one took over the query. Both checked before either committed, and pylance
 # combines appends. So after each commit, the commits of others since the check are examined. Of two versions with the
 # same batch, the later one is taken back by the first driver that notices.
@@ -284,7 +284,8 @@ def mark(location: DatasetLocation, batch: Batch) -> PinnedVersion:
     raise overtaken(batch.branch)
 
 
-# --- Compacting the small fragments of batches, between two batches, in the committing process
+# --- Compacting the small fragments of batches
+# Between two batches, in the committing process.
 
 _MOST = 1 << 30
 """Maximum number of bytes to rewrite: the next batch waits meanwhile."""

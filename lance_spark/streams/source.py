@@ -345,7 +345,7 @@ def shown(stamp: int) -> datetime:
     return moment_at(int(float(stamp)))
 
 
-# --- The history of one branch: its versions, back to the first one through the branches it came from
+# --- The history of one branch
 
 _KEPT = 4
 """Number of versions kept in memory: neighbors are compared, and manifests may be large."""
@@ -462,7 +462,7 @@ class StreamLine:
         return found
 
 
-# --- Telling new rows of a version with compactions from older ones, by deletion files only
+# --- Finding new rows in a version with compactions, by deletion files only
 
 
 class TrackedVersion(NamedTuple):
@@ -500,7 +500,7 @@ def _compared(old: ColumnTrack, new: ColumnTrack) -> frozenset[int]:
     return frozenset().union(*(old.fields[place] | new.fields[place] for place in same))
 
 
-# --- What each version gives to a stream, part by part, and why a stream cannot pass a version
+# --- The parts of each version
 
 _KEPT_PARTS = 256
 """Number of versions whose parts are kept: a batch is planned twice, for its end and for its tasks."""
@@ -757,7 +757,7 @@ def _transaction(found: LineVersion | None) -> Transaction | None:
     return None if found is None else found.transaction
 
 
-# --- The tag of a reading stream: every cleanup keeps the tagged version, and ours also those after it
+# --- The tag of a reading stream: cleanups keep its version, and ours also the later ones
 
 
 def tag_of(location: DatasetLocation, options: StreamReadOptions, branch: str | None) -> str | None:

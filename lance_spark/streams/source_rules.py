@@ -132,7 +132,7 @@ def _typed(value: Any, kind: type) -> Any:
     return value
 
 
-# --- The extent of the next batch, from the sizes of versions and the limits of a batch
+# --- The extent of the next batch
 # Pure.
 
 
@@ -200,7 +200,7 @@ def next_place(start: StreamPlace, versions: Iterable[VersionSize], limits: Limi
     return here
 
 
-# --- The meaning of a commit for a stream of appended rows: nothing, new rows, or a change
+# --- The meaning of a commit for a stream of appended rows
 # Pure.
 
 _WORDS = {
