@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.directories import list_root, look, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -43,7 +43,7 @@ from lance_spark.catalog.entry_rules import (
     v1_directory,
     v1_name,
 )
-from lance_spark.catalog.manifest_lance import CatalogVersion, read, read_rows
+from lance_spark.catalog.manifest_pylance import CatalogVersion, read, read_rows
 from lance_spark.catalog.rules import (
     DELIMITER,
     NAMESPACE,
@@ -307,7 +307,7 @@ def create_namespace(
     Raises InvalidName, AlreadyExists (also for a table of that name), NotFound for a missing parent.
     """
     try:
-        manifest_lance.apply(catalog.manifest, plan_namespace(catalog, name, properties))
+        manifest_pylance.apply(catalog.manifest, plan_namespace(catalog, name, properties))
     except AlreadyExists:
         if exist_ok and namespace_exists(catalog, name):
             return False
@@ -324,7 +324,7 @@ def plan_namespace(catalog: Catalog, name: Name, properties: Mapping[str, str] |
     if identifier.is_root:
         raise refusal(AlreadyExists, change.doing, "the root always exists")
     check_no_table(catalog, identifier, change.doing)
-    manifest_lance.decide(catalog.manifest, change)
+    manifest_pylance.decide(catalog.manifest, change)
     return change
 
 
@@ -342,7 +342,7 @@ def describe_namespace(catalog: Catalog, name: Name) -> NamespaceInfo:
     identifier = identify_namespace(name)
     doing = f"describe namespace '{identifier}'"
     if identifier.is_root:
-        properties = manifest_lance.root_properties(catalog.manifest) if catalog.reads_manifest else {}
+        properties = manifest_pylance.root_properties(catalog.manifest) if catalog.reads_manifest else {}
         return NamespaceInfo(identifier, properties)
     need_manifest(catalog, doing)
     rows = read_rows(catalog.manifest, RowFilter(ids=(identifier.object_id,)))

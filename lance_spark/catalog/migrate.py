@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lance_spark.catalog import manifest_lance
+from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.directories import list_root, look
 from lance_spark.catalog.doctor_rules import RemoveRows
 from lance_spark.catalog.entry_rules import LOCATION, OBJECT_ID, AddTables, Entry, RowFilter, v1_name
-from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.rules import DELIMITER, TABLE, Catalog, Identifier, is_sound
 from lance_spark.core.show import Card, Grid, Shown
 
@@ -105,7 +105,7 @@ def apply_migration(plan: Migration) -> Migration:
     if not plan.tables:
         return Migration(plan.catalog, (), plan.registered, plan.skipped, executed=True)
     locations = {table.name: f"{table.name}.lance" for table in plan.tables}
-    edit = manifest_lance.apply(plan.catalog.manifest, AddTables(locations))
+    edit = manifest_pylance.apply(plan.catalog.manifest, AddTables(locations))
     added = [] if edit.add is None else edit.add[OBJECT_ID].to_pylist()
     gone = _withdraw_dropped(plan.catalog, added)
     tables = tuple(Identifier((name,)) for name in added if name not in gone)
@@ -118,5 +118,7 @@ def _withdraw_dropped(catalog: Catalog, names: Sequence[str]) -> frozenset[str]:
     states = look(catalog.root, [f"{name}.lance" for name in names])
     gone = [name for name in names if not states[f"{name}.lance"].is_table]
     if gone:
-        manifest_lance.apply(catalog.manifest, RemoveRows(tuple(Entry(name, TABLE, f"{name}.lance") for name in gone)))
+        manifest_pylance.apply(
+            catalog.manifest, RemoveRows(tuple(Entry(name, TABLE, f"{name}.lance") for name in gone))
+        )
     return frozenset(gone)

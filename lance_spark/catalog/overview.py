@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_spark.catalog.entry_rules import RowFilter, refusal, v1_directory
 from lance_spark.catalog.lookup import find_table, list_namespaces, list_tables
-from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.rules import (
     NAMESPACE,
     SHOWN,
@@ -42,7 +42,7 @@ from lance_spark.format.metadata import (
     version_rows,
 )
 from lance_spark.format.operations import VersionDetail
-from lance_spark.indexes.lance import describe_segments
+from lance_spark.indexes.pylance import describe_segments
 from lance_spark.log.log import or_why, show
 from lance_spark.storage import datasets, refs, versions
 from lance_spark.storage.datasets import find_latest

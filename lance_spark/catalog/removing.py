@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.directories import Stamps, changed_at, copy_new_files, erase, list_directory, list_root
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -40,7 +40,7 @@ from lance_spark.catalog.entry_rules import (
     v1_name,
 )
 from lance_spark.catalog.lookup import FoundTable, check_no_table, find_table, look_again, need_manifest
-from lance_spark.catalog.manifest_lance import newest, read_rows
+from lance_spark.catalog.manifest_pylance import newest, read_rows
 from lance_spark.catalog.marks import Hidden, hide, shown_again_on_failure
 from lance_spark.catalog.rules import (
     NAMESPACE,
@@ -113,7 +113,7 @@ def plan_drop(catalog: Catalog, name: Name, force: bool = False) -> DropPlan:
     if table.entry is None:
         removed = Removed(identifier, table.path, {}, data_kept=False)
     else:
-        removed = _removed(table.entry, manifest_lance.decide(catalog.manifest, change))
+        removed = _removed(table.entry, manifest_pylance.decide(catalog.manifest, change))
     plan = DropPlan(catalog, change, (removed,), force, table=table)
     _check_may_go(plan)
     return plan
@@ -129,7 +129,7 @@ def plan_namespace_drop(catalog: Catalog, name: Name, cascade: bool = False, for
     need_manifest(catalog, change.doing)
     if change.identifier.is_root:
         raise refusal(Refused, change.doing, "the root cannot be dropped")
-    edit = manifest_lance.decide(catalog.manifest, change)
+    edit = manifest_pylance.decide(catalog.manifest, change)
     tables = sorted((entry for entry in edit.before if entry.is_table), key=lambda entry: entry.identifier)
     namespaces = sorted(entry.identifier for entry in edit.before[1:] if entry.is_namespace)
     known = replace(change, known=tuple(entry.object_id for entry in edit.before))
@@ -148,7 +148,7 @@ def drop(plan: DropPlan) -> tuple[Removed, ...]:
     catalog, table = plan.catalog, plan.table
     if table is not None and table.path is not None and shows_in_v1(catalog, table.path):
         return (_drop_directory(catalog, table, table.path, plan.change.doing),)
-    edit = manifest_lance.apply(catalog.manifest, plan.change)
+    edit = manifest_pylance.apply(catalog.manifest, plan.change)
     tables = tuple(_removed(entry, edit) for entry in edit.before if entry.is_table)
     for removed in tables:
         if removed.path is not None and not removed.data_kept:
@@ -224,7 +224,7 @@ def _drop_directory(catalog: Catalog, table: FoundTable, directory: str, doing: 
         table = look_again(catalog, table, doing)
     if table.entry is not None:
         with shown_again_on_failure(hidden, had_row=True):
-            edit = manifest_lance.apply(catalog.manifest, RemoveTable(table.identifier, table.path))
+            edit = manifest_pylance.apply(catalog.manifest, RemoveTable(table.identifier, table.path))
         if directory in edit.shared:
             hidden.take_back()
             return Removed(table.identifier, directory, table.properties, data_kept=True)
@@ -293,7 +293,7 @@ def move(catalog: Catalog, table: FoundTable, new: Identifier, doing: str) -> st
             if token is not None:  # a table that is only declared remains so
                 directories.put_new(catalog.at(target), RESERVED, token)
             check = partial(_check_copy, hidden, known, token, doing)
-            edit = manifest_lance.apply(catalog.manifest, change_of_move(table, new, target), check)
+            edit = manifest_pylance.apply(catalog.manifest, change_of_move(table, new, target), check)
     except StorageFailure:
         raise  # the row may have been switched
     except LanceSparkError:
@@ -437,7 +437,7 @@ def rename(plan: RenamePlan) -> Renamed:
     catalog, table, target = plan.catalog, plan.table, plan.target
     if plan.moves:
         return Renamed(table.identifier, target, move(catalog, table, target, plan.doing))
-    manifest_lance.apply(catalog.manifest, _change(table, target))
+    manifest_pylance.apply(catalog.manifest, _change(table, target))
     return Renamed(table.identifier, target)
 
 
@@ -453,7 +453,7 @@ def plan_rename(catalog: Catalog, old: Name, new: Name) -> RenamePlan:
     check_no_table(catalog, target, doing)
     moves = catalog.reads_directories and source.in_root and table.path == v1_directory(source)
     directory = hashed_directory(target, 0)  # a placeholder: the real one is chosen when the files are copied
-    manifest_lance.decide(
+    manifest_pylance.decide(
         catalog.manifest, change_of_move(table, target, directory) if moves else _change(table, target)
     )
     if moves:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
-from lance_spark.catalog import directories, manifest_lance
+from lance_spark.catalog import directories, manifest_pylance
 from lance_spark.catalog.directories import list_root, look_at
 from lance_spark.catalog.entry_rules import (
     DEREGISTERED,
@@ -47,7 +47,7 @@ from lance_spark.catalog.lookup import (
     new_table,
     table_exists,
 )
-from lance_spark.catalog.manifest_lance import read_rows
+from lance_spark.catalog.manifest_pylance import read_rows
 from lance_spark.catalog.marks import hide, is_named, shown_again_on_failure
 from lance_spark.catalog.removing import erase_table, shows_in_v1
 from lance_spark.catalog.rules import (
@@ -115,7 +115,7 @@ def plan_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | Non
         path = hashed_directory(new.identifier, secrets.randbits(32))
         change = AddTable(new.identifier, path, new.properties, unique=True)
     if catalog.reads_manifest:
-        manifest_lance.decide(catalog.manifest, change)
+        manifest_pylance.decide(catalog.manifest, change)
     return TablePlan(catalog, change)
 
 
@@ -138,7 +138,7 @@ def _declare_by_name(plan: TablePlan) -> Declaration:
     declaration = Declaration(change.identifier, plan.location, change.location, token)
     if catalog.reads_manifest:
         try:
-            manifest_lance.apply(catalog.manifest, change)
+            manifest_pylance.apply(catalog.manifest, change)
         except StorageFailure:
             raise  # the row may have been written
         except LanceSparkError:
@@ -154,7 +154,7 @@ def _check_still_mine(catalog: Catalog, declaration: Declaration, change: AddTab
         return
     removed = True
     try:
-        manifest_lance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+        manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
     except NotFound:
         removed = False
     # Any other holder of the marker lost to this row, which is gone now.
@@ -197,12 +197,12 @@ def _take_back(catalog: Catalog, declaration: Declaration, any_holder: bool = Fa
 def _declare_hashed(plan: TablePlan) -> Declaration:
     """The row comes first, so that the loser of a race leaves no directory behind."""
     table, path = plan.identifier, plan.change.location
-    manifest_lance.apply(plan.catalog.manifest, plan.change)
+    manifest_pylance.apply(plan.catalog.manifest, plan.change)
     declaration = Declaration(table, plan.location, path, uuid.uuid4().hex)
     try:
         mine = directories.put_new(plan.location, RESERVED, declaration.token.encode()) or _is_held(declaration)
     except LanceSparkError:
-        manifest_lance.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
+        manifest_pylance.apply(plan.catalog.manifest, RemoveTable(table, path, "withdraw"))
         raise
     if not mine:
         raise refusal(AlreadyExists, plan.change.doing, "this plan was already executed")
@@ -243,7 +243,7 @@ def _withdraw_by_name(catalog: Catalog, declaration: Declaration) -> bool:
 
 def _remove_row(catalog: Catalog, declaration: Declaration) -> bool:
     """Remove the row; returns whether another row names the directory. Raises NotFound, Conflict."""
-    edit = manifest_lance.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
+    edit = manifest_pylance.apply(catalog.manifest, RemoveTable(declaration.identifier, declaration.path, "withdraw"))
     return declaration.path in edit.shared
 
 
@@ -311,7 +311,7 @@ def deregister(plan: DeregisterPlan) -> Removed:
     if path is not None and shows_in_v1(catalog, path):
         _deregister_directory(catalog, table, path)
         return plan.removed
-    edit = manifest_lance.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
+    edit = manifest_pylance.apply(catalog.manifest, RemoveTable(table.identifier, path, "deregister"))
     if path and is_inside(path) and path not in edit.shared and files.list_names(catalog.at(path), ""):
         hide(catalog, path, "deregister")
     return plan.removed
@@ -330,7 +330,7 @@ def _deregister_directory(catalog: Catalog, table: FoundTable, directory: str) -
         table = look_again(catalog, table, doing)
     with shown_again_on_failure(hidden, table.entry is not None):
         if table.entry is not None:
-            manifest_lance.apply(catalog.manifest, change, partial(hidden.check, doing))
+            manifest_pylance.apply(catalog.manifest, change, partial(hidden.check, doing))
             hidden.keep()  # the mark of a process that tried to drop it would get it collected
         elif not hidden.mine or hidden.is_alone():
             raise refusal(NotFound, doing, "another process dropped or deregistered it meanwhile")
@@ -359,7 +359,7 @@ def plan_registration(
     change = AddTable(new.identifier, choose(catalog, new.identifier, location, new.doing), new.properties, "register")
     _staying(catalog, change.location, new.doing)
     if catalog.reads_manifest:
-        manifest_lance.decide(catalog.manifest, change)
+        manifest_pylance.decide(catalog.manifest, change)
     return Registration(catalog, change)
 
 
@@ -371,13 +371,13 @@ def register(plan: Registration) -> TableInfo:
         directories.remove(catalog.at(change.location), DEREGISTERED)
         return describe(catalog, FoundTable(change.identifier, change.location, None))
     _staying(catalog, change.location, doing)
-    manifest_lance.apply(catalog.manifest, change)
+    manifest_pylance.apply(catalog.manifest, change)
     try:  # another process may have dropped it, or begun to, before the row existed
         _check_table(catalog, change.location, doing)
         mark = _staying(catalog, change.location, doing)
     except NotFound:
         with suppress(NotFound, Conflict):
-            manifest_lance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
+            manifest_pylance.apply(catalog.manifest, RemoveTable(change.identifier, change.location, "withdraw"))
         raise
     if mark is not None and is_named(catalog, change.location):  # not if a process has deregistered it since
         directories.remove_if(catalog.at(change.location), DEREGISTERED, mark)
@@ -584,9 +584,9 @@ def alter(plan: Alteration) -> None:
     """Execute the plan. Properties that another process set meanwhile stay, unless they are the same ones."""
     location, change = plan.catalog.manifest, plan.change
     if change.identifier.is_root:
-        manifest_lance.alter_root_properties(location, dict(change.put), tuple(change.unset))
+        manifest_pylance.alter_root_properties(location, dict(change.put), tuple(change.unset))
     else:
-        manifest_lance.apply(location, change)
+        manifest_pylance.apply(location, change)
 
 
 def alter_table(

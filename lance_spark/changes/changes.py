@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lance_spark import hints
 from lance_spark.changes.image_rules import changes, pair, unpaired, updates
-from lance_spark.changes.lance import came_rows, gone_rows, rewritten_rows
+from lance_spark.changes.pylance import came_rows, gone_rows, rewritten_rows
 from lance_spark.changes.rules import (
     DELETE,
     FEED_FIELDS,
@@ -48,7 +48,7 @@ from lance_spark.format.row_ids import Deleted, DeletionKey, Offsets, Rewrite, d
 from lance_spark.format.schema import row_width, unknown_column
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import Deletions, Snapshot
-from lance_spark.scan.lance import blob_columns, read_deletions, schema_of
+from lance_spark.scan.pylance import blob_columns, read_deletions, schema_of
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import list_versions, pin_version
 from lance_spark.storage.files import THREADS, each

@@ -43,8 +43,8 @@ from lance_spark.format.operations import (
     top_level,
 )
 from lance_spark.format.row_values import ADDRESS, HASHED, RowChanges, compare_hashed, hashed
-from lance_spark.scan import lance
-from lance_spark.scan.lance import (
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import (
     ROW_ID,
     UPDATED,
     FragmentRows,
@@ -271,7 +271,7 @@ class _RowChanges:
     def _live(self, pin: PinnedVersion, fragments: Sequence[Fragment]) -> int:
         if self._sides.counted:
             return sum(fragment.rows for fragment in fragments)
-        return sum(lance.live_rows(self._sides.location, pin, [each.id for each in fragments]).values())
+        return sum(pylance.live_rows(self._sides.location, pin, [each.id for each in fragments]).values())
 
     def _total(self, pin: PinnedVersion, contents: Contents) -> int:
         if contents.counts_rows:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lance_spark.catalog import manifest_lance
+from lance_spark.catalog import manifest_pylance
 from lance_spark.catalog.directories import list_root
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.removing import DATASET, INTERRUPTED, Orphan, collect_orphans, plan_orphans
@@ -115,13 +115,13 @@ def _compact(catalog: Catalog, execute: bool) -> tuple[str, LanceSparkError | No
     """Compact the catalog's own table to one file if that pays; returns what was done, and the error if it failed."""
     if not catalog.reads_manifest:
         return "", None
-    files = manifest_lance.fragment_count(catalog.manifest)
+    files = manifest_pylance.fragment_count(catalog.manifest)
     if files < _WORTH:
         return "", None
     if not execute:
         return f"{files} files would become one", None
     try:
-        done = manifest_lance.compact(catalog.manifest, _WORTH)
+        done = manifest_pylance.compact(catalog.manifest, _WORTH)
     except LanceSparkError as problem:
         return "", problem
     return f"{files} files became one" if done else "", None

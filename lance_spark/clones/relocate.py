@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lance_spark import hints
-from lance_spark.clones import lance
-from lance_spark.clones.lance import Head, canonical, list_sizes, read_head
+from lance_spark.clones import pylance
+from lance_spark.clones.pylance import Head, canonical, list_sizes, read_head
 from lance_spark.clones.rules import (
     ABSENT,
     FOREIGN,
@@ -37,7 +37,7 @@ from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import MAIN, RefTable
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.format.versions import ADDS_ONLY, MOVED, RELOCATE, Root, Trace
-from lance_spark.scan.lance import blob_columns
+from lance_spark.scan.pylance import blob_columns
 from lance_spark.storage import files, refs
 from lance_spark.storage.commits import attempts, overtaken
 from lance_spark.storage.datasets import locate, locate_typed
@@ -129,7 +129,7 @@ def _relocated(
     """Repair a branch, unless it is a dry run; returns what was done."""
     moving = [base for base in work.states if base.moves]
     newest = work.head.pin
-    older = lance.versions_naming(location, newest, {base.path for base in moving}) if moving else []
+    older = pylance.versions_naming(location, newest, {base.path for base in moving}) if moving else []
     tags = [tag.name for tag in table.tags.values() if tag.branch == newest.branch and tag.version in older]
     broken = {uuid for base in moving for uuid in base.broken}
     return Relocated(
@@ -175,11 +175,11 @@ def _step(location: DatasetLocation, head: Head, repair: Repair, trace: Trace) -
     """One commit. Indexes come before fragments: while fragments name an old place, the next run recognizes it."""
     properties = {**trace.properties(f"Relocate to {location.uri}"), MOVED: "false", ADDS_ONLY: "true"}
     if repair.new_roots:
-        lance.register(location, head.pin.branch, repair.new_roots, properties)
+        pylance.register(location, head.pin.branch, repair.new_roots, properties)
     elif repair.indexes or repair.dropped:
-        lance.repoint_indexes(location, head, repair, properties)
+        pylance.repoint_indexes(location, head, repair, properties)
     else:
-        lance.repoint_fragments(location, head, repair, properties)
+        pylance.repoint_fragments(location, head, repair, properties)
 
 
 def _notes(location: DatasetLocation, former: Collection[str], bases: Iterable[BaseState]) -> Iterator[str]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from lance_spark.columns import lance
-from lance_spark.columns.lance import (
+from lance_spark.columns import pylance
+from lance_spark.columns.pylance import (
     CAST_FILES,
     CastItem,
     cast_fragment,
@@ -56,7 +56,7 @@ from lance_spark.errors import (
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.evolution import AddColumn, ColumnChange, Evolution, comment_of, plan_evolution, shown
 from lance_spark.format.versions import same_deletion
-from lance_spark.scan.lance import deleted_offsets
+from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage import versions
 from lance_spark.storage.commits import attempts, check_writable, commit_once, left_after, overtaken, own_properties
 from lance_spark.storage.datasets import open_pinned, pin_latest
@@ -430,7 +430,7 @@ class FilledFiles:
             if self._call is None:
                 self._discard(self._unused)
             else:
-                lance.forget_records(self._location, self._branch, self._call)
+                pylance.forget_records(self._location, self._branch, self._call)
         files = filled.values()
         resumed = sum(self._made[fragment].resumed for fragment in filled)
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
@@ -493,7 +493,7 @@ class FilledFiles:
         place = self._place(unknown)
         if place is None or not unknown:
             return
-        found = lance.read_records(self._location, self._branch, place)
+        found = pylance.read_records(self._location, self._branch, place)
         for fragment in unknown:
             file = found.get(fragment.id)
             if file is not None and file.rows == fragment.physical_rows and self._is_whole(file):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql import types as st
 
-from lance_spark.columns.lance import (
+from lance_spark.columns.pylance import (
     CHOSEN,
     ColumnFunction,
     FillJob,
@@ -46,7 +46,7 @@ from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, is_blob, row_width, unknown_column
-from lance_spark.scan.lance import Scan, ScanColumns, read_batches, stored_schema
+from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, stored_schema
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.scan.rules import ScanPartition, batch_rows
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from lance_spark.engine.types_spark import wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.format.schema import conform
-from lance_spark.scan.lance import read_batches
+from lance_spark.scan.pylance import read_batches
 from lance_spark.scan.read import PinnedRead, plan_read, read_for_spark
 from lance_spark.scan.rules import ScanPartition
 

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_spark.engine.workers_spark import plainly
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 
 @dataclass

@@ -24,7 +24,7 @@ from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.format.operations import key_columns
 from lance_spark.format.schema import BLOB_BYTES, ROW_ADDRESS, ROW_ID, conform, row_width, unknown_column
-from lance_spark.frozen.lance import (
+from lance_spark.frozen.pylance import (
     WRITTEN,
     DrawTask,
     PlanJob,
@@ -63,8 +63,8 @@ from lance_spark.frozen.rules import (
 )
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.refs.rules import check_delete_branch
-from lance_spark.scan import lance
-from lance_spark.scan.lance import fragment_sizes
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import fragment_sizes
 from lance_spark.scan.read import PinnedRead, plan_read, read_schema
 from lance_spark.scan.rules import BATCH_ROWS, batch_rows
 from lance_spark.storage import refs
@@ -141,8 +141,8 @@ def plan_reading(
     Raises NotFound, and InvalidOption for columns that clash.
     """
     source = plan.lineage.source
-    stored = lance.schema_of(location, source)
-    blobs = lance.blob_columns(location, source)
+    stored = pylance.schema_of(location, source)
+    blobs = pylance.blob_columns(location, source)
     names = tuple(stored.names) if columns is None else names_of(columns)
     if not names or len({*names}) < len(names):
         raise InvalidOption(f"columns={list(names)!r} names no columns, or a column twice.")
@@ -253,7 +253,7 @@ def _key(location: DatasetLocation, before: FrozenPlan, after: FrozenPlan, given
             hint="Name the columns that identify rows, as in key=['id'].",
         )
     for side in (one, other):
-        stored = lance.stored_schema(location, side.source)
+        stored = pylance.stored_schema(location, side.source)
         for name in key:
             if name not in stored.names:
                 raise unknown_column(name, stored.names)
@@ -340,8 +340,8 @@ def drawn_rows(
 
 def _checked_read(location: DatasetLocation, pin: PinnedVersion, spec: FreezeSpec) -> PinnedRead:
     """The read of the rows. Raises NotFound and InvalidOption for the columns to group by."""
-    stored = lance.stored_schema(location, pin)
-    blobs = lance.blob_columns(location, pin)
+    stored = pylance.stored_schema(location, pin)
+    blobs = pylance.blob_columns(location, pin)
     for name in spec.by:
         if name not in stored.names:
             raise unknown_column(name, stored.names)

@@ -34,7 +34,7 @@ from lance_spark.format.metadata import data_directory
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
-from lance_spark.fsck.lance import LookInside, read_descriptions, size_of
+from lance_spark.fsck.pylance import LookInside, read_descriptions, size_of
 from lance_spark.fsck.record_findings import LenientLook, findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
 from lance_spark.fsck.rules import (
@@ -48,7 +48,7 @@ from lance_spark.fsck.rules import (
     compare,
     needed_of_span,
 )
-from lance_spark.scan.lance import deleted_offsets
+from lance_spark.scan.pylance import deleted_offsets
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import list_range

@@ -17,7 +17,7 @@ from lance_spark.core.refs import BRANCHES, MAIN, MAIN_FILE, parse_main, ref_fil
 from lance_spark.core.repair_record import RECORD, Digest, RepairRecord, read_record
 from lance_spark.core.show import moment_at
 from lance_spark.errors import CorruptData, Refused
-from lance_spark.fsck.lance import size_of
+from lance_spark.fsck.pylance import size_of
 from lance_spark.fsck.rules import (
     CheckFinding,
     Origin,

@@ -49,7 +49,7 @@ from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
 from lance_spark.fsck.fsck import Examined, FsckOptions, examine
-from lance_spark.fsck.lance import LookInside, leave_out, size_of
+from lance_spark.fsck.pylance import LookInside, leave_out, size_of
 from lance_spark.fsck.quarantine import (
     digest_of,
     forget_record,
@@ -87,7 +87,7 @@ from lance_spark.fsck.rules import (
     restored_tag,
     tagged,
 )
-from lance_spark.indexes.lance import commit_indexes
+from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage import files
 from lance_spark.storage.commits import (

@@ -19,7 +19,7 @@ from lance_spark.core.repair_record import (
     Step,
 )
 from lance_spark.errors import Conflict, Refused
-from lance_spark.fsck.lance import RESTORED, versions_after
+from lance_spark.fsck.pylance import RESTORED, versions_after
 from lance_spark.fsck.quarantine import (
     digest_of,
     forget_record,

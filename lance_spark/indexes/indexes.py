@@ -28,7 +28,7 @@ from lance_spark.errors import (
 from lance_spark.format.contents import Contents, Fragment
 from lance_spark.format.metadata import Segment
 from lance_spark.format.versions import columns
-from lance_spark.indexes.lance import (
+from lance_spark.indexes.pylance import (
     BUILT,
     SegmentOrder,
     build_segment,

@@ -47,8 +47,8 @@ from lance_spark.log.rules import (
     tags_card,
     unknown_card,
 )
-from lance_spark.scan import lance
-from lance_spark.scan.lance import count_rows
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import count_rows
 from lance_spark.storage import datasets, refs
 from lance_spark.storage.commits import known_remotes
 from lance_spark.storage.files import THREADS
@@ -471,7 +471,7 @@ def look_at_table(what: str, location: DatasetLocation, ref: RefSpec) -> Card:
 
     def look() -> Card:
         pin = resolve(location, ref)
-        names = tuple(lance.schema_of(location, pin).names)
+        names = tuple(pylance.schema_of(location, pin).names)
         return table_card(what, location.uri, ref, TableGlance(pin, datasets.summarise(location, pin), names))
 
     if ref.as_of is not None:

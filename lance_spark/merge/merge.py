@@ -60,7 +60,7 @@ from lance_spark.format.versions import (
     delta,
     read_trace,
 )
-from lance_spark.merge import lance as merge_commit
+from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, only_base, trace_of
 from lance_spark.merge.change_rules import (
     OTHER_ROWS,
@@ -76,12 +76,12 @@ from lance_spark.merge.change_rules import (
 )
 from lance_spark.merge.conflict_rules import compare, rows_without_values, taken_before
 from lance_spark.merge.following_rules import hint_for, settle
-from lance_spark.merge.lance import carry_indexes
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
+from lance_spark.merge.pylance import carry_indexes
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.refs.refs import create_branch_at, delete_branch
-from lance_spark.scan import lance
-from lance_spark.scan.lance import FragmentRows, RowSource, deleted_offsets, read_rows
+from lance_spark.scan import pylance as lance
+from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
 from lance_spark.storage import copying, files, refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
 from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
@@ -574,12 +574,12 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
         version, ran_on = None, None
         if not plan.is_up_to_date:
             if plan.placed.new_bases:
-                merge_commit.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
+                pylance.add_bases(request.location, request.ours.branch, plan.placed.new_bases)
                 continue  # the bases have ids now
             try:
                 ran_on = _copied(request, plan, engine)
                 engine.tell(WorkProgress("commit"))
-                version = merge_commit.commit(request.location, request.their_location, plan)
+                version = pylance.commit(request.location, request.their_location, plan)
             except PermissionDenied as denied:
                 raise (denied.saying(_left(request, plan)) if denied.of_change else denied) from None
             except Conflict:

@@ -18,7 +18,7 @@ from lance_spark.native.catalog import Branch, branch_of, looking_up
 from lance_spark.rows.rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
 from lance_spark.sql.rules import SETTINGS, parse_statement_options, without_comments
-from lance_spark.write.lance import kept_columns
+from lance_spark.write.pylance import kept_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

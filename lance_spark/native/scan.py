@@ -16,7 +16,7 @@ from lance_spark.core.table_options import parse_stream_options, split_stream_op
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
-from lance_spark.indexes.lance import index_ends
+from lance_spark.indexes.pylance import index_ends
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.bridge import aggregates, columns, expression, parsed_schema, sort_key
 from lance_spark.jvm.proxies import ChosenPredicates, Implementation
@@ -34,7 +34,7 @@ from lance_spark.pushdown.aggregates import (
 )
 from lance_spark.pushdown.filters import PushedFilter, as_spark_sends, conjunction, named_columns, translate
 from lance_spark.pushdown.order import Sample, SortKey, Statistics, estimate, sortable
-from lance_spark.scan.lance import fragment_sizes, stored_schema
+from lance_spark.scan.pylance import fragment_sizes, stored_schema
 from lance_spark.scan.read import (
     MeasuredRead,
     PinnedRead,

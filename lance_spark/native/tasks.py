@@ -20,7 +20,7 @@ from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform
 from lance_spark.jvm.answers import Answer, Factory, partitions
 from lance_spark.pushdown.aggregates import AggregatePlan, aggregate
 from lance_spark.pushdown.order import Sample, SortKey, first_rows, sample
-from lance_spark.scan.lance import Scan, read_batches, take_rows
+from lance_spark.scan.pylance import Scan, read_batches, take_rows
 from lance_spark.scan.rules import ScanPartition
 
 

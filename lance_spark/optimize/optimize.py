@@ -18,7 +18,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 from lance_spark import hints
-from lance_spark.clones.lance import read_version
+from lance_spark.clones.pylance import read_version
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import counted, readable
@@ -27,10 +27,20 @@ from lance_spark.errors import Conflict, CorruptData, Refused, StorageFailure
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.schema import is_blob, row_width
 from lance_spark.format.versions import Copy, Root, Snapshot
-from lance_spark.indexes.lance import commit_indexes
+from lance_spark.indexes.pylance import commit_indexes
 from lance_spark.indexes.rules import lost_coverage
 from lance_spark.merge.merge import copy_each
-from lance_spark.optimize.lance import (
+from lance_spark.optimize.order_rules import (
+    ClusterPlan,
+    FragmentKeys,
+    Ordering,
+    check_columns,
+    depth_of,
+    plan_clusters,
+    rows_of_part,
+    step_of,
+)
+from lance_spark.optimize.pylance import (
     KEYS,
     MATCHING,
     PIECES,
@@ -52,16 +62,6 @@ from lance_spark.optimize.lance import (
     rewritten_task,
     write_part,
 )
-from lance_spark.optimize.order_rules import (
-    ClusterPlan,
-    FragmentKeys,
-    Ordering,
-    check_columns,
-    depth_of,
-    plan_clusters,
-    rows_of_part,
-    step_of,
-)
 from lance_spark.optimize.rules import (
     OptimizeOptions,
     OptimizePlan,
@@ -75,14 +75,14 @@ from lance_spark.optimize.rules import (
     landed,
     same_sources,
 )
-from lance_spark.rows.commit_lance import discard
+from lance_spark.rows.commit_pylance import discard
 from lance_spark.rows.rows import Finish, finish, new_terms
 from lance_spark.rows.rules import Prepared
 from lance_spark.scan.rules import FRAGMENT_COST
 from lance_spark.storage import copying, versions
 from lance_spark.storage.commits import attempts, check_mergeable, overtaken, unchanged
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.lance import read_target
+from lance_spark.write.pylance import read_target
 from lance_spark.write.rules import WriteTarget
 
 _LOG = logging.getLogger("lance_spark.optimize")

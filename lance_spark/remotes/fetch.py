@@ -52,7 +52,7 @@ from lance_spark.format.contents import DataFile, DeletionFile
 from lance_spark.format.operations import words_for
 from lance_spark.format.transactions import UNKNOWN, Transaction
 from lance_spark.format.versions import ACTION, BEGIN, FETCH, PUSH, RECEIVE, RELOCATE, Snapshot, Trace, read_trace
-from lance_spark.merge import lance
+from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.merge import Request, copy_each, replay
 from lance_spark.merge.placement_rules import InPlacePolicy
@@ -234,13 +234,13 @@ class _Fetch:
         name = following_name(follows.remote, follows.branch)
         pin = pin_version(self.remote.location, chain.branch, version)
         begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} again")
-        lance.truncate(self.local, name, self.remote.location, pin, begin)
+        pylance.truncate(self.local, name, self.remote.location, pin, begin)
         after = 0 if follows.newest is None else follows.newest.remote
         message = message_of(chain, after, version, self.remote.name)
         trace = Trace(FETCH, pin, chain.identity).properties(message)
         theirs = self.reader.snapshot(self.remote.location, pin)
         copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
-        filled = lance.populate(self.local, name, self.remote.location, theirs, trace, copy)
+        filled = pylance.populate(self.local, name, self.remote.location, theirs, trace, copy)
         pair = VersionPair(filled, version)
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)

@@ -22,7 +22,7 @@ from lance_spark.core.tracking import (
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
-from lance_spark.merge import lance
+from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, nothing_in_common
 from lance_spark.merge.merge import Request, replay
 from lance_spark.merge.report import MergeResult
@@ -226,13 +226,13 @@ def _create_remote(local: DatasetLocation, remote: Remote, branch: str | None) -
     name = following_name(remote.name, None)
     begun = check_free(local, name)
     begin = Trace(BEGIN, pin, pusher=pusher(local, pin.stamp)).properties("Create the dataset")
-    lance.create(remote.location, local, version_reader.read_snapshot(local, pin), begin, places=False)
+    pylance.create(remote.location, local, version_reader.read_snapshot(local, pin), begin, places=False)
     there = pin_latest(remote.location, None)
     if begun is None:
         create_branch_at(local, name, pin)
     follows = Follows(remote.name, remote.location.uri, None)
     write_down(local, follows, {ROOT: "true"})
-    lance.truncate(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
+    pylance.truncate(local, name, remote.location, there, Trace(BEGIN, there).properties(f"Begin {name}"))
     empty = pin_latest(local, name)
     table = refs.read_refs(local)
     graph = Graph(local, table)

@@ -21,7 +21,7 @@ from lance_spark.engine.types_spark import wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption
 from lance_spark.format.schema import ROW_ADDRESS, row_width
-from lance_spark.rows.files_lance import Lookup, rows_outside, with_matches
+from lance_spark.rows.files_pylance import Lookup, rows_outside, with_matches
 from lance_spark.rows.rules import (
     DELETE,
     INSERT,
@@ -43,7 +43,7 @@ from lance_spark.rows.rules import (
     uses_index,
 )
 from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression, quoted
-from lance_spark.scan.lance import stored_schema
+from lance_spark.scan.pylance import stored_schema
 from lance_spark.session.caches import refreshing
 from lance_spark.session.narrow_query import probe
 

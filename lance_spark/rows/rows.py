@@ -25,7 +25,7 @@ from lance_spark.errors import (
     may_have_happened,
 )
 from lance_spark.format.contents import Fragment
-from lance_spark.rows.commit_lance import (
+from lance_spark.rows.commit_pylance import (
     DELETIONS,
     Added,
     DeletionItem,
@@ -37,9 +37,9 @@ from lance_spark.rows.commit_lance import (
     find_commit,
     rebase,
 )
-from lance_spark.rows.files_lance import take_row
+from lance_spark.rows.files_pylance import take_row
 from lance_spark.rows.rules import ChangeResult, Prepared
-from lance_spark.scan.lance import Scan, ScanColumns, check_filter, count_rows, index_matches
+from lance_spark.scan.pylance import Scan, ScanColumns, check_filter, count_rows, index_matches
 from lance_spark.storage import versions
 from lance_spark.storage.commits import (
     attempts,
@@ -50,7 +50,7 @@ from lance_spark.storage.commits import (
     overwrite_without_rows,
 )
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.lance import read_target
+from lance_spark.write.pylance import read_target
 
 Meets = Callable[[PinnedVersion, Sequence[int]], bool]
 """Whether a change would have changed or matched rows of fragments of a version."""

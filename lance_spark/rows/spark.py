@@ -35,8 +35,8 @@ from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, conform, row_width
-from lance_spark.indexes.lance import describe_segments
-from lance_spark.rows.files_lance import delete_offsets, write_parts
+from lance_spark.indexes.pylance import describe_segments
+from lance_spark.rows.files_pylance import delete_offsets, write_parts
 from lance_spark.rows.rows import Finish, check_unambiguous, finish, new_terms
 from lance_spark.rows.rules import (
     DELETE,
@@ -55,13 +55,13 @@ from lance_spark.rows.rules import (
     check_columns,
     prepared,
 )
-from lance_spark.scan.lance import Scan, ScanColumns, fragment_sizes, read_batches, stored_schema
+from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, read_batches, stored_schema
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.session.narrow_query import needs, probe, read_options, with_all_columns
 from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.lance import PartsJob, kept_columns, read_target
+from lance_spark.write.pylance import PartsJob, kept_columns, read_target
 from lance_spark.write.rules import WriteJob, WritePlan, append_schema, check_names
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from lance_spark.format.schema import (
     unknown_column,
     why_not,
 )
-from lance_spark.scan import lance
-from lance_spark.scan.lance import Scan, ScanColumns, fragment_sizes
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes
 from lance_spark.scan.rules import FragmentSize, ScanPartition, ScanRequest, batch_rows, only_matching, plan_scan
 
 
@@ -47,7 +47,7 @@ class PinnedRead:
 def read_schema(read: PinnedRead) -> pa.Schema:
     """Arrow schema of this read's rows, in the dataset's own types."""
     options = read.options
-    everything = lance.schema_of(read.location, read.pin, _columns(read, _all_names(read)))
+    everything = pylance.schema_of(read.location, read.pin, _columns(read, _all_names(read)))
     paths = options.columns
     named = {ROW_ID, ROW_ADDRESS}.intersection(paths or ())
     if paths is not None and named:
@@ -118,8 +118,8 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
     fragments: Sequence[FragmentSize] = fragment_sizes(read.location, read.pin)
     exact = options.filter is None
     if options.filter is not None:
-        lance.check_filter(scan)
-        matches = lance.index_matches(scan)
+        pylance.check_filter(scan)
+        matches = pylance.index_matches(scan)
         if matches is not None:
             exact = all(fragment.fragment_id in matches.covered for fragment in fragments)
             fragments = only_matching(fragments, matches)
@@ -129,14 +129,14 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
 def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:
     """The partitions of a read."""
     scan, options = measured.scan, measured.options
-    whole = row_width(lance.schema_of(scan.location, scan.pin))
+    whole = row_width(pylance.schema_of(scan.location, scan.pin))
     request = ScanRequest(
         row_width=measured.row_width,
         column_share=min(1.0, measured.row_width / whole) if whole else 1.0,
         split_size=options.split_size,
         cores=cores,
         filtered=options.filter is not None,
-        splittable=lance.takes_row_addresses(scan.location, scan.pin),
+        splittable=pylance.takes_row_addresses(scan.location, scan.pin),
         limit=options.limit,
     )
     return plan_scan(measured.fragments, request)
@@ -151,11 +151,11 @@ def _blob_bytes(read: PinnedRead, columns: ScanColumns) -> int:
 
 def blob_names(read: PinnedRead) -> frozenset[str]:
     """Names of the columns that are blobs."""
-    return lance.blob_columns(read.location, read.pin)
+    return pylance.blob_columns(read.location, read.pin)
 
 
 def _all_names(read: PinnedRead) -> tuple[str, ...]:
-    return tuple(lance.schema_of(read.location, read.pin).names)
+    return tuple(pylance.schema_of(read.location, read.pin).names)
 
 
 def _columns(read: PinnedRead, names: tuple[str, ...], schema: pa.Schema | None = None) -> ScanColumns:

@@ -20,13 +20,13 @@ from lance_spark.engine.local import LOCAL, Frame, Runner, Work
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, unknown_column
 from lance_spark.indexes.indexes import Look, look_at
-from lance_spark.indexes.lance import all_details
+from lance_spark.indexes.pylance import all_details
 from lance_spark.indexes.rules import TEXT, VECTOR, check_metric, described_kind, find_column, settings_of
-from lance_spark.scan.lance import Scan, ScanColumns, check_filter
+from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, ReadPlan, plan_read, read_schema
 from lance_spark.search.duplicate_rules import Signer
-from lance_spark.search.duplicates_lance import DuplicatesWork
-from lance_spark.search.lance import Near, SearchWork, find_candidates, finish_search, has_changed_rows
+from lance_spark.search.duplicates_pylance import DuplicatesWork
+from lance_spark.search.pylance import Near, SearchWork, find_candidates, finish_search, has_changed_rows
 from lance_spark.search.rules import (
     CANDIDATES,
     DISTANCE,

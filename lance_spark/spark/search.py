@@ -17,7 +17,7 @@ from lance_spark.engine.types_spark import LIST_SIZE_KEY, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, SchemaMismatch
 from lance_spark.format.schema import unknown_column
-from lance_spark.search.duplicates_lance import (
+from lance_spark.search.duplicates_pylance import (
     KEY,
     KEYS,
     ONE,
@@ -30,7 +30,7 @@ from lance_spark.search.duplicates_lance import (
     pair_rows,
     sign_texts,
 )
-from lance_spark.search.lance import JoinWork, join_nearest
+from lance_spark.search.pylance import JoinWork, join_nearest
 from lance_spark.search.rules import DISTANCE, check_name, parse_join, parse_search, parse_shown
 from lance_spark.search.search import OPERATION, PreparedSearch, carry_out, plan_texts, prepare_join, prepare_search
 

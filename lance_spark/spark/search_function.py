@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lance_spark.catalog.rules import Catalog
     from lance_spark.core.location import DatasetLocation
     from lance_spark.core.refs import PinnedVersion
-    from lance_spark.search.lance import SearchWork
+    from lance_spark.search.pylance import SearchWork
     from lance_spark.spark.catalog import LanceCatalog
 
 _PER_ROW = ("vector",)

@@ -19,7 +19,7 @@ from lance_spark.spark.registering import register_handle
 from lance_spark.spark.table import LanceTable
 from lance_spark.storage.commits import check_writable, overtaken
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.streams.lance import look_for, put_tag
+from lance_spark.streams.pylance import look_for, put_tag
 from lance_spark.streams.sink import is_due, mark, settle, settle_again, tidy
 from lance_spark.streams.sink import query_id as found_query_id
 from lance_spark.streams.sink import resume_stream as actions_resume

@@ -39,7 +39,7 @@ from lance_spark.merge.restore import restore
 from lance_spark.remotes.clone import CloneOptions
 from lance_spark.remotes.clone import clone as following_clone
 from lance_spark.remotes.fetch import Remote
-from lance_spark.scan import lance
+from lance_spark.scan import pylance
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.session.narrow_query import Query, needs, read_options, with_all_columns
@@ -189,7 +189,7 @@ class LanceTable(RowVerbs, ColumnVerbs, ChangeFeed, Searching, Freezing, Optimiz
         Without a session, this process counts.
         """
         if filter is None or session_or_none(self.spark) is None:
-            return lance.count_rows(self.location, self._pin(), filter)
+            return pylance.count_rows(self.location, self._pin(), filter)
         return self.to_df(columns=[ROW_ID], filter=filter).count()
 
     def log(self, count: int | None = 30, stat: bool = False, all: bool = False) -> History:

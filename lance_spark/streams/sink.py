@@ -28,10 +28,10 @@ from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, left_after, overtaken
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import NamedTable, take_target
-from lance_spark.streams.lance import commit_note, commit_removal, look_for, put_tag, put_tag_if_there, read_query_id
+from lance_spark.streams.pylance import commit_note, commit_removal, look_for, put_tag, put_tag_if_there, read_query_id
 from lance_spark.streams.sink_rules import Batch, BranchLook, decide, doubled, last_batch
 from lance_spark.tables.write import append_evolved, begin, give_up, plan_write
-from lance_spark.write import lance
+from lance_spark.write import pylance
 from lance_spark.write.rules import WriteJob
 
 
@@ -170,7 +170,7 @@ def _made(job: WriteJob) -> WriteJob:
     With rows in the first version, a crash before the tag would make them indistinguishable from those of others.
     """
     try:
-        lance.commit(job, [])
+        pylance.commit(job, [])
     except Conflict as conflict:
         raise Conflict(conflict.message, hint="Start the query again.") from None
     if job.claim is not None:
@@ -183,12 +183,12 @@ def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion) -> int
     """The new version; None if another process committed first, and the branch must be examined again."""
     if job.plan.evolution is not None:
         return append_evolved(job, fragments)
-    lance.check(job)
+    pylance.check(job)
     if job.plan.mode == "overwrite":
         # It replaces everything, including what came since it was planned, with columns that are still the same.
         job = replace(job, start=head)
     try:
-        return lance.commit_checked(job, fragments)
+        return pylance.commit_checked(job, fragments)
     except Conflict:
         if pin_latest(job.plan.location, head.branch) == head:
             raise
@@ -197,7 +197,7 @@ def _commit(job: WriteJob, fragments: Sequence[str], head: PinnedVersion) -> int
 
 def give_up_stream(stream: StreamJob, fragments: Sequence[str]) -> None:
     """Delete the files of a batch that was never committed, because not all of its tasks finished."""
-    lance.discard(stream.job.plan, fragments)
+    pylance.discard(stream.job.plan, fragments)
 
 
 def resume_stream(location: DatasetLocation, branch: str | None, query: str, last_batch: int) -> PinnedVersion:

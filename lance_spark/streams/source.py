@@ -57,8 +57,8 @@ from lance_spark.format.schema import ROW_COLUMNS, why_not
 from lance_spark.format.stream_notes import source_tag
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import MERGE, Snapshot, read_trace
-from lance_spark.scan import lance
-from lance_spark.scan.lance import Scan, ScanColumns, check_filter
+from lance_spark.scan import pylance
+from lance_spark.scan.pylance import Scan, ScanColumns, check_filter
 from lance_spark.scan.read import PinnedRead, read_schema
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import pin_latest
@@ -73,7 +73,7 @@ from lance_spark.storage.versions import (
     transaction_of,
     version_numbers,
 )
-from lance_spark.streams.lance import read_query_id
+from lance_spark.streams.pylance import read_query_id
 from lance_spark.streams.source_rules import (
     NO_LIMITS,
     CommitMeaning,
@@ -692,11 +692,11 @@ class PartsReader:
                         hint=_RESTART,
                     )
         options = self._columns.read.options
-        every = lance.ScanColumns(
-            lance.column_names(self._line.location, after.pin),
+        every = pylance.ScanColumns(
+            pylance.column_names(self._line.location, after.pin),
             blobs="all_binary" if options.blob_handling == "bytes" else "blobs_descriptions",
         )
-        types = lance.schema_of(self._line.location, after.pin, every)
+        types = pylance.schema_of(self._line.location, after.pin, every)
         shown = self._columns.schema if self._columns.feed is None else self._columns.feed.schema
         for name, known in zip(self._read_names, columns.names, strict=True):
             blob = self._columns.feed is not None and name in self._columns.feed.blobs
@@ -712,7 +712,7 @@ class PartsReader:
                     hint=_RESTART,
                 )
         if options.filter is not None:
-            lance.check_filter(lance.Scan(self._line.location, after.pin, every, options.filter))
+            pylance.check_filter(pylance.Scan(self._line.location, after.pin, every, options.filter))
 
 
 _RESTART = (

@@ -16,7 +16,7 @@ from lance_spark.changes.image_rules import pair
 from lance_spark.changes.rules import LOCAL, FeedReading, Piece, Side, in_tasks
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS, ROW_ID, conform, row_width
-from lance_spark.scan.lance import Scan, ScanColumns, fragment_sizes, read_batches, takes_row_addresses
+from lance_spark.scan.pylance import Scan, ScanColumns, fragment_sizes, read_batches, takes_row_addresses
 from lance_spark.scan.read import PinnedRead
 from lance_spark.scan.rules import (
     FRAGMENT_COST,

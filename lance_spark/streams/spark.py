@@ -21,7 +21,7 @@ from lance_spark.streams.sink import StreamJob, commit_stream, give_up_stream, p
 from lance_spark.streams.source import StreamRead, StreamSource, stream_feed, stream_read
 from lance_spark.streams.source_rules import NO_LIMITS, Limits, StreamOffset, parse_offset, unbegun
 from lance_spark.streams.source_tasks import StreamTask, divide, read_task
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 
 @dataclass

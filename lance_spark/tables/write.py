@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 
 from lance_spark import hints
-from lance_spark.columns.append_lance import EvolvedRows, commit_evolved
+from lance_spark.columns.append_pylance import EvolvedRows, commit_evolved
 from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
@@ -45,7 +45,7 @@ from lance_spark.storage.commits import (
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest
 from lance_spark.storage.refs import drop_branch
 from lance_spark.storage.resolving import Target, resolve, take_target
-from lance_spark.write import lance
+from lance_spark.write import pylance
 from lance_spark.write.rules import (
     Claim,
     Mode,
@@ -100,12 +100,12 @@ def _plan(
     start = _start(location, options)
     if start is None:
         check_names(frame, new=True)
-        schema = lance.storage_schema(frame, options.files.data_storage_version)
+        schema = pylance.storage_schema(frame, options.files.data_storage_version)
         return WritePlan(location, options, "create", schema, None, claim)
     if options.create_table:
         raise AlreadyExists(f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it.")
     check_names(frame, new=overwrite)
-    target = lance.read_target(location, start)
+    target = pylance.read_target(location, start)
     check_replaces(target, options)
     mode: Mode = "overwrite" if overwrite else "append"
     evolution = None
@@ -120,7 +120,7 @@ def _plan(
             hint="An overwrite uses the DataFrame's columns, or with overwrite_schema=false keeps the dataset's.",
         )
     elif options.overwrite_schema:
-        stored = lance.storage_schema(frame, target.data_storage_version)
+        stored = pylance.storage_schema(frame, target.data_storage_version)
     else:
         stored = same_schema(target.schema, frame)
     return WritePlan(location, options, mode, stored, start, evolution=evolution)
@@ -201,7 +201,7 @@ def _commit(job: WriteJob, fragments: Sequence[str]) -> int | None:
     try:
         if evolves:
             return append_evolved(job, fragments)
-        return lance.commit(job, fragments)
+        return pylance.commit(job, fragments)
     except Conflict as conflict:
         try:
             _discard(job, fragments)
@@ -227,7 +227,7 @@ def give_up(job: WriteJob, fragments: Sequence[str]) -> None:
 
 def _discard(job: WriteJob, fragments: Sequence[str]) -> None:
     plan, branch = job.plan, job.plan.options.branch
-    lance.discard(plan, fragments)
+    pylance.discard(plan, fragments)
     # A branch to which another process has committed meanwhile no longer belongs to this job alone.
     if plan.creates_branch and branch is not None and find_latest(plan.location, branch) == job.start:
         drop_branch(plan.location, branch)

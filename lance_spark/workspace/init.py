@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import AlreadyExists, Refused, SchemaMismatch
-from lance_spark.scan.lance import column_names
+from lance_spark.scan.pylance import column_names
 from lance_spark.storage.commits import create_dataset
 from lance_spark.storage.datasets import find_latest, locate_typed
 from lance_spark.storage.resolving import dataset_around, dataset_at

@@ -8,7 +8,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.storage.commits import check_writable, create_dataset, overwrite_without_rows
 from lance_spark.storage.datasets import pin_latest
-from lance_spark.write.lance import read_target, storage_schema
+from lance_spark.write.pylance import read_target, storage_schema
 from lance_spark.write.rules import check_names, check_replaces
 
 

@@ -30,7 +30,7 @@ from lance_spark.remotes.fetch import Remote
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.streams.sink import commit_stream, plan_stream
-from lance_spark.write.lance import write_rows
+from lance_spark.write.pylance import write_rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
 BUCKET = "roles-of-the-page"

@@ -27,8 +27,8 @@ from lance_spark.errors import (
 )
 from lance_spark.tables.read import pin_read
 from lance_spark.tables.write import begin, finish, give_up, plan_write
-from lance_spark.write import lance as write_commit
-from lance_spark.write.lance import write_rows
+from lance_spark.write import pylance
+from lance_spark.write.pylance import write_rows
 from lance_spark.write.rules import WriteJob
 
 NAMES = ("t", "ns.t")
@@ -132,7 +132,7 @@ def test_a_job_that_fails_takes_the_name_back_and_leaves_nothing(lake):
 
 
 def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, monkeypatch):
-    commit = write_commit.commit
+    commit = pylance.commit
 
     def lost(plan, fragments):
         raise StorageFailure("no answer")
@@ -143,7 +143,7 @@ def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, mon
 
     for name in NAMES:
         for broken, expected in ((lost, False), (arrived, True)):
-            monkeypatch.setattr(write_commit, "commit", broken)
+            monkeypatch.setattr(pylance, "commit", broken)
             with pytest.raises(StorageFailure, match="no answer"):
                 write(both, name)
             assert table_exists(both, name) is expected
@@ -162,13 +162,13 @@ def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(both, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_that_is_dropped_in_the_moment_of_the_commit_stays_dropped(both, name, monkeypatch):
-    commit = write_commit.commit
+    commit = pylance.commit
 
     def too_late(plan, fragments):
         drop_table(both, name)
         return commit(plan, fragments)
 
-    monkeypatch.setattr(write_commit, "commit", too_late)
+    monkeypatch.setattr(pylance, "commit", too_late)
     with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
         write(both, name)
     assert (tables(both, recursive=True), directories(both)) == ([], [])

@@ -16,8 +16,7 @@ from support.cleanup_datasets import append, manifest, place
 from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused, StorageFailure
-from lance_spark.fsck import fsck, quarantine, repair
-from lance_spark.fsck import lance as insides
+from lance_spark.fsck import fsck, pylance, quarantine, repair
 from lance_spark.fsck.fsck import FsckOptions
 from lance_spark.fsck.repair import RepairOptions, execute, fsck_and_repair
 from lance_spark.fsck.undo import undo
@@ -266,7 +265,7 @@ def test_what_cannot_be_reached_stops_a_repair(uri, monkeypatch):
         raise StorageFailure("The store does not answer.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(insides, "_tail", tail)
+        patched.setattr(pylance, "_tail", tail)
         plan = planned(uri, deep=True)
     assert "could not be examined" in plan.stopped
     before = state(uri)

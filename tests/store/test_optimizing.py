@@ -32,8 +32,8 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.merge.merge import MergeOptions, merge
-from lance_spark.optimize import lance as compaction
 from lance_spark.optimize import optimize as optimizing
+from lance_spark.optimize import pylance
 from lance_spark.optimize.optimize import optimize
 from lance_spark.optimize.rules import OptimizeOptions
 from lance_spark.rows.rows import finish
@@ -333,12 +333,12 @@ def test_killed_it_has_lost_nothing_and_the_same_call_goes_on(location, branch, 
 
 
 def test_fewer_rows_than_there_were_are_never_committed(flat, monkeypatch):
-    true = compaction._new_fragments
+    true = pylance._new_fragments
 
     def short(result):
         return [{**fragment, "physical_rows": fragment["physical_rows"] - 1} for fragment in true(result)]
 
-    monkeypatch.setattr(compaction, "_new_fragments", short)
+    monkeypatch.setattr(pylance, "_new_fragments", short)
     before = lance.dataset(flat.uri).version
     with pytest.raises(CorruptData, match="instead of 80"):
         compact(flat)

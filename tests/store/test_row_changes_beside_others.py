@@ -17,7 +17,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, StorageFailure
 from lance_spark.rows import rows
-from lance_spark.rows.files_lance import without_rows
+from lance_spark.rows.files_pylance import without_rows
 from lance_spark.rows.rows import finish
 from lance_spark.rows.rules import DELETE, INSERT, UPDATE
 

@@ -13,7 +13,7 @@ from support.searches import HERE, PARTS, brute_force, by_pylance, join, pairs, 
 from lance_spark import LanceTable
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.search import rules
-from lance_spark.search.lance import Near, asked_for
+from lance_spark.search.pylance import Near, asked_for
 from lance_spark.search.rules import FlatTask, SegmentTask, TextTask, WholeTask
 from lance_spark.search.search import plan_tasks
 from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
@@ -109,7 +109,7 @@ def test_tasks_are_segments_and_groups_of_fragments_without_an_index(branched):
 
 
 def test_wide_columns_are_read_for_the_rows_that_were_found(branched, monkeypatch):
-    monkeypatch.setattr("lance_spark.search.lance.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("lance_spark.search.pylance.ROWS_AT_ONCE", 2)
     found = search(branched, QUERY, k=3, columns=["text", "_rowid", "tags", "_rowaddr", "id"], runner=PARTS)
     assert found.column_names == ["text", "_rowid", "tags", "_rowaddr", "id", "_distance"]
     rows = found.to_pylist()
@@ -208,7 +208,7 @@ def test_text_has_the_scores_that_it_has_in_one_process(branched, words, where, 
     dataset = head(branched, branch)
     fast = isinstance(words, MatchQuery)  # Words with fuzziness are looked for where there is an index.
     bound = prepared(branched, None, words, "text", branch=branch, fast=fast).work.text
-    from lance_spark.search.lance import lance_query
+    from lance_spark.search.pylance import lance_query
 
     asked = {"full_text_query": lance_query(bound), "filter": where, "prefilter": True, "fast_search": fast}
     expected = pairs(dataset.scanner(columns=["id", "_score"], limit=1000, **asked).to_table(), "_score")
@@ -400,8 +400,8 @@ JOINS = [
 @pytest.mark.parametrize("branch", [None, "exp"])
 @pytest.mark.parametrize("options", JOINS, ids=str)
 def test_a_join_finds_for_each_row_what_a_search_finds(branched, branch, options, monkeypatch):
-    monkeypatch.setattr("lance_spark.search.lance._QUERIES", 4)
-    monkeypatch.setattr("lance_spark.search.lance.ROWS_AT_ONCE", 5)
+    monkeypatch.setattr("lance_spark.search.pylance._QUERIES", 4)
+    monkeypatch.setattr("lance_spark.search.pylance.ROWS_AT_ONCE", 5)
     vectors = [*np.random.default_rng(9).standard_normal((6, DIMENSION)).astype("f4").tolist(), None]
     vectors.insert(2, None)
     queries = pa.table({"who": range(8), "q": pa.array(vectors, pa.list_(pa.float32()))})

@@ -15,10 +15,9 @@ from lance_spark import LanceCatalog
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.versions import version_paths
-from lance_spark.streams import lance as stream_sink
-from lance_spark.streams import sink
+from lance_spark.streams import pylance, sink
 from lance_spark.streams.sink import commit_stream, plan_stream, resume_stream
-from lance_spark.write import lance as write_commit
+from lance_spark.write import pylance as write_commit
 
 
 @pytest.fixture
@@ -70,12 +69,12 @@ def test_a_checkpoint_made_anew_with_the_same_id_is_refused_and_not_skipped(uri,
 STEPS = {
     "before the dataset": (write_commit, "commit", "before"),
     "after the dataset": (write_commit, "commit", "after"),
-    "before the first tag, or its move": (stream_sink.refs, "create_tag", "before"),
-    "after the first tag": (stream_sink.refs, "create_tag", "after"),
+    "before the first tag, or its move": (pylance.refs, "create_tag", "before"),
+    "after the first tag": (pylance.refs, "create_tag", "after"),
     "before the commit": (write_commit, "commit_checked", "before"),
     "after the commit": (write_commit, "commit_checked", "after"),
-    "before the tag moves": (stream_sink.refs, "move_tag", "before"),
-    "after the tag moved": (stream_sink.refs, "move_tag", "after"),
+    "before the tag moves": (pylance.refs, "move_tag", "before"),
+    "after the tag moved": (pylance.refs, "move_tag", "after"),
 }
 
 
@@ -109,7 +108,7 @@ def test_a_batch_that_broke_anywhere_is_in_once_after_the_next_try(step, batch, 
 def test_versions_of_others_between_commit_and_tag_do_not_hide_the_batch(query, uri, monkeypatch):
     query.batch(0)
     with monkeypatch.context() as patch:
-        patch.setattr(stream_sink.refs, "move_tag", kill)
+        patch.setattr(pylance.refs, "move_tag", kill)
         with pytest.raises(Killed):
             query.batch(1)
     for number in range(5):
@@ -140,7 +139,7 @@ def test_a_version_that_is_gone_before_the_last_batch_does_not_matter(query, uri
     query.batch(0)
     lance.write_dataset(numbers(1, 1000), uri, mode="append")
     with monkeypatch.context() as patch:
-        patch.setattr(stream_sink.refs, "move_tag", kill)
+        patch.setattr(pylance.refs, "move_tag", kill)
         with pytest.raises(Killed):
             query.batch(1)
     lose(uri, lance.dataset(uri).version - 1)

@@ -13,7 +13,7 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.spark.table import LanceTable
 from lance_spark.storage.resolving import check_target, dataset_at, located, read_path
-from lance_spark.streams.lance import read_query_id
+from lance_spark.streams.pylance import read_query_id
 from lance_spark.streams.sink import plan_stream
 from lance_spark.streams.source import stream_read
 from lance_spark.tables.read import pin_read

@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import parse_write_options
-from lance_spark.scan.lance import Scan, ScanColumns
+from lance_spark.scan.pylance import Scan, ScanColumns
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.write.rules import WriteJob, WritePlan
 
@@ -77,7 +77,7 @@ IMPURE = {"pyspark", "py4j", "lance", "fsspec", "s3fs", "click", "torch"}
 IMPURE |= {"os", "pathlib", "time", "socket", "tempfile", "threading", "subprocess"}
 PURE_ROOMS = {"core", "format", "pushdown"}
 MAY_IMPORT = {
-    "lance": ({"storage"}, "lance"),
+    "lance": ({"storage"}, "pylance"),
     "fsspec": ({"storage"}, None),
     "s3fs": ({"storage"}, None),
     "pyspark": ({"spark", "native", "jvm", "session", "datasource"}, "spark"),

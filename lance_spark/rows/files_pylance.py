@@ -17,10 +17,10 @@ from lance_spark.errors import CorruptData
 from lance_spark.format.schema import ROW_ADDRESS, conform
 from lance_spark.pushdown.filters import literal
 from lance_spark.rows.rules import DELETE, INSERT, NEW, OPERATION, OUTCOMES, PARTS, UPDATE, checksum
-from lance_spark.scan.lance import fragment_sizes
+from lance_spark.scan.pylance import fragment_sizes
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.lance import Addresses, KeptColumns, PartsJob, StableRowIds, not_live, write_rows
+from lance_spark.write.pylance import Addresses, KeptColumns, PartsJob, StableRowIds, not_live, write_rows
 
 if TYPE_CHECKING:
     from pyroaring import BitMap

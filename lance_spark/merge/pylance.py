@@ -35,7 +35,7 @@ from lance_spark.format.versions import (
 from lance_spark.merge.change_rules import ColumnChanges, MergeChange, match_fields, operation_for, strange_fields
 from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.report import REPLACED, Assembly, ReplayPlan
-from lance_spark.scan.lance import blob_columns, deleted_offsets
+from lance_spark.scan.pylance import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.commits import base_path, commit_on, fragment_json, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files

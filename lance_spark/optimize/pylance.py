@@ -24,7 +24,7 @@ from lance_spark.scan.rules import batch_rows
 from lance_spark.storage.commits import check_nothing_missing, check_still_there
 from lance_spark.storage.datasets import open_latest, open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.lance import with_row_ids, write_rows
+from lance_spark.write.pylance import with_row_ids, write_rows
 from lance_spark.write.rules import WriteJob, WritePlan, WriteTarget
 
 REWRITTEN = pa.schema([("task", pa.int64()), ("result", pa.string())])

@@ -20,7 +20,7 @@ from lance_spark.format.evolution import align
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.scan.lance import Scan, ScanColumns, take_rows
+from lance_spark.scan.pylance import Scan, ScanColumns, take_rows
 from lance_spark.scan.rules import batch_rows
 from lance_spark.storage import files
 from lance_spark.storage.commits import check_nothing_missing, check_still_there, check_unprotected, create_dataset

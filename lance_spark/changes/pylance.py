@@ -15,7 +15,7 @@ from lance_spark.changes.rules import FeedReading, Piece, Side
 from lance_spark.errors import CorruptData
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import ROW_ID, conform_column
-from lance_spark.scan.lance import read_deletions
+from lance_spark.scan.pylance import read_deletions
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
 

@@ -38,14 +38,14 @@ from lance_spark.format.evolution import (
 )
 from lance_spark.format.schema import ROW_ADDRESS, conform_column
 from lance_spark.format.transactions import MESSAGE
-from lance_spark.scan.lance import Scan, ScanColumns, read_batches, take_rows
+from lance_spark.scan.pylance import Scan, ScanColumns, read_batches, take_rows
 from lance_spark.scan.rules import ScanPartition
 from lance_spark.storage import files, small_files
 from lance_spark.storage.commits import commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-from lance_spark.write.lance import StableRowIds
+from lance_spark.write.pylance import StableRowIds
 
 if TYPE_CHECKING:
     import lance

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_spark.columns.lance import apply_steps, changed_fragments, preorder
+from lance_spark.columns.pylance import apply_steps, changed_fragments, preorder
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.contents import Contents

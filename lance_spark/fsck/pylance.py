@@ -15,7 +15,7 @@ from lance_spark.core.repair_record import PROPERTY
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, StorageFailure
 from lance_spark.format.transactions import Transaction
 from lance_spark.fsck.rules import Inside
-from lance_spark.scan.lance import parse_deletions
+from lance_spark.scan.pylance import parse_deletions
 from lance_spark.storage import files
 from lance_spark.storage.commits import commit_on
 from lance_spark.storage.datasets import open_pinned
