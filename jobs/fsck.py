@@ -23,14 +23,16 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from lance_spark.catalog.lookup import open_catalog
+from lance_spark.core.declared import add_arguments, at, values
 from lance_spark.core.options import storage_from
 from lance_spark.core.show import WorkProgress
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, add_log_level, add_where, engine_for
 from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.lake import fsck_catalog
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import CatalogFsckReport, FsckReport
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.resolving import dataset_at
@@ -61,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogFsckReport:
-    options = FsckOptions(arguments.deep, tuple(arguments.clone), tuple(arguments.clones_from))
+    options = FsckOptions(**values(at(FsckOptions, "job"), vars(arguments)))
     storage = storage_from(arguments.storage)
     if arguments.catalog:
         return fsck_catalog(open_catalog(arguments.catalog, storage), options, engine, datetime.now(timezone.utc))
@@ -76,7 +78,7 @@ def _check(arguments: argparse.Namespace) -> None:
     """Raise InvalidOption for options that cannot be combined."""
     if (arguments.uri is None) == (arguments.catalog is None):
         raise InvalidOption("Name either a dataset or --catalog.", hint="Give one of them.")
-    if arguments.catalog and (arguments.repair or arguments.undo or arguments.clone or arguments.clones_from):
+    if arguments.catalog and (arguments.repair or arguments.undo or arguments.clones or arguments.clones_from):
         raise InvalidOption(
             "--repair, --undo, --clone and --clones-from are for one dataset.", hint="Repair tables one by one."
         )
@@ -102,13 +104,11 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("uri", metavar="URI", nargs="?", help="the dataset: a path or a URI")
     made.add_argument("--catalog", metavar="ROOT", help="instead of a dataset: all tables of the catalog there")
-    made.add_argument("--deep", action="store_true", help="open files: footers, rows, deletions, indexes, row ids")
+    add_arguments(made, at(FsckOptions, "job"))
     made.add_argument("--repair", action="store_true", help="show the repairs that are possible; all can be undone")
     made.add_argument("--execute", action="store_true", help="with --repair: do it")
-    made.add_argument("--on-main", action="store_true", help="with --repair: change branches themselves, even main")
+    add_arguments(made, at(RepairOptions, "job"))
     made.add_argument("--undo", metavar="RECORD", help="undo the repair of that id, or the 'last' one")
-    made.add_argument("--clone", action="append", default=[], metavar="URI", help="a shallow clone (repeatable)")
-    made.add_argument("--clones-from", action="append", default=[], metavar="URI", help="all datasets below it")
     made.add_argument("--report", metavar="FILE", help="write the report as JSON")
     made.add_argument("--parallelism", type=int, metavar="N", help="tasks side by side (default: the cores)")
     made.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option")

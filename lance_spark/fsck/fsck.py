@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 
 from lance_spark.cleanup.cleanup import about_rows, list_all, work_of_all
 from lance_spark.cleanup.reference_rules import ChainSpan, KeyResolver, cut_spans
-from lance_spark.cleanup.rules import DEFAULT_UNVERIFIED_AGE, RunClock
+from lance_spark.cleanup.rules import RunClock
 from lance_spark.cleanup.sweep_rules import FILES
 from lance_spark.core import finding_codes
 from lance_spark.core.layout import KeyRange, classify, stored_name
@@ -34,6 +33,7 @@ from lance_spark.format.metadata import data_directory
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.pylance import LookInside, read_descriptions, size_of
 from lance_spark.fsck.record_findings import LenientLook, findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
@@ -55,20 +55,6 @@ from lance_spark.storage.listing import list_range
 from lance_spark.storage.versions import read_manifests, read_snapshot
 from lance_spark.survey.rules import Chain, Manifest, Survey, manifest_at, not_explained
 from lance_spark.survey.survey import DamagedRef, lenient_survey, listed_below, look_at
-
-
-@dataclass(frozen=True)
-class FsckOptions:
-    """How to check a dataset."""
-
-    deep: bool = False
-    """Whether to open files: footers, row counts, deletion files, indexes, row ids."""
-    clones: tuple[str, ...] = ()
-    """URIs of clones that are not recorded: the files that they read here must exist."""
-    clones_from: tuple[str, ...] = ()
-    """Directories; every dataset below them counts as a clone."""
-    left_after: timedelta = DEFAULT_UNVERIFIED_AGE
-    """Minimum age at which files that no version names are noted."""
 
 
 def fsck(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> FsckReport:

@@ -17,7 +17,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import EPOCH
 from lance_spark.engine.local import Engine, LocalRunner, Work
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
-from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck.fsck import fsck
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.report import CHECKED, CatalogFsckReport, TableCheck, checked_row, worst_tables_first
 
 _THREADS_OF_A_TASK = 4

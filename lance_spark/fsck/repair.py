@@ -48,7 +48,8 @@ from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, P
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
-from lance_spark.fsck.fsck import Examined, FsckOptions, examine
+from lance_spark.fsck.fsck import Examined, examine
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.pylance import LookInside, leave_out, size_of
 from lance_spark.fsck.quarantine import (
     digest_of,
@@ -102,16 +103,6 @@ from lance_spark.storage.listing import list_paths
 from lance_spark.storage.versions import contents_of, read_manifest, read_snapshot, read_transaction, snapshot_of
 from lance_spark.survey.rules import Chain, VersionFile
 from lance_spark.survey.survey import DamagedRef, lenient_survey
-
-
-@dataclass(frozen=True)
-class RepairOptions:
-    """How to repair a dataset."""
-
-    on_main: bool = False
-    """Whether versions may be committed to the branches themselves, including main, and newest ones be removed."""
-    dry_run: bool = True
-    """Whether to plan only."""
 
 
 def fsck_and_repair(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from lance_spark.core.declared import option
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, kept_branches
 from lance_spark.core.refs import Lifetime, RefTable, Warned, is_own_tag, is_stream_tag
 from lance_spark.core.show import Card, Grid, Shown, counted, from_span, moment, to_span
@@ -185,12 +186,11 @@ _FORMAT = 1
 class ExpiryOptions:
     """How refs expire."""
 
-    warn: timedelta = DEFAULT_WARN
-    """How long a warning stands before its ref is deleted. Zero deletes without a warning."""
-    undo_window: timedelta = DEFAULT_UNDO_WINDOW
-    """How long the files of a deleted branch are kept."""
-    force: bool = False
-    """Also delete branches with changes that are, or may be, nowhere else."""
+    warn: timedelta = option(
+        DEFAULT_WARN, "how long a warning stands before its ref is deleted; 0s deletes without a warning"
+    )
+    undo_window: timedelta = option(DEFAULT_UNDO_WINDOW, "how long the files of a deleted branch are kept")
+    force: bool = option(False, "also delete branches with changes that are, or may be, nowhere else")
 
 
 @dataclass(frozen=True)

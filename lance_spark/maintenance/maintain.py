@@ -33,8 +33,8 @@ from lance_spark.core.refs import MAIN, branch_or_none, is_plan
 from lance_spark.core.show import counted, few, moment_at, readable
 from lance_spark.engine.local import Engine
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
-from lance_spark.fsck.fsck import FsckOptions
 from lance_spark.fsck.fsck import fsck as run_fsck
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.rules import CheckFinding
 from lance_spark.indexes.indexes import list_indexes, optimize_indexes
 from lance_spark.maintenance import rules

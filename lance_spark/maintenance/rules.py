@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from lance_spark.cleanup.rules import CleanupPolicy, policy_of
+from lance_spark.core.declared import declared, file_values, option
 from lance_spark.core.options import Section, from_span, read_toml
 from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
@@ -37,16 +38,11 @@ DESTRUCTIVE = frozenset({EXPIRY, CLEANUP})
 class CompactionRule:
     """When to compact a branch, and how."""
 
-    target_rows: int = 1_000_000
-    """Target number of rows per fragment."""
-    small_fragments: int = 8
-    """A branch is compacted if at least this many of its fragments would be rewritten."""
-    own_only: bool = True
-    """False: also compact fragments that a branch or clone inherited, which copies them."""
-    sort_by: tuple[str, ...] = ()
-    """Columns to sort rows by; empty to keep their order."""
-    zorder: tuple[str, ...] = ()
-    """Columns of a z-order instead."""
+    target_rows: int = option(1_000_000, "rows that a fragment should have")
+    small_fragments: int = option(8, "compact a branch when at least this many of its fragments would be rewritten")
+    own_only: bool = option(True, "false to also rewrite fragments that a branch or clone inherited, which copies them")
+    sort_by: tuple[str, ...] = option((), "columns to sort rows by; none keeps their order")
+    zorder: tuple[str, ...] = option((), "columns of a z-order instead")
 
     @property
     def order(self) -> Ordering | None:
@@ -64,10 +60,8 @@ class CompactionRule:
 class IndexRule:
     """When to update the indexes of a branch."""
 
-    stale_rows: int = 1
-    """An index is updated if it lacks at least this many rows ..."""
-    stale_percent: int = 0
-    """... and these are at least this percentage of all rows."""
+    stale_rows: int = option(1, "update an index when it lacks at least this many rows")
+    stale_percent: int = option(0, "and when these are at least this percentage of all rows")
 
     def __post_init__(self) -> None:
         if self.stale_rows < 1:
@@ -80,9 +74,8 @@ class IndexRule:
 class FsckRule:
     """How often to check a table."""
 
-    every: timedelta = timedelta(days=7)
-    deep: bool = False
-    """Whether to open files."""
+    every: timedelta = option(timedelta(days=7), "how often a table is checked")
+    deep: bool = option(False, "whether the check opens files")
 
 
 @dataclass(frozen=True)
@@ -185,19 +178,13 @@ def _merged(layers: Iterable[Layer], step: str) -> dict[str, Any]:
 # --- A policy from TOML, or from a dictionary with the same keys
 # Every key is checked.
 
-_KEYS: Mapping[str, Mapping[str, str]] = {
-    FSCK: {"every": "span", "deep": "flag"},
-    COMPACTION: {
-        "target_rows": "number",
-        "small_fragments": "number",
-        "own_only": "flag",
-        "sort_by": "texts",
-        "zorder": "texts",
-    },
-    INDEXES: {"stale_rows": "number", "stale_percent": "number"},
-    EXPIRY: {"warn": "span", "undo_window": "span", "force": "flag"},
+_RULES: Mapping[str, type] = {
+    FSCK: FsckRule,
+    COMPACTION: CompactionRule,
+    INDEXES: IndexRule,
+    EXPIRY: ExpiryOptions,
 }
-"""By step, the keys of its section and how to read them. The section of the cleanup is a cleanup policy."""
+"""By step, what declares the keys of its section. The section of the cleanup is a cleanup policy."""
 _POLICY = "the maintenance policy"
 
 
@@ -232,7 +219,7 @@ def _table(section: Section, pattern: str, cleanup: Section) -> tuple[Layer, Any
 
 
 def _layer(section: Section, steps: tuple[str, ...]) -> Layer:
-    given = {step: _rule(section.section(step), step) for step in steps if step in _KEYS and step in section}
+    given = {step: _rule(section.section(step), step) for step in steps if step in _RULES and step in section}
     branches = section.section("branches")
     return Layer(
         _skipped(section, steps), given, {name: _branch(branches.section(name), name) for name in branches.given}
@@ -246,8 +233,9 @@ def _branch(section: Section, pattern: str) -> Layer:
 
 
 def _rule(section: Section, step: str) -> dict[str, Any]:
-    section.check(tuple(_KEYS[step]), f"section '{section.place[:-1]}' in ")
-    return {name: getattr(section, how)(name) for name, how in _KEYS[step].items() if name in section}
+    options = declared(_RULES[step])
+    section.check(tuple(each.key for each in options), f"section '{section.place[:-1]}' in ")
+    return file_values(options, section)
 
 
 def _skipped(section: Section, steps: tuple[str, ...]) -> frozenset[str]:

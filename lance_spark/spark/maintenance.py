@@ -19,8 +19,9 @@ from lance_spark.core.show import Card, Shown
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.engine.session_spark import SPARK, Progressing, check_places, engine_of, session_or_none
 from lance_spark.engine.types_spark import to_spark
-from lance_spark.fsck.fsck import FsckOptions, fsck
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.fsck import fsck
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.indexes import indexes
 from lance_spark.indexes.rules import IndexInfo, IndexRequest, IndexResult, IndexStats

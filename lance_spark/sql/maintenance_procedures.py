@@ -14,15 +14,14 @@ from lance_spark.cleanup.rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import KEEP
 from lance_spark.core.declared import at, sql_values
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import to_span
 from lance_spark.core.refs import MAIN, branch_or_none
 from lance_spark.core.show import meant
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.disk_usage.report import USAGE
 from lance_spark.engine.local import Engine
 from lance_spark.errors import NotFound
-from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import FsckReport
 from lance_spark.indexes.indexes import create_index
 from lance_spark.indexes.rules import IndexRequest
@@ -206,8 +205,9 @@ STEP, RECORD = "step", "record"
 
 
 def _fsck(context: Context, given: Mapping[str, Any]) -> Rows:
-    repair = RepairOptions(given["on_main"], dry_run=not given["execute"])
-    location, options = context.table(given["table"]), FsckOptions(given["deep"])
+    repair = RepairOptions(**sql_values(at(RepairOptions, "sql"), given), dry_run=not given["execute"])
+    options = FsckOptions(**sql_values(at(FsckOptions, "sql"), given))
+    location = context.table(given["table"])
     report = fsck_and_repair(location, options, repair, context.engine, time.time_ns())
     return [*_findings(report), *(_steps(report) if given["repair"] or given["execute"] else ())]
 
@@ -246,10 +246,10 @@ FSCK = Procedure(
     "Check for missing or damaged files of any version; make repairs that can be undone.",
     (
         TABLE,
-        Parameter("deep", "BOOLEAN", "whether to also open files", default=False),
+        *parameters_of(FsckOptions),
         Parameter("repair", "BOOLEAN", "whether to plan repairs", default=False),
         Parameter("execute", "BOOLEAN", "whether to execute the planned repairs", default=False),
-        Parameter("on_main", "BOOLEAN", "whether a repair may change branches themselves", default=False),
+        *parameters_of(RepairOptions),
     ),
     pa.schema(
         [
@@ -285,9 +285,7 @@ STORAGE = Procedure(
 
 def _expire(context: Context, given: Mapping[str, Any]) -> Rows:
     location, now = context.table(given["table"]), datetime.now(timezone.utc)
-    options = ExpiryOptions(force=given["force"])
-    if given["warn"] is not None:
-        options = ExpiryOptions(to_span("warn", given["warn"]), force=given["force"])
+    options = ExpiryOptions(**sql_values(at(ExpiryOptions, "sql"), given))
     plan = plan_expiry(location, now, options)
     outcomes = {}
     if not given["dry_run"]:
@@ -312,8 +310,7 @@ EXPIRE_REFS = Procedure(
     "Warn about branches and tags that expire soon, and delete those already warned about; a dry run by default.",
     (
         TABLE,
-        Parameter("warn", "STRING", "how long before its deletion a ref gets a warning; by default '7d'"),
-        Parameter("force", "BOOLEAN", "whether to delete branches whose changes are nowhere else", default=False),
+        *parameters_of(ExpiryOptions),
         Parameter(
             "dry_run", "BOOLEAN", "false to warn and delete; true to only report what would happen", default=True
         ),

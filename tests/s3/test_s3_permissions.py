@@ -21,8 +21,8 @@ from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import PermissionDenied
-from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, fsck_and_repair
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.refs.refs import delete_branch
 from lance_spark.remotes.clone import clone

@@ -40,7 +40,8 @@ from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.fsck import fsck as checking
 from lance_spark.fsck import fsck as confirm
 from lance_spark.fsck import pylance
-from lance_spark.fsck.fsck import FsckOptions, fsck
+from lance_spark.fsck.fsck import fsck
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.indexes.indexes import optimize_indexes
 from lance_spark.merge.restore import restore
 from lance_spark.optimize.flatten import flatten

@@ -17,8 +17,8 @@ from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused, StorageFailure
 from lance_spark.fsck import fsck, pylance, quarantine, repair
-from lance_spark.fsck.fsck import FsckOptions
-from lance_spark.fsck.repair import RepairOptions, execute, fsck_and_repair
+from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
+from lance_spark.fsck.repair import execute, fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.datasets import locate

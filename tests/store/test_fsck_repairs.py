@@ -22,7 +22,7 @@ from lance_spark.core.reflog import LOG
 from lance_spark.core.refs import MAIN_FILE
 from lance_spark.core.repair_record import LeaveOut, MendIndexes, Quarantine, RestoreRef
 from lance_spark.fsck import fsck
-from lance_spark.fsck.repair import RepairOptions
+from lance_spark.fsck.option_rules import RepairOptions
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 

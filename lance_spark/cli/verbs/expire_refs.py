@@ -9,21 +9,16 @@ from typing import Any
 import click
 
 from lance_spark.cli.output import PARTLY_DONE, confirm
-from lance_spark.cli.program import dry_run_option, verb, yes_option
+from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.core.options import to_span
+from lance_spark.core.declared import at, values
 from lance_spark.core.show import counted
 from lance_spark.errors import InvalidOption
+from lance_spark.maintenance.expiry_rules import ExpiryOptions
 
 
 @verb("expire-refs")
-@click.option(
-    "--warn", default="7d", metavar="SPAN", help="How long a warning stands before its ref is deleted.  [default: 7d]"
-)
-@click.option(
-    "--undo-window", default="7d", metavar="SPAN", help="How long files of deleted branches stay.  [default: 7d]"
-)
-@click.option("--force", is_flag=True, help="Also delete branches with changes that nothing else has.")
+@options_of(ExpiryOptions)
 @click.option("--execute", is_flag=True, help="Warn and delete; without it, only show what would happen.")
 @dry_run_option
 @yes_option
@@ -38,13 +33,12 @@ def command(session: Session, /, **given: Any) -> int:
     restored.
     """
     from lance_spark.maintenance.expiry import carry_out, plan_expiry
-    from lance_spark.maintenance.expiry_rules import ExpiryOptions
 
-    execute, yes, force = given["execute"], given["yes"], given["force"]
+    execute, yes = given["execute"], given["yes"]
     if execute and given["dry_run"]:
         raise InvalidOption("--execute and --dry-run cannot be combined.")
     now = datetime.now(timezone.utc)
-    options = ExpiryOptions(to_span("--warn", given["warn"]), to_span("--undo-window", given["undo_window"]), force)
+    options = ExpiryOptions(**values(at(ExpiryOptions, "shell"), given))
     plan = plan_expiry(session.location, now, options)
     if not execute:
         session.output.show(plan.as_document(), str(plan))

@@ -21,8 +21,8 @@ def command(session: CatalogSession, deep: bool) -> int:
     that a table is damaged, 20 that something could not be reached, 6 that only the catalog has problems. On a cluster:
     jobs/fsck.py --catalog ROOT.
     """
-    from lance_spark.fsck.fsck import FsckOptions
     from lance_spark.fsck.lake import fsck_catalog
+    from lance_spark.fsck.option_rules import FsckOptions
 
     report = fsck_catalog(session.catalog, FsckOptions(deep), session.engine, datetime.now(timezone.utc))
     session.show(json.loads(report.to_json()), str(report))
