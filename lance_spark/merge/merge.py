@@ -80,7 +80,7 @@ from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.pylance import carry_indexes
 from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
 from lance_spark.refs.refs import create_branch_at, delete_branch
-from lance_spark.scan import pylance as lance
+from lance_spark.scan import pylance as scanning
 from lance_spark.scan.pylance import FragmentRows, RowSource, deleted_offsets, read_rows
 from lance_spark.storage import copying, files, refs, versions
 from lance_spark.storage.commits import attempts, check_mergeable, check_writable, overtaken, unchanged
@@ -269,7 +269,7 @@ def plan_replay(request: Request) -> ReplayPlan:
             deletions[replacement.ours.id], clashes = other_rows((request.location, there), sides, replacement)
             conflicts += clashes
     conflicts += same_keys((request.location, there), sides, change, followed.ours_old)
-    blobs = bool(change.added or change.replaced) and bool(lance.blob_columns(there, sides.theirs.pin))
+    blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     if not conflicts:
         change = _with_dead_rows(there, sides, change, placed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lance_spark.clones import pylance
+from lance_spark.clones import pylance as clone_commits
 from lance_spark.clones.relocate import BasePathResolver
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
@@ -17,7 +17,7 @@ from lance_spark.errors import Conflict, NotCommittable, Refused
 from lance_spark.format.operations import VersionSpan
 from lance_spark.format.versions import MOVED, RESTORE, Root
 from lance_spark.indexes.pylance import commit_indexes
-from lance_spark.merge import pylance as lance
+from lance_spark.merge import pylance
 from lance_spark.merge.ancestry import Graph, trace_of
 from lance_spark.merge.merge import Request, copy_files, plan_replay
 from lance_spark.merge.report import HARMLESS, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
@@ -101,7 +101,7 @@ def _located(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan) ->
     strange = given_up(plan, location.uri)
     if not strange:
         return plan
-    version = pylance.read_version(location, pin)
+    version = clone_commits.read_version(location, pin)
     looked = () if needs_pylance(plan) else BasePathResolver(location, None).look(version)
     targets: dict[int | None, Root] = {state.key: state.target for state in looked if state.moves and state.target}
     used = {plan.sides.theirs.bases[key] for key, use in version.uses.items() if use.files and key not in targets}
@@ -120,11 +120,11 @@ def _commit(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPlan, eng
     try:
         if not plan.copies and not plan.placed.new_bases:
             with unchanged():
-                return PinnedVersion(pin.branch, lance.commit(location, location, plan))
+                return PinnedVersion(pin.branch, pylance.commit(location, location, plan))
         if plan.placed.new_bases:
-            pylance.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
+            clone_commits.register(location, pin.branch, plan.placed.new_bases, plan.trace.properties(plan.message))
             return None
-        return PinnedVersion(pin.branch, lance.commit(location, location, plan))
+        return PinnedVersion(pin.branch, pylance.commit(location, location, plan))
     except Conflict:
         return None
 
@@ -151,10 +151,10 @@ def _with_indexes(location: DatasetLocation, pin: PinnedVersion, plan: ReplayPla
     then = plan.sides.theirs
     if not then.contents.indexes:
         return Restored(made)
-    old, gone = pylance.read_version(location, pin).indexes, given_up(plan, location.uri)
+    old, gone = clone_commits.read_version(location, pin).indexes, given_up(plan, location.uri)
     properties = {**plan.trace.properties(plan.message), MOVED: "false"}
     for _ in attempts():
-        head = pylance.read_head(location, pin.branch)
+        head = clone_commits.read_head(location, pin.branch)
         there = [
             index._replace(base_id=head.known[then.bases[index.base_id]])
             for index in old

@@ -136,7 +136,7 @@ def test_a_refused_init_leaves_nothing(tmp_path, arguments, code, words):
 
 def test_a_dataset_that_cannot_be_made_leaves_no_workspace(tmp_path, monkeypatch):
     from lance_spark.errors import StorageFailure
-    from lance_spark.workspace import workspace as init
+    from lance_spark.workspace import init
 
     def fail(*_):
         raise StorageFailure("The disk is full.")
@@ -257,7 +257,7 @@ def test_a_dataset_inside_another_ones_directory_can_have_a_workspace(plain):
 
 
 def test_a_dataset_that_came_in_between_is_not_touched(plain, tmp_path, monkeypatch):
-    from lance_spark.workspace import workspace as init
+    from lance_spark.workspace import init
 
     monkeypatch.setattr(init, "find_latest", lambda *_: None)
     before = _content(plain)

@@ -81,7 +81,7 @@ def test_a_long_log_reads_only_what_it_shows(table):
         (("diff",), 2, "Name what to compare"),
         (("diff", "main..exp", "main"), 2, "more than two refs"),
         (("diff", "nope"), 10, "no branch or tag 'nope'"),
-        (("cherry-pick", "main@1"), 3, "oldest version"),
+        (("cherry-pick", "main@1"), 3, "oldest existing version"),
         (("show", "main@77"), 10, "no version 77"),
     ],
 )

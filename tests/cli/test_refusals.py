@@ -127,7 +127,7 @@ def test_what_is_wrong_is_said_in_one_line(shared, arguments, code, words):
 
 
 HINTS = [
-    (("branch", "new", "4"), "For version 4 write @4."),
+    (("branch", "new", "4"), "For version 4, write @4."),
     (("switch", "both"), "Write heads/both for the branch, tags/both for the tag."),
     (("branch", "new", "exq"), "Did you mean 'exp'?"),
     (("branch", "new", "exp~3"), "it was made from main@3, so write main@3~1 for earlier versions."),

@@ -99,7 +99,7 @@ def test_what_a_branchs_directory_says_can_be_done_can_be_done(plain):
     refused = call(exp, "branch", "-d", "exp", "--yes")
     assert refused.code == 3
     assert f"hint: Leave it first: cd {plain}." in refused.error
-    assert f"cd {plain}/tree/idle first." in call(exp, "restore", "idle@4", "--yes").error
+    assert f"First: cd {plain}/tree/idle." in call(exp, "restore", "idle@4", "--yes").error
     assert call(plain, "branch", "-d", "exp", "--yes").code == 0
 
     done = call(plain / "tree" / "idle", "branch", "-m", "idle", "busy")

@@ -186,7 +186,7 @@ def test_a_file_that_lacks_a_row_is_not_committed(location):
     """pylance would commit it, and could not read the table any more."""
     short = lance.fragment.write_fragments(numbers(9), location.uri, mode="overwrite")
     file = FilledFile(0, json.dumps(short[0].to_json()["files"][0]), "[[0]]", 10, 1)
-    with pytest.raises(CorruptData, match="9 rows of 10"):
+    with pytest.raises(CorruptData, match="9 of 10 rows"):
         check_whole(location, None, file)
 
 

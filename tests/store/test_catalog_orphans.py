@@ -277,10 +277,11 @@ def test_a_job_never_takes_away_what_another_one_made_in_its_place(catalog):
 
 def test_a_commit_in_the_very_moment_of_a_rename_is_not_lost(catalog, monkeypatch):
     declared = make_table(catalog, "t")
-    change = manifest_pylance.apply
+    change, pending = manifest_pylance.apply, [1]
 
     def commit_before(*given):
-        lance.write_dataset(numbers(1, 77), declared.location.uri, mode="append")
+        while pending and pending.pop():
+            lance.write_dataset(numbers(1, 77), declared.location.uri, mode="append")
         return change(*given)
 
     monkeypatch.setattr(manifest_pylance, "apply", commit_before)

@@ -100,7 +100,7 @@ def test_two_that_make_one_table_are_one_winner_and_one_who_is_told(both):
         assert ids_of(both, name) == [0, 1, 2]
         with pytest.raises(AlreadyExists) as caught:
             prepare(both, name, create_table=True)
-        assert "Append" in caught.value.hint
+        assert "append" in caught.value.hint
         write(both, name, numbers(1, 9))
         assert ids_of(both, name) == [0, 1, 2, 9]
 

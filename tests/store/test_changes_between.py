@@ -273,8 +273,8 @@ def test_a_version_in_between_that_is_gone_is_named(flat, stable):
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"since": 0}, InvalidOption, "no version"),
-        ({"since": 1.5}, InvalidOption, "no version"),
+        ({"since": 0}, InvalidOption, "not a version"),
+        ({"since": 1.5}, InvalidOption, "not a version"),
         ({"since": 9}, NotFound, "no version 9"),
         ({"since": "nowhere"}, NotFound, "nowhere"),
         ({"since": 1, "columns": ("ID",)}, NotFound, "no column 'ID'"),

@@ -17,6 +17,7 @@ from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused, StorageFailure
 from lance_spark.fsck import fsck, pylance, quarantine, repair
+from lance_spark.fsck import undo as undoing
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import execute, fsck_and_repair
 from lance_spark.fsck.undo import undo
@@ -44,8 +45,8 @@ class Killer:
         (repair, "create_branch_at"),
         (repair, "leave_out"),
         (repair, "commit_indexes"),
-        (repair, "delete_branch"),
-        (repair, "remove"),
+        (undoing, "delete_branch"),
+        (undoing, "remove"),
     )
 
     def __init__(self, monkeypatch, at):
