@@ -59,7 +59,7 @@ def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypat
     assert tag["branch"] == "ingest"
     assert branch.read_transaction(tag["version"]).transaction_properties["lance_spark.stream.batch"] == "2"
     dataset.tags.delete("stream-0-a")
-    with pytest.raises(Refused, match="is not there"):
+    with pytest.raises(Refused, match="is missing"):
         batch(3)
     assert read(table, storage, branch="ingest") == [0, 1, 2, 100]
     assert rows(table, storage) == [100]

@@ -71,7 +71,7 @@ def test_the_modes_of_a_write(spark, cat):
     name = "ns1.flights"
     save(numbers(spark, 0, 2), cat, name)
     save(numbers(spark, 2, 3), cat, name)
-    with refused(AlreadyExists, f"'{name}'", "Append"):
+    with refused(AlreadyExists, f"'{name}'", "append"):
         save(numbers(spark, 7, 8), cat, name, create_table=True)
     assert ids(load(spark, cat, name)) == [0, 1, 2]
     save(numbers(spark, 4, 5), cat, name, mode="overwrite")

@@ -125,7 +125,7 @@ def test_a_catalog_has_its_own_storage_options(session, table):
 
 def test_a_name_is_for_one_catalog(session, tmp_path, configured):
     configured(session, "spark.sql.catalog.taken", "some.other.Catalog")
-    with pytest.raises(Refused, match="has a catalog 'taken' already"):
+    with pytest.raises(Refused, match="already has a catalog 'taken'"):
         register(session, catalog="taken", root=str(tmp_path))
     with pytest.raises(InvalidOption, match="needs the name of a catalog"):
         register(session, root=str(tmp_path))

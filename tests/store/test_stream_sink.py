@@ -199,13 +199,13 @@ def test_a_table_that_was_deleted_is_not_made_anew(query, uri, tmp_path):
     query.batch(0)
     shutil.rmtree(uri)
     stream, fragments = query.write(numbers(10, 10))
-    with pytest.raises(Refused, match=r"tag .* is not there"):
+    with pytest.raises(Refused, match=r"tag .* is missing"):
         commit_stream(stream, fragments, 1)
     with pytest.raises(ValueError, match="not found"):
         lance.dataset(uri)
     make_dataset(uri)
     stream, fragments = query.write(numbers(10, 10))
-    with pytest.raises(Refused, match=r"tag .* is not there"):
+    with pytest.raises(Refused, match=r"tag .* is missing"):
         commit_stream(stream, fragments, 1)
     assert ids(uri) == [0, 1, 2]
 
@@ -451,6 +451,6 @@ def test_a_table_that_was_dropped_from_its_catalog_is_not_made_anew(tmp_path):
     query = Query("orders", tmp_path / "c", catalog=str(lake))
     query.batch(0)
     LanceCatalog(None, str(lake)).drop_table("orders")
-    with pytest.raises(Refused, match=r"tag .* is not there"):
+    with pytest.raises(Refused, match=r"tag .* is missing"):
         query.batch(1)
     assert not (lake / "orders.lance").exists() or not contents(lake / "orders.lance")
